@@ -1,0 +1,2 @@
+//! The binary `epitome`.
+fn main() {}

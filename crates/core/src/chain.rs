@@ -1,0 +1,163 @@
+//! Two hash chains over a thread.
+//!
+//! The raw chain covers every stored byte of every event: change one and every later link is wrong. The
+//! normalised chain covers only what a client sends back and still means the same: it recognises a history that
+//! was re-serialised on its way. Events that no client ever echoes (usage, pins, compactions) leave the
+//! normalised chain where it was.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Event;
+
+/// A BLAKE3 hash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The hash of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        blake3::Hash::from_bytes(self.0).to_hex().fmt(f)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({})", &self.to_string()[..12])
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
+    }
+}
+
+impl FromStr for Digest {
+    type Err = blake3::HexError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        blake3::Hash::from_hex(text).map(|hash| Self(*hash.as_bytes()))
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = blake3::HexError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// Where both chains stand after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Covers every byte so far.
+    pub raw: Digest,
+    /// Covers what a client would recognise as the same history.
+    pub normal: Digest,
+}
+
+impl Link {
+    /// Before the first event of a session.
+    pub const ROOT: Self = Self { raw: Digest([0; 32]), normal: Digest([0; 32]) };
+
+    /// The link after `event`. `fact` is the event's fact as it is stored, so that it is serialised only once.
+    pub fn next(&self, event: &Event, fact: &str) -> Self {
+        let mut raw = blake3::Hasher::new_derive_key("epitome raw chain v1");
+        raw.update(&self.raw.0);
+        let mut field = |bytes: Option<&[u8]>| {
+            raw.update(&[u8::from(bytes.is_some())]);
+            let bytes = bytes.unwrap_or_default();
+            raw.update(&(bytes.len() as u64).to_le_bytes());
+            raw.update(bytes);
+        };
+        field(event.time.map(|time| time.0.to_le_bytes()).as_ref().map(<[u8; 8]>::as_slice));
+        field(event.origin.as_deref().map(str::as_bytes));
+        field(Some(event.raw.dialect.name().as_bytes()));
+        field(event.normal.as_ref().map(|digest| digest.0.as_slice()));
+        field(Some(fact.as_bytes()));
+        field(Some(event.raw.json.as_bytes()));
+        Self { raw: Digest(*raw.finalize().as_bytes()), normal: self.next_normal(event.normal) }
+    }
+
+    fn next_normal(&self, digest: Option<Digest>) -> Digest {
+        let Some(digest) = digest else { return self.normal };
+        let mut normal = blake3::Hasher::new_derive_key("epitome normalised chain v1");
+        normal.update(&self.normal.0).update(&digest.0);
+        Digest(*normal.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::{Dialect, Event, Fact, Part, Raw, Time};
+
+    fn event(time: Option<i64>, origin: Option<String>, text: String) -> Event {
+        let raw = Raw { dialect: Dialect::OpenaiChat, json: text.clone().into() };
+        let fact = Fact::UserSaid { parts: vec![Part::Text { text }] };
+        Event { time: time.map(Time), origin, normal: Some(Digest::of(raw.json.as_bytes())), fact, raw }
+    }
+
+    fn links(events: &[Event]) -> Vec<Link> {
+        let mut link = Link::ROOT;
+        events
+            .iter()
+            .map(|event| {
+                link = link.next(event, &event.fact_json());
+                link
+            })
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_raw_chain_detects_any_changed_byte(
+            texts in prop::collection::vec("[a-z]{1,20}", 1..6),
+            at in any::<prop::sample::Index>(),
+            byte in any::<prop::sample::Index>(),
+            field in 0..4u8,
+        ) {
+            let events: Vec<Event> =
+                texts.into_iter().map(|text| event(Some(5), Some("o".into()), text)).collect();
+            let before = links(&events);
+            let mut changed = events.clone();
+            let at = at.index(events.len());
+            let victim = &mut changed[at];
+            match field {
+                0 => victim.time = Some(Time(6)),
+                1 => victim.origin = None,
+                2 => victim.normal = None,
+                _ => {
+                    let mut json = victim.raw.json.to_string().into_bytes();
+                    let byte = byte.index(json.len());
+                    json[byte] ^= 1;
+                    victim.raw.json = String::from_utf8(json).expect("ascii stays ascii").into();
+                }
+            }
+            let after = links(&changed);
+            prop_assert_eq!(&before[..at], &after[..at]);
+            for (one, other) in before[at..].iter().zip(&after[at..]) {
+                prop_assert_ne!(one.raw, other.raw);
+            }
+        }
+    }
+
+    #[test]
+    fn events_no_client_echoes_leave_the_normalised_chain() {
+        let mut silent = event(None, None, "x".into());
+        silent.normal = None;
+        let first = Link::ROOT.next(&event(None, None, "a".into()), "{}");
+        assert_eq!(first.next(&silent, "{}").normal, first.normal);
+        assert_ne!(first.next(&silent, "{}").raw, first.raw);
+    }
+}

@@ -1,0 +1,611 @@
+//! Facts: what happened in a session, in the past tense, each kept with the JSON it came from.
+//!
+//! A [`Fact`] is the part of an event that the rest of Epitome understands; [`Raw`] is the part that must leave
+//! with the very bytes it came with. Nothing here is ever changed once it is logged.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    chain::{Digest, Link},
+    id::{AnswerId, CallId, EventId, ModelName, Seq, ToolName},
+    media::Media,
+    tokens::Tokens,
+};
+
+/// Something that happened, not yet in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened, if anyone knows.
+    pub time: Option<Time>,
+    /// Its name where it came from: a line's uuid, a message's id.
+    pub origin: Option<String>,
+    /// What happened.
+    pub fact: Fact,
+    /// The JSON it came from.
+    pub raw: Raw,
+    /// The normalised digest of what a client would send back, or `None` if no client ever would.
+    pub normal: Option<Digest>,
+}
+
+/// An event in its place in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The thread that owns it, and its place there.
+    pub id: EventId,
+    /// What happened.
+    pub event: Event,
+    /// Both chains, up to and with this event.
+    pub link: Link,
+}
+
+impl Event {
+    /// A fact of Epitome's own: it has no provider's JSON, so it is its own raw form.
+    pub fn own(fact: Fact, time: Option<Time>) -> Self {
+        let json = json(&fact).into();
+        Self { time, origin: None, fact, raw: Raw { dialect: Dialect::Epitome, json }, normal: None }
+    }
+
+    /// A fact read from a file that is not in a provider's format. What it says stands in for the normalised form.
+    pub fn native(dialect: &'static str, raw: impl Into<Arc<str>>, fact: Fact) -> Self {
+        let normal = fact.is_message().then(|| Digest::of(json(&fact).as_bytes()));
+        let raw = Raw { dialect: Dialect::Native(dialect.to_owned()), json: raw.into() };
+        Self { time: None, origin: None, fact, raw, normal }
+    }
+
+    /// The same event, at a time.
+    pub fn at(mut self, time: Option<Time>) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// The same event, named as its source names it.
+    pub fn from_origin(mut self, origin: impl Into<String>) -> Self {
+        self.origin = Some(origin.into());
+        self
+    }
+
+    /// The fact as it is stored.
+    pub fn fact_json(&self) -> String {
+        json(&self.fact)
+    }
+}
+
+fn json(fact: &Fact) -> String {
+    serde_json::to_string(fact).expect("facts hold only strings, numbers and lists")
+}
+
+/// Milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(pub i64);
+
+/// The JSON an event came from, byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw {
+    /// Whose JSON it is.
+    pub dialect: Dialect,
+    /// One JSON value.
+    pub json: Arc<str>,
+}
+
+/// Whose JSON a raw value is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum Dialect {
+    /// A fact of Epitome's own.
+    Epitome,
+    /// An OpenAI Chat Completions message, tool list or request.
+    OpenaiChat,
+    /// An OpenAI Responses item, tool list or request.
+    OpenaiResponses,
+    /// An Anthropic Messages message, system prompt, tool list or request.
+    Anthropic,
+    /// A record of an agent's own transcript format.
+    Native(String),
+}
+
+impl Dialect {
+    /// The name it is stored under.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Epitome => "epitome",
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Native(name) => name,
+        }
+    }
+}
+
+impl From<String> for Dialect {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "epitome" => Self::Epitome,
+            "openai-chat" => Self::OpenaiChat,
+            "openai-responses" => Self::OpenaiResponses,
+            "anthropic" => Self::Anthropic,
+            _ => Self::Native(name),
+        }
+    }
+}
+
+impl From<Dialect> for String {
+    fn from(dialect: Dialect) -> Self {
+        dialect.name().to_owned()
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().fmt(f)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Fact {
+    /// The model was told how to behave, or what it has.
+    Instructed {
+        /// Which kind of instruction.
+        what: Instruction,
+        /// What it says; a tool definition is an opaque part named after the tool.
+        parts: Vec<Part>,
+    },
+    /// The user said something.
+    UserSaid {
+        /// What they said.
+        parts: Vec<Part>,
+    },
+    /// The model answered. Several events may share an answer: they are its fragments, in order.
+    AssistantSaid {
+        /// The provider's id of the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<AnswerId>,
+        /// The model that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelName>,
+        /// Text, reasoning, tool calls, refusals.
+        parts: Vec<Part>,
+    },
+    /// Tools returned.
+    ToolReturned {
+        /// The results, in the order they were sent.
+        results: Vec<ToolResult>,
+        /// What the same message said beside them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    },
+    /// Someone asked for a compaction: the marker.
+    CompactionRequested {
+        /// Who or what asked.
+        trigger: Trigger,
+        /// What the summary should attend to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        focus: Option<String>,
+    },
+    /// A span was compacted: a turn of its own, which carries its summary.
+    Compacted(Compaction),
+    /// A compaction was undone: contexts are made as if it had not been.
+    CompactionReverted {
+        /// The compaction.
+        compaction: Seq,
+    },
+    /// Something was pinned: no compaction may lose it.
+    Pinned {
+        /// What was pinned.
+        pin: Pin,
+    },
+    /// A hook added content beside a user message.
+    Injected {
+        /// The hook.
+        hook: String,
+        /// The user message it stands beside.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        beside: Option<Seq>,
+        /// What it added.
+        parts: Vec<Part>,
+    },
+    /// The provider said what a call used. The last report about an answer counts.
+    UsageReported {
+        /// The answer it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<AnswerId>,
+        /// The model that was billed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelName>,
+        /// What was used.
+        usage: Usage,
+    },
+    /// Another model took over.
+    ModelChanged {
+        /// The model from here on.
+        model: ModelName,
+    },
+    /// Something that is none of the above, carried untouched.
+    Carried {
+        /// What its source calls it.
+        #[serde(rename = "type")]
+        kind: String,
+    },
+}
+
+/// What an instruction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instruction {
+    /// What a request says beside its history: model, limits, metadata.
+    Settings,
+    /// The system prompt, where it stands apart from the history.
+    System,
+    /// The tool definitions.
+    Tools,
+    /// A system or developer message inside the history.
+    Message,
+    /// Project instructions, environment or memory that an agent sends as a leading message.
+    Project,
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Plain text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The model's reasoning.
+    Reasoning {
+        /// What can be read of it; empty if all of it is hidden.
+        text: String,
+        /// The provider's proof or hidden form of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<Seal>,
+    },
+    /// A tool was called.
+    ToolCall(ToolCall),
+    /// The model refused.
+    Refusal {
+        /// In these words.
+        text: String,
+    },
+    /// An image, document or sound.
+    Media(Media),
+    /// A block this version does not know, or one only its provider may interpret.
+    Opaque {
+        /// What the provider calls it.
+        name: String,
+        /// The block.
+        json: String,
+    },
+}
+
+/// What makes reasoning acceptable to its provider again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seal {
+    /// Readable reasoning, signed.
+    Signature(String),
+    /// Reasoning that only the provider can read.
+    Encrypted(String),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id. Not unique over a session.
+    pub id: CallId,
+    /// The tool.
+    pub name: ToolName,
+    /// The arguments exactly as the model wrote them: usually JSON, not always valid.
+    pub arguments: String,
+    /// The namespace the tool lives in, where the provider has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// How the tool takes its arguments.
+    #[serde(default, skip_serializing_if = "CallForm::is_function")]
+    pub form: CallForm,
+}
+
+impl ToolCall {
+    /// A call of a function with JSON arguments.
+    pub fn function(id: impl Into<CallId>, name: impl Into<ToolName>, arguments: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            namespace: None,
+            form: CallForm::Function,
+        }
+    }
+}
+
+/// How a tool takes its arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallForm {
+    /// As a JSON object.
+    #[default]
+    Function,
+    /// As free text.
+    Custom,
+}
+
+impl CallForm {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_function(&self) -> bool {
+        *self == Self::Function
+    }
+}
+
+/// What a tool gave back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call it answers.
+    pub call: CallId,
+    /// The tool, where the source says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<ToolName>,
+    /// Text and media.
+    pub parts: Vec<Part>,
+    /// Whether the tool reported an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub error: bool,
+}
+
+/// Why a compaction was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A threshold was passed.
+    Threshold,
+    /// The provider refused a request as too long.
+    Overflow,
+    /// A person asked.
+    Manual,
+    /// The agent asked.
+    Agent,
+    /// Whoever recorded it did not say.
+    Unknown,
+}
+
+/// A compaction: which span it covers and what stands for it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// What stands for the span.
+    pub summary: Summary,
+    /// The last event the summary covers.
+    pub through: Seq,
+    /// The first event kept verbatim; `None` if nothing before the compaction was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_kept: Option<Seq>,
+    /// The context's size before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_before: Option<Tokens>,
+    /// The context's size after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_after: Option<Tokens>,
+    /// Why it was made.
+    pub trigger: Trigger,
+}
+
+/// What stands for a compacted span.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Summary {
+    /// Text anyone can read.
+    Text(String),
+    /// A provider's own form, which only it can read.
+    Encrypted(String),
+}
+
+impl Summary {
+    /// The readable text; empty for an encrypted one.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Encrypted(_) => "",
+        }
+    }
+}
+
+/// What a pin holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pin {
+    /// An event.
+    Event(Seq),
+    /// Words.
+    Text(String),
+}
+
+/// What one call used, in the same terms for every provider: the four numbers never overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Input that no cache helped with.
+    pub uncached: Tokens,
+    /// Input read from the cache.
+    pub cache_read: Tokens,
+    /// Input written to the cache.
+    pub cache_write: Tokens,
+    /// The part of `cache_write` that was paid to live for an hour.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_hour: Tokens,
+    /// Output, reasoning included.
+    pub output: Tokens,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(tokens: &Tokens) -> bool {
+    tokens.0 == 0
+}
+
+impl Usage {
+    /// All input: what the context measured.
+    pub fn input(&self) -> Tokens {
+        self.uncached + self.cache_read + self.cache_write
+    }
+
+    /// Input and output: what the context will measure next time.
+    pub fn total(&self) -> Tokens {
+        self.input() + self.output
+    }
+}
+
+impl Fact {
+    /// The name of its kind, as it is stored.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Instructed { .. } => "instructed",
+            Self::UserSaid { .. } => "user_said",
+            Self::AssistantSaid { .. } => "assistant_said",
+            Self::ToolReturned { .. } => "tool_returned",
+            Self::CompactionRequested { .. } => "compaction_requested",
+            Self::Compacted(_) => "compacted",
+            Self::CompactionReverted { .. } => "compaction_reverted",
+            Self::Pinned { .. } => "pinned",
+            Self::Injected { .. } => "injected",
+            Self::UsageReported { .. } => "usage_reported",
+            Self::ModelChanged { .. } => "model_changed",
+            Self::Carried { .. } => "carried",
+        }
+    }
+
+    /// Whether it is part of the history that a client sends with each request.
+    pub fn is_message(&self) -> bool {
+        match self {
+            Self::Instructed { what, .. } => *what != Instruction::Settings,
+            Self::UserSaid { .. }
+            | Self::AssistantSaid { .. }
+            | Self::ToolReturned { .. }
+            | Self::Carried { .. } => true,
+            Self::CompactionRequested { .. }
+            | Self::Compacted(_)
+            | Self::CompactionReverted { .. }
+            | Self::Pinned { .. }
+            | Self::Injected { .. }
+            | Self::UsageReported { .. }
+            | Self::ModelChanged { .. } => false,
+        }
+    }
+
+    /// What the message says, tool results aside.
+    pub fn parts(&self) -> &[Part] {
+        match self {
+            Self::Instructed { parts, .. }
+            | Self::UserSaid { parts }
+            | Self::AssistantSaid { parts, .. }
+            | Self::ToolReturned { parts, .. }
+            | Self::Injected { parts, .. } => parts,
+            Self::CompactionRequested { .. }
+            | Self::Compacted(_)
+            | Self::CompactionReverted { .. }
+            | Self::Pinned { .. }
+            | Self::UsageReported { .. }
+            | Self::ModelChanged { .. }
+            | Self::Carried { .. } => &[],
+        }
+    }
+
+    /// The results a tool message carries.
+    pub fn results(&self) -> &[ToolResult] {
+        match self {
+            Self::ToolReturned { results, .. } => results,
+            _ => &[],
+        }
+    }
+
+    /// The tool calls an answer makes.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let parts = match self {
+            Self::AssistantSaid { parts, .. } => parts.as_slice(),
+            _ => &[],
+        };
+        parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Every medium it carries.
+    pub fn media(&self) -> impl Iterator<Item = &Media> {
+        let inner = self.results().iter().flat_map(|result| &result.parts);
+        inner.chain(self.parts()).filter_map(|part| match part {
+            Part::Media(media) => Some(media),
+            _ => None,
+        })
+    }
+
+    /// Shows every text in it to `see`, in the order it was sent: what is counted and searched.
+    pub fn visit_text<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
+        for result in self.results() {
+            for part in &result.parts {
+                part.visit_text(see);
+            }
+        }
+        for part in self.parts() {
+            part.visit_text(see);
+        }
+        match self {
+            Self::Compacted(compaction) => see(compaction.summary.text()),
+            Self::Pinned { pin: Pin::Text(text) } | Self::CompactionRequested { focus: Some(text), .. } => see(text),
+            _ => {}
+        }
+    }
+
+    /// All its text, pieces separated by a line break.
+    pub fn text(&self) -> String {
+        let mut all = String::new();
+        self.visit_text(&mut |text| {
+            if !all.is_empty() {
+                all.push('\n');
+            }
+            all.push_str(text);
+        });
+        all
+    }
+}
+
+impl Part {
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// Shows every text in it to `see`.
+    pub fn visit_text<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
+        match self {
+            Self::Text { text } | Self::Refusal { text } | Self::Reasoning { text, .. } => see(text),
+            Self::ToolCall(call) => {
+                see(&call.name.0);
+                see(&call.arguments);
+            }
+            Self::Opaque { json, .. } => see(json),
+            Self::Media(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_reads_back_as_it_was_stored() {
+        let fact = Fact::AssistantSaid {
+            answer: Some("msg_1".into()),
+            model: None,
+            parts: vec![
+                Part::Reasoning { text: String::new(), seal: Some(Seal::Encrypted("x".into())) },
+                Part::ToolCall(ToolCall::function("c", "read", "{not json")),
+                Part::Media(Media::inline("image/png", b"x")),
+            ],
+        };
+        let event = Event::own(fact.clone(), None);
+        assert_eq!(serde_json::from_str::<Fact>(&event.fact_json()).unwrap(), fact);
+        assert_eq!(fact.text(), "\nread\n{not json".trim_start());
+    }
+}

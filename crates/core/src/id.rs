@@ -1,0 +1,224 @@
+//! Names of things: a newtype for every id, so that none is mistaken for another.
+//!
+//! An event is addressed by the thread that owns it and its place in that thread. A fork shares its parent's
+//! events, so an [`EventId`] means the same in every fork, and there is no order between ids of two threads:
+//! [`EventId`] is deliberately not `Ord`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_newtype {
+    ($(#[$doc:meta])* $name:ident, $space:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Wraps a UUID made elsewhere.
+            pub const fn new(id: Uuid) -> Self {
+                Self(id)
+            }
+
+            /// The same names always give the same id: importing a file twice finds what the first time made.
+            pub fn derived(names: &[&str]) -> Self {
+                let mut hasher = blake3::Hasher::new_derive_key($space);
+                for name in names {
+                    hasher.update(&(name.len() as u64).to_le_bytes());
+                    hasher.update(name.as_bytes());
+                }
+                let mut bytes = [0; 16];
+                hasher.finalize_xof().fill(&mut bytes);
+                Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+            }
+
+            /// The underlying UUID.
+            pub const fn uuid(self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0.hyphenated())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::try_parse(text).map(Self)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = uuid::Error;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+    };
+}
+
+uuid_newtype! {
+    /// What a person names: a family of threads with a head.
+    SessionId, "epitome session id v1"
+}
+uuid_newtype! {
+    /// A line of events. A fork is a thread that starts at an event of another.
+    ThreadId, "epitome thread id v1"
+}
+
+macro_rules! text_newtype {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl<T: Into<String>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+    };
+}
+
+text_newtype! {
+    /// A provider's id of a tool call. Providers reuse them: unique only while the call is open.
+    CallId
+}
+text_newtype! {
+    /// The name a tool is called by.
+    ToolName
+}
+text_newtype! {
+    /// The id of one answer of a model. Events that share it are fragments of one call.
+    AnswerId
+}
+text_newtype! {
+    /// A model, as its provider calls it.
+    ModelName
+}
+
+/// A place in a thread's line of events, counted from 1. A fork continues its parent's numbering, so within
+/// one thread's view a `Seq` alone names an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before the first event: the head of an empty thread.
+    pub const START: Self = Self(0);
+
+    /// The place after this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The place before this one; the start has none before it and stays.
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where an event is: the thread that owns it, and its place there. Written `thread:seq`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct EventId {
+    /// The thread the event was appended to.
+    pub thread: ThreadId,
+    /// Its place in that thread.
+    pub seq: Seq,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.thread, self.seq)
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventId({self})")
+    }
+}
+
+/// Text that is not `thread:seq`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAnEventId(pub String);
+
+impl fmt::Display for NotAnEventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not an event id: expected THREAD:NUMBER", self.0)
+    }
+}
+
+impl std::error::Error for NotAnEventId {}
+
+impl FromStr for EventId {
+    type Err = NotAnEventId;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split_once(':')
+            .and_then(|(thread, seq)| Some(Self { thread: thread.parse().ok()?, seq: Seq(seq.parse().ok()?) }))
+            .ok_or_else(|| NotAnEventId(text.to_owned()))
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for EventId {
+    type Error = NotAnEventId;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_ids_keep_name_boundaries_apart() {
+        assert_eq!(SessionId::derived(&["a", "b"]), SessionId::derived(&["a", "b"]));
+        assert_ne!(SessionId::derived(&["a", "b"]), SessionId::derived(&["ab"]));
+        assert_ne!(SessionId::derived(&["a"]).uuid(), ThreadId::derived(&["a"]).uuid());
+    }
+
+    #[test]
+    fn an_event_id_reads_back() {
+        let id = EventId { thread: ThreadId::derived(&["t"]), seq: Seq(7) };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert!("7".parse::<EventId>().is_err());
+    }
+}

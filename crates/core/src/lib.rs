@@ -1,0 +1,19 @@
+//! Epitome's core: what happened, as immutable facts, and what can be derived from it.
+//!
+//! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
+//! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
+//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+
+pub mod chain;
+pub mod event;
+pub mod id;
+pub mod lineage;
+pub mod media;
+pub mod pairing;
+pub mod tokens;
+pub mod turn;
+
+pub use chain::{Digest, Link};
+pub use event::{Event, Fact, Logged, Part};
+pub use id::{EventId, Seq, SessionId, ThreadId};
+pub use tokens::{TokenCounter, Tokens};

@@ -1,0 +1,439 @@
+//! Turns and loops, derived from a line of events.
+//!
+//! A turn is one model call: what was asked since the last one, the answer, the results of its calls. Its id is
+//! that of its first assistant event. A compaction is a turn too. A loop is a user's request and all turns until
+//! the next one. Nothing of this is stored as truth: [`Turns`] makes it again from the events at any time.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Compaction, Fact, Logged, Time, Usage},
+    id::{AnswerId, EventId, ModelName, Seq},
+};
+
+/// One model call, or one compaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The id of its first assistant event, or of the compaction.
+    pub id: EventId,
+    /// The turn before it on the thread.
+    pub parent: Option<EventId>,
+    /// Which loop it belongs to, counted from 0; turns before any user message are in loop 0.
+    pub loop_index: u64,
+    /// The first event of the turn.
+    pub first: Seq,
+    /// The last event of the turn so far.
+    pub last: Seq,
+    /// What was asked since the turn before.
+    pub asked: Vec<EventId>,
+    /// The answer, in fragments; a compaction has only itself here.
+    pub answered: Vec<EventId>,
+    /// The messages that carry the results of its calls.
+    pub returned: Vec<EventId>,
+    /// The provider's id of the answer.
+    pub answer: Option<AnswerId>,
+    /// The model that answered.
+    pub model: Option<ModelName>,
+    /// When it answered.
+    pub time: Option<Time>,
+    /// How many tools it called.
+    pub tool_calls: u64,
+    /// What the provider reported; the last report counts.
+    pub usage: Option<Usage>,
+    /// What the compaction says, if it is one.
+    pub compaction: Option<Compaction>,
+}
+
+impl Turn {
+    /// Whether this turn is a compaction.
+    pub fn is_compaction(&self) -> bool {
+        self.compaction.is_some()
+    }
+}
+
+/// Derives turns from events, one event at a time.
+///
+/// To go on where an earlier derivation stopped, start from its last turn's parent and feed the events from that
+/// turn's first on.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    done: Vec<Turn>,
+    current: Option<Turn>,
+    asked: Vec<EventId>,
+    asked_first: Option<Seq>,
+    parent: Option<EventId>,
+    model: Option<ModelName>,
+    loops: Option<u64>,
+    user_asked: bool,
+}
+
+impl Turns {
+    /// Continues after `parent`, which is in loop `loop_index` and was answered by `model`.
+    pub fn after(parent: &Turn) -> Self {
+        Self {
+            parent: Some(parent.id),
+            loops: Some(parent.loop_index),
+            model: parent.model.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// All turns of a line of events.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a Logged>) -> Vec<Turn> {
+        let mut turns = Self::default();
+        for event in events {
+            turns.push(event);
+        }
+        turns.finish()
+    }
+
+    /// Takes the next event.
+    pub fn push(&mut self, logged: &Logged) {
+        let Logged { id, event, .. } = logged;
+        match &event.fact {
+            Fact::AssistantSaid { answer, model, .. } => {
+                self.answer(*id, answer.as_ref(), model.as_ref(), event.time, event.fact.calls().count() as u64);
+            }
+            Fact::Compacted(compaction) => {
+                self.close();
+                let mut turn = self.open(*id, event.time);
+                turn.compaction = Some(compaction.clone());
+                self.finish_turn(turn);
+            }
+            Fact::ToolReturned { .. } => match &mut self.current {
+                Some(turn) => {
+                    turn.returned.push(*id);
+                    turn.last = id.seq;
+                }
+                None => self.ask(*id),
+            },
+            Fact::UserSaid { .. } => {
+                self.close();
+                self.user_asked = true;
+                self.ask(*id);
+            }
+            Fact::Instructed { .. } | Fact::Injected { .. } | Fact::CompactionRequested { .. } => {
+                self.close();
+                self.ask(*id);
+            }
+            Fact::ModelChanged { model } => {
+                self.model = Some(model.clone());
+                self.extend(id.seq);
+            }
+            Fact::UsageReported { answer, usage, .. } => {
+                if let Some(turn) = &mut self.current
+                    && (answer.is_none() || *answer == turn.answer)
+                {
+                    turn.usage = Some(*usage);
+                }
+                self.extend(id.seq);
+            }
+            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
+        }
+    }
+
+    /// The turns so far. What was asked and not yet answered belongs to none.
+    pub fn finish(mut self) -> Vec<Turn> {
+        self.close();
+        self.done
+    }
+
+    fn answer(
+        &mut self,
+        id: EventId,
+        answer: Option<&AnswerId>,
+        model: Option<&ModelName>,
+        time: Option<Time>,
+        calls: u64,
+    ) {
+        let fragment = answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
+        if !fragment {
+            self.close();
+            if let Some(model) = model {
+                self.model = Some(model.clone());
+            }
+            let mut turn = self.open(id, time);
+            turn.answer = answer.cloned();
+            turn.answered.clear();
+            self.current = Some(turn);
+        }
+        if let Some(turn) = &mut self.current {
+            turn.answered.push(id);
+            turn.tool_calls += calls;
+            turn.last = id.seq;
+        }
+    }
+
+    fn ask(&mut self, id: EventId) {
+        self.asked_first.get_or_insert(id.seq);
+        self.asked.push(id);
+    }
+
+    /// Events that are of no turn by themselves go with the turn they stand in, or with the next one.
+    fn extend(&mut self, seq: Seq) {
+        match &mut self.current {
+            Some(turn) => turn.last = seq,
+            None => {
+                self.asked_first.get_or_insert(seq);
+            }
+        }
+    }
+
+    fn open(&mut self, id: EventId, time: Option<Time>) -> Turn {
+        let loop_index = match (self.loops, std::mem::take(&mut self.user_asked)) {
+            (None, _) => 0,
+            (Some(index), true) => index + 1,
+            (Some(index), false) => index,
+        };
+        self.loops = Some(loop_index);
+        Turn {
+            id,
+            parent: self.parent,
+            loop_index,
+            first: self.asked_first.take().unwrap_or(id.seq),
+            last: id.seq,
+            asked: std::mem::take(&mut self.asked),
+            answered: vec![id],
+            returned: Vec::new(),
+            answer: None,
+            model: self.model.clone(),
+            time,
+            tool_calls: 0,
+            usage: None,
+            compaction: None,
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(turn) = self.current.take() {
+            self.finish_turn(turn);
+        }
+    }
+
+    fn finish_turn(&mut self, turn: Turn) {
+        self.parent = Some(turn.id);
+        self.done.push(turn);
+    }
+}
+
+/// Turns of one loop by index, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnRange {
+    /// The first turn.
+    pub start_turn: usize,
+    /// The last turn.
+    pub end_turn: usize,
+}
+
+/// A range of turns and the messages that stand for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactedSection<M> {
+    /// The turns.
+    pub range: TurnRange,
+    /// What stands for them.
+    pub messages: Vec<M>,
+}
+
+/// From turn indices to ranges in a list of messages. A message without a turn is a group of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnMap {
+    groups: Vec<Range<usize>>,
+}
+
+impl TurnMap {
+    /// Groups neighbours that `turn_of` puts in the same turn.
+    ///
+    /// ```
+    /// use epitome_core::turn::{TurnMap, TurnRange};
+    ///
+    /// let messages = [("note", None), ("hi", Some(1)), ("hello", Some(1)), ("bye", Some(2))];
+    /// let map = TurnMap::from_messages(&messages, |message| message.1);
+    /// assert_eq!(map.turn_count(), 3);
+    /// assert_eq!(map.turn_msg_range(1), Some(1..3));
+    /// let range = TurnRange { start_turn: 1, end_turn: 2 };
+    /// assert_eq!(map.messages_for_range(range, &messages).len(), 3);
+    /// ```
+    pub fn from_messages<M, T: PartialEq>(messages: &[M], turn_of: impl Fn(&M) -> Option<T>) -> Self {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        let mut previous: Option<T> = None;
+        for (index, message) in messages.iter().enumerate() {
+            let turn = turn_of(message);
+            match groups.last_mut() {
+                Some(group) if turn.is_some() && turn == previous => group.end = index + 1,
+                _ => groups.push(index..index + 1),
+            }
+            previous = turn;
+        }
+        Self { groups }
+    }
+
+    /// How many groups there are.
+    pub fn turn_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Where in the list one turn's messages are.
+    pub fn turn_msg_range(&self, turn: usize) -> Option<Range<usize>> {
+        self.groups.get(turn).cloned()
+    }
+
+    /// The messages of a range of turns; what lies outside the list is left out.
+    pub fn messages_for_range<'m, M>(&self, range: TurnRange, messages: &'m [M]) -> &'m [M] {
+        let Some(last) = self.groups.len().checked_sub(1) else { return &[] };
+        let (Some(first), Some(end)) =
+            (self.groups.get(range.start_turn), self.groups.get(range.end_turn.min(last)))
+        else {
+            return &[];
+        };
+        messages.get(first.start..end.end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        chain::Link,
+        event::{Event, Part, Summary, ToolCall, ToolResult, Trigger},
+        id::ThreadId,
+        lineage::{covered_by, turn_of},
+    };
+
+    /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage,
+    /// `c`ompaction of everything so far, `k` compaction that keeps the last event.
+    fn log(script: &str) -> Vec<Logged> {
+        let thread = ThreadId::derived(&["test"]);
+        let event = |(index, letter): (usize, char)| {
+            let seq = Seq(index as u64 + 1);
+            let said = |answer: Option<&str>| Fact::AssistantSaid {
+                answer: answer.map(Into::into),
+                model: None,
+                parts: vec![Part::ToolCall(ToolCall::function("c", "t", "{}"))],
+            };
+            let compacted = |through: Seq, first_kept: Option<Seq>| {
+                Fact::Compacted(Compaction {
+                    summary: Summary::Text("s".into()),
+                    through,
+                    first_kept,
+                    tokens_before: None,
+                    tokens_after: None,
+                    trigger: Trigger::Manual,
+                })
+            };
+            let fact = match letter {
+                'u' => Fact::UserSaid { parts: vec![Part::text("u")] },
+                'i' => Fact::Instructed { what: crate::event::Instruction::System, parts: vec![] },
+                'a' => said(None),
+                'f' => said(Some("m")),
+                'r' => Fact::ToolReturned {
+                    results: vec![ToolResult { call: "c".into(), name: None, parts: vec![], error: false }],
+                    parts: vec![],
+                },
+                'g' => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
+                'c' => compacted(seq.previous(), None),
+                'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
+                other => panic!("no event is written {other}"),
+            };
+            Logged { id: EventId { thread, seq }, event: Event::own(fact, None), link: Link::ROOT }
+        };
+        script.chars().enumerate().map(event).collect()
+    }
+
+    /// Each turn as `loop:id[first-last]`.
+    fn shown(turns: &[Turn]) -> String {
+        let turn =
+            |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
+        turns.iter().map(turn).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_turn_is_question_answer_and_results() {
+        let turns = Turns::of(&log("iuararau"));
+        assert_eq!(shown(&turns), "0:3[1-4] 0:5[5-6] 0:7[7-7]");
+        assert_eq!(turns[1].parent, Some(turns[0].id));
+        assert_eq!(turns[0].asked.len(), 2);
+    }
+
+    #[test]
+    fn a_user_message_starts_a_loop() {
+        assert_eq!(shown(&Turns::of(&log("uarauara"))), "0:2[1-3] 0:4[4-4] 1:6[5-7] 1:8[8-8]");
+    }
+
+    #[test]
+    fn fragments_of_an_answer_are_one_turn_even_around_results() {
+        let turns = Turns::of(&log("ufgrfgr"));
+        assert_eq!(shown(&turns), "0:2[1-7]");
+        assert_eq!((turns[0].answered.len(), turns[0].returned.len(), turns[0].tool_calls), (2, 2, 2));
+        assert!(turns[0].usage.is_some());
+    }
+
+    #[test]
+    fn a_compaction_is_a_turn_whose_parent_is_the_last_normal_one() {
+        let turns = Turns::of(&log("uarckua"));
+        assert_eq!(shown(&turns), "0:2[1-3] 0:4[4-4] 0:5[5-5] 1:7[6-7]");
+        assert_eq!(turns[1].parent, Some(turns[0].id));
+        assert_eq!(turns[3].parent, Some(turns[2].id));
+    }
+
+    #[test]
+    fn a_compaction_covers_from_what_the_one_before_kept() {
+        // Turns at 2, 4, 6; a compaction at 7 that keeps turn 6; turns 9 and 11; a compaction at 12 of all.
+        let turns = Turns::of(&log("uauauakuauac"));
+        let ids = |compaction: u64| {
+            let id = turns.iter().find(|turn| turn.id.seq.0 == compaction).expect("in the log").id;
+            covered_by(&turns, id).map(|ids| ids.iter().map(|id| id.seq.0).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(7), Some(vec![2, 4]));
+        assert_eq!(ids(12), Some(vec![6, 7, 9, 11]));
+        assert_eq!(ids(2), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgck]{0,40}") {
+            let log = log(&script);
+            let turns = Turns::of(&log);
+            let mut next = Seq(1);
+            for turn in &turns {
+                prop_assert_eq!(turn.first, next);
+                prop_assert!(turn.first <= turn.id.seq && turn.id.seq <= turn.last);
+                next = turn.last.next();
+            }
+            for event in log.iter().filter(|event| event.id.seq < next) {
+                prop_assert!(turn_of(&turns, event.id.seq).is_some());
+            }
+        }
+
+        #[test]
+        fn a_traversal_visits_every_turn_once(script in "[uiafrgck]{0,40}") {
+            let turns = Turns::of(&log(&script));
+            let mut seen = Vec::new();
+            let mut at = turns.last();
+            while let Some(turn) = at {
+                seen.push(turn.id);
+                at = turn.parent.and_then(|parent| turns.iter().find(|turn| turn.id == parent));
+            }
+            seen.reverse();
+            prop_assert_eq!(seen, turns.iter().map(|turn| turn.id).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgck]{2,40}", cut in any::<prop::sample::Index>()) {
+            let log = log(&script);
+            let whole = Turns::of(&log);
+            let early = Turns::of(&log[..cut.index(log.len())]);
+            let Some((last, before)) = early.split_last() else { return Ok(()) };
+            let mut turns = before.last().map_or_else(Turns::default, Turns::after);
+            for event in log.iter().filter(|event| event.id.seq >= last.first) {
+                turns.push(event);
+            }
+            let mut joined = before.to_vec();
+            joined.extend(turns.finish());
+            prop_assert_eq!(joined, whole);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Transcript files of agents, read into events.
+//!
+//! A reader takes the bytes of a file and gives the sessions in it. It is prefix-stable: reading a file that has
+//! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
+
+use std::{collections::BTreeMap, fmt};
+
+use epitome_core::{
+    Event, Seq, SessionId, ThreadId,
+    id::CallId,
+};
+
+/// What a file held.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The format it was in.
+    pub format: Format,
+    /// The sessions, in the order they stand in the file.
+    pub sessions: Vec<Session>,
+    /// What was odd, and where.
+    pub warnings: Vec<Warning>,
+    /// Records that are no part of a conversation, by type: how many were passed over.
+    pub skipped: BTreeMap<String, u64>,
+}
+
+/// One session of a file.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The agent's own session id if that is a UUID, else derived from the format and `key`.
+    pub id: SessionId,
+    /// The agent's own name for the session, or where it stands (file name and index).
+    pub key: String,
+    /// A title, where the agent recorded one.
+    pub title: Option<String>,
+    /// The threads: parents before their forks, the main one first.
+    pub threads: Vec<Thread>,
+    /// The thread the session stands at.
+    pub head: ThreadId,
+}
+
+/// One thread of a session.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Derived from the session and the agent's name for the thread.
+    pub id: ThreadId,
+    /// What to call it: `main`, an agent's id, a branch.
+    pub name: String,
+    /// Where it comes from.
+    pub start: Start,
+    /// Its own events; those of a fork come after the ones it shares.
+    pub events: Vec<Event>,
+}
+
+/// Where a thread comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// From nowhere.
+    Root,
+    /// It shares another thread's events up to and with `at`.
+    Fork {
+        /// The thread it forks from.
+        of: ThreadId,
+        /// The last shared event.
+        at: Seq,
+    },
+    /// A tool call of another thread started it; it shares no events.
+    Spawned {
+        /// The thread that made the call, if known.
+        by: Option<ThreadId>,
+        /// The call, if known.
+        call: Option<CallId>,
+    },
+}
+
+/// Something odd in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The line, counted from 1, in files of lines.
+    pub line: Option<u64>,
+    /// What is odd, and what was done about it.
+    pub what: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => self.what.fmt(f),
+        }
+    }
+}
+
+/// The formats there are readers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Claude Code's JSONL.
+    ClaudeCode,
+    /// Codex's rollout JSONL.
+    Codex,
+    /// OpenCode's export JSON.
+    Opencode,
+    /// pi's JSONL tree.
+    Pi,
+    /// Gemini CLI's JSON and JSONL.
+    Gemini,
+    /// SWE-agent's trajectories.
+    SweAgent,
+    /// OpenHands' `output.jsonl`.
+    Openhands,
+    /// tau-bench results.
+    TauBench,
+    /// tau2-bench results.
+    Tau2,
+    /// OpenAI Chat messages.
+    OpenaiChat,
+    /// OpenAI Responses items.
+    OpenaiResponses,
+    /// Anthropic messages.
+    Anthropic,
+}
