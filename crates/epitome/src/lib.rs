@@ -1,1 +1,21 @@
-//! Placeholder.
+//! The library people use: sessions as immutable facts, out of any agent's format and back.
+//!
+//! [`import`] reads transcript files into a store. The crates below are here under their own names: [`core`] for
+//! events and what is derived from them, [`store`] for the log, [`wire`] for provider formats.
+//!
+//! ```
+//! use epitome::{import::import_bytes, store::{Options, Sqlite}, wire::transcripts::Limits};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let store = Sqlite::open(&folder.path().join("log.db"), Options::default())?;
+//! let file = br#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
+//! let imported = import_bytes(&store, "greeting.json", file, &Limits::default())?;
+//! assert_eq!(imported.sessions[0].appended, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod import;
+
+pub use epitome_core as core;
+pub use epitome_store as store;
+pub use epitome_wire as wire;

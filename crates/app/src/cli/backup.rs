@@ -1,0 +1,34 @@
+//! `backup`: a copy of the database while it is in use.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args as ClapArgs;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::{open::Store, output::Output, text};
+
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    /// The file to make. An existing one is not overwritten.
+    file: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let style = ProgressStyle::with_template("{bar:30} {percent}% · {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(0).with_style(style);
+    store.backup(&args.file, &mut |progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    })?;
+    bar.finish_and_clear();
+    let bytes = std::fs::metadata(&args.file)?.len();
+    if out.is_json() {
+        out.object(&json!({ "file": args.file, "bytes": bytes }))?;
+    } else {
+        out.line(format_args!("{}: {} bytes", args.file.display(), text::short(bytes)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

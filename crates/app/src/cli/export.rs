@@ -1,0 +1,124 @@
+//! `export`: a session in a provider's format, or the log itself.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::{Args as ClapArgs, ValueEnum};
+use epitome::{
+    core::{Event, Logged},
+    wire::{Completion, Format},
+};
+use serde_json::{json, value::RawValue};
+
+use super::{
+    open::{self, Store},
+    output::{DIM, Output},
+    text,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Messages that came in the format asked for leave with the bytes they came with; others are written afresh. \
+The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal completes it.")]
+pub(crate) struct Args {
+    /// Its id, the start of it, or its title.
+    session: String,
+
+    /// The format to write.
+    #[arg(long, value_enum)]
+    format: To,
+
+    /// Complete what a provider would refuse.
+    #[arg(long)]
+    legal: bool,
+
+    /// The thread; by default the one the session stands at.
+    #[arg(long)]
+    thread: Option<String>,
+
+    /// Only up to the end of this turn: its number, or its id.
+    #[arg(long, value_name = "TURN")]
+    at: Option<String>,
+
+    /// The file to write; by default standard output.
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// A request to OpenAI's Chat Completions.
+    OpenaiChat,
+    /// A request to OpenAI's Responses.
+    OpenaiResponses,
+    /// A request to Anthropic's Messages.
+    Anthropic,
+    /// Every event with its fact, its raw JSON and its hashes, a line each.
+    Jsonl,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let session = store.find_session(&args.session)?;
+    let thread = open::thread(&store, &session, args.thread.as_deref())?;
+    let last = match &args.at {
+        None => None,
+        Some(turn) => Some(open::turn(&store.turns(thread.id)?, turn)?.1.turn.last),
+    };
+    let events = open::events(&store, thread.id, last)?;
+    let bytes = match args.format {
+        To::Jsonl => lines(&events)?,
+        To::OpenaiChat => request(Format::OpenaiChat, &events, args.legal)?,
+        To::OpenaiResponses => request(Format::OpenaiResponses, &events, args.legal)?,
+        To::Anthropic => request(Format::Anthropic, &events, args.legal)?,
+    };
+    let Some(path) = &args.out else {
+        out.bytes(&bytes)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    fs::write(path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    if out.is_json() {
+        out.object(&json!({ "file": path, "bytes": bytes.len(), "events": events.len() }))?;
+    } else {
+        out.line(format_args!(
+            "{} {DIM}({}, {}){DIM:#}",
+            path.display(),
+            text::count(events.len() as u64, "event"),
+            text::count(bytes.len() as u64, "byte"),
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn request(format: Format, events: &[Logged], legal: bool) -> anyhow::Result<Vec<u8>> {
+    let completion = if legal { Completion::Legal } else { Completion::AsRecorded };
+    let events: Vec<&Event> = events.iter().map(|logged| &logged.event).collect();
+    let mut body = format.encode(&events, completion)?.into_bytes();
+    body.push(b'\n');
+    Ok(body)
+}
+
+fn lines(events: &[Logged]) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for logged in events {
+        let event = &logged.event;
+        let raw = RawValue::from_string(event.raw.json.to_string())?;
+        let head = json!({
+            "id": logged.id,
+            "kind": event.fact.kind(),
+            "time": event.time.and_then(text::rfc3339),
+            "origin": event.origin,
+            "dialect": event.raw.dialect,
+            "raw_hash": logged.link.raw,
+            "normal_hash": logged.link.normal,
+            "fact": event.fact,
+        })
+        .to_string();
+        // The raw value goes in by hand so that its bytes stay as they are.
+        bytes.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
+        bytes.extend_from_slice(b",\"raw\":");
+        bytes.extend_from_slice(raw.get().as_bytes());
+        bytes.extend_from_slice(b"}\n");
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,334 @@
+//! `import`: agents' transcripts into the log, several files at a time.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use epitome::{
+    import::{ImportError, Imported, find_files, import_file},
+    store::Sqlite,
+    wire::transcripts::{Limits, ReadError},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::{
+    open::Store,
+    output::{BOLD, DIM, NAME, NOTE, Output},
+    text,
+};
+
+/// More sessions than this are summed up instead of listed.
+const LISTED: usize = 20;
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Reads Claude Code, Codex (also .zst), OpenCode (export or opencode.db), pi, Gemini CLI, SWE-agent, OpenHands,
+tau-bench, tau2, and plain OpenAI or Anthropic messages. The format is found from the content. Importing a file
+again appends only what is new.")]
+pub(crate) struct Args {
+    /// Transcripts, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+
+    /// Lines longer than this are reported and left out, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().line)]
+    max_line: usize,
+
+    /// Compressed files that unpack to more than this are refused, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().decompressed)]
+    max_unpacked: usize,
+
+    /// List every session and every warning.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// A file to import, and how it came to be one.
+struct Source {
+    path: PathBuf,
+    named: Named,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// On the command line: that it is no transcript is an error.
+    Yes,
+    /// It lay in a folder: that it is no transcript is to be expected.
+    InFolder,
+}
+
+#[derive(Serialize)]
+struct SessionJson<'a> {
+    file: &'a str,
+    format: &'static str,
+    session: String,
+    title: &'a str,
+    threads: u64,
+    messages: u64,
+    turns: u64,
+    loops: u64,
+    tool_calls: u64,
+    tokens: u64,
+    compactions: u64,
+    appended: u64,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    file: &'a str,
+    error: String,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let mut sources = Vec::new();
+    for path in &args.paths {
+        let files = find_files(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let named = if path.is_dir() { Named::InFolder } else { Named::Yes };
+        sources.extend(files.into_iter().map(|path| Source { path, named }));
+    }
+    let store = store.open()?;
+    let limits = Limits { line: args.max_line, decompressed: args.max_unpacked };
+    let mut report = Report::new(out, args.verbose);
+    import_all(&store, &sources, &limits, |source, result| report.file(source, result))?;
+    report.finish()
+}
+
+/// Imports the files on all cores and hands the results on in the order of the files.
+fn import_all(
+    store: &Sqlite,
+    sources: &[Source],
+    limits: &Limits,
+    mut each: impl FnMut(&Source, Result<Imported, ImportError>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let bar = progress_bar(sources.len());
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let send = send.clone();
+            let next = &next;
+            scope.spawn(move || {
+                while let Some((index, source)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    sources.get(index).map(|source| (index, source))
+                } {
+                    if send.send((index, import_file(store, &source.path, limits))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut early = BTreeMap::new();
+        let mut wanted = 0;
+        for (index, result) in receive {
+            bar.inc(1);
+            bar.set_message(file_name(&sources[index].path));
+            early.insert(index, result);
+            while let Some(result) = early.remove(&wanted) {
+                bar.suspend(|| each(&sources[wanted], result))?;
+                wanted += 1;
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    })
+}
+
+fn progress_bar(files: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files · {elapsed} · {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(files as u64).with_style(style)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Collects what became of the files and tells it.
+struct Report {
+    out: Output,
+    verbose: bool,
+    rows: Vec<[String; 9]>,
+    per_format: BTreeMap<&'static str, (u64, u64)>,
+    warnings: Vec<String>,
+    passed_over: BTreeMap<String, u64>,
+    not_transcripts: Vec<String>,
+    failures: Vec<String>,
+    files: u64,
+    appended: u64,
+}
+
+impl Report {
+    fn new(out: Output, verbose: bool) -> Self {
+        Self {
+            out,
+            verbose,
+            rows: Vec::new(),
+            per_format: BTreeMap::new(),
+            warnings: Vec::new(),
+            passed_over: BTreeMap::new(),
+            not_transcripts: Vec::new(),
+            failures: Vec::new(),
+            files: 0,
+            appended: 0,
+        }
+    }
+
+    fn file(&mut self, source: &Source, result: Result<Imported, ImportError>) -> anyhow::Result<()> {
+        let file = source.path.display().to_string();
+        match result {
+            Ok(imported) => self.imported(&file, imported),
+            Err(ImportError::Read(error @ ReadError::UnknownAgent { .. })) if source.named == Named::InFolder => {
+                self.not_transcripts.push(format!("{file}: {error}"));
+                Ok(())
+            }
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::new(error));
+                if self.out.is_json() {
+                    self.out.object(&FailureJson { file: &file, error: error.clone() })?;
+                }
+                self.failures.push(format!("{file}: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn imported(&mut self, file: &str, imported: Imported) -> anyhow::Result<()> {
+        let Imported { format, sessions, warnings, skipped } = imported;
+        self.files += 1;
+        let mut file_warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        self.warnings.extend(file_warnings.iter().map(|warning| format!("{file}: {warning}")));
+        for (kind, count) in skipped {
+            *self.passed_over.entry(kind).or_default() += count;
+        }
+        for session in &sessions {
+            let row = &session.row;
+            let (known, appended) = self.per_format.entry(format.name()).or_default();
+            *known += 1;
+            *appended += session.appended;
+            self.appended += session.appended;
+            if self.out.is_json() {
+                self.out.object(&SessionJson {
+                    file,
+                    format: format.name(),
+                    session: row.id.to_string(),
+                    title: &row.title,
+                    threads: row.threads,
+                    messages: row.messages,
+                    turns: row.turns,
+                    loops: row.loops,
+                    tool_calls: row.tool_calls,
+                    tokens: row.tokens.unwrap_or_default().0,
+                    compactions: row.compactions,
+                    appended: session.appended,
+                    // A file's warnings are told once, with its first session.
+                    warnings: std::mem::take(&mut file_warnings),
+                })?;
+            }
+            self.rows.push([
+                row.id.to_string()[..13].to_owned(),
+                format.name().to_owned(),
+                session.appended.to_string(),
+                row.turns.to_string(),
+                row.tool_calls.to_string(),
+                row.tokens.map(text::tokens).unwrap_or_default(),
+                row.threads.to_string(),
+                row.compactions.to_string(),
+                text::one_line(&row.title, 40),
+            ]);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> anyhow::Result<ExitCode> {
+        let code = if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        if self.out.is_json() {
+            return Ok(code);
+        }
+        self.sessions()?;
+        let passed_over: Vec<_> =
+            self.passed_over.iter().map(|(kind, count)| format!("{kind} {}", text::short(*count))).collect();
+        if !passed_over.is_empty() {
+            self.out.line(format_args!(
+                "{DIM}records that are no part of a conversation: {}{DIM:#}",
+                passed_over.join(", ")
+            ))?;
+        }
+        let (warnings, others, failures) = (
+            std::mem::take(&mut self.warnings),
+            std::mem::take(&mut self.not_transcripts),
+            std::mem::take(&mut self.failures),
+        );
+        self.list("warning", &warnings)?;
+        self.list("file that is no transcript", &others)?;
+        self.list("file not imported", &failures)?;
+        if self.files > 0 {
+            self.out.line(format_args!(
+                "{BOLD}{} in {}, {}{BOLD:#}",
+                text::count(self.rows.len() as u64, "session"),
+                text::count(self.files, "file"),
+                if self.appended == 0 {
+                    "nothing new".to_owned()
+                } else {
+                    text::count(self.appended, "new event")
+                },
+            ))?;
+            self.out.line(format_args!("{DIM}look at them: epitome sessions{DIM:#}"))?;
+        } else if failures.is_empty() {
+            self.out.line("No transcripts there.")?;
+        }
+        Ok(code)
+    }
+
+    fn sessions(&mut self) -> anyhow::Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        if self.verbose || self.rows.len() <= LISTED {
+            let mut table = text::table(
+                &["session", "format", "new", "turns", "calls", "tokens", "threads", "compactions", "title"],
+                &[2, 3, 4, 5, 6, 7],
+            );
+            for row in &self.rows {
+                table.add_row(row);
+            }
+            return self.out.line(table);
+        }
+        for (format, (sessions, appended)) in &self.per_format {
+            self.out.line(format_args!(
+                "{NAME}{format:17}{NAME:#} {:>14} {:>20}",
+                text::count(*sessions, "session"),
+                text::count(*appended, "new event"),
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, what: &str, lines: &[String]) -> anyhow::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.out.line(format_args!("{NOTE}{}{NOTE:#}", text::count(lines.len() as u64, what)))?;
+        let shown = if self.verbose { lines.len() } else { LISTED };
+        for line in lines.iter().take(shown) {
+            self.out.line(format_args!("  {line}"))?;
+        }
+        if lines.len() > shown {
+            self.out.line(format_args!("  … and {} more (--verbose)", lines.len() - shown))?;
+        }
+        Ok(())
+    }
+}

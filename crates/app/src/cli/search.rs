@@ -1,0 +1,132 @@
+//! `search`: words in all sessions and in the ledger.
+
+use std::{collections::HashMap, process::ExitCode};
+
+use clap::Args as ClapArgs;
+use epitome::store::records::{Excerpt, Found, Hit, Scope, Search};
+use serde_json::json;
+
+use super::{
+    open::Store,
+    output::{BOLD, DIM, NAME, Output},
+    text,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations.")]
+pub(crate) struct Args {
+    /// What to look for.
+    #[arg(required = true)]
+    query: Vec<String>,
+
+    /// Only in this session.
+    #[arg(long)]
+    session: Option<String>,
+
+    /// Only in the ledger.
+    #[arg(long, conflicts_with = "session")]
+    ledger: bool,
+
+    /// At most so many hits, the best.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let scope = match &args.session {
+        Some(session) => Scope::Session(store.find_session(session)?.id),
+        None if args.ledger => Scope::Ledger,
+        None => Scope::Everything,
+    };
+    let hits = store.search(&Search { words: args.query.join(" "), scope, limit: args.limit })?;
+    let mut titles = HashMap::new();
+    for hit in &hits {
+        if let Found::Event { session, .. } = hit.found
+            && !titles.contains_key(&session)
+        {
+            titles.insert(session, store.session(session)?.title);
+        }
+    }
+    let title = |hit: &Hit| match &hit.found {
+        Found::Event { session, .. } => titles.get(session).cloned().unwrap_or_default(),
+        Found::Ledger { channel, .. } => channel.clone(),
+    };
+    if out.is_json() {
+        for hit in &hits {
+            out.object(&hit_json(hit, &title(hit)))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for hit in &hits {
+        let when = hit.time.map(text::minute).unwrap_or_default();
+        match &hit.found {
+            Found::Event { id, session, kind } => out.line(format_args!(
+                "{BOLD}{}{BOLD:#}  {when}  {NAME}{}{NAME:#}  {DIM}{} · event {id}{DIM:#}",
+                text::one_line(&title(hit), 50),
+                &session.to_string()[..13],
+                kind.replace('_', " "),
+            ))?,
+            Found::Ledger { channel, id } => {
+                out.line(format_args!("{BOLD}ledger: {channel}{BOLD:#}  {when}  {DIM}{id}{DIM:#}"))?;
+            }
+        }
+        out.line(format_args!("    {}", snippet(hit)))?;
+    }
+    if hits.is_empty() {
+        out.line("Nothing found.")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn snippet(hit: &Hit) -> String {
+    let mut line = String::new();
+    for excerpt in &hit.snippet {
+        match excerpt {
+            Excerpt::Plain(plain) => line.push_str(&edges(plain)),
+            Excerpt::Match(found) => {
+                line.push_str(&format!("{BOLD}{}{BOLD:#}", text::one_line(found, 200)));
+            }
+        }
+    }
+    line
+}
+
+/// One line, with the white space at its ends kept as a blank.
+fn edges(plain: &str) -> String {
+    let blank = |at: Option<char>| if at.is_some_and(char::is_whitespace) { " " } else { "" };
+    let middle = text::one_line(plain, 400);
+    if middle.is_empty() {
+        return blank(plain.chars().next()).to_owned();
+    }
+    format!("{}{middle}{}", blank(plain.chars().next()), blank(plain.chars().last()))
+}
+
+fn hit_json(hit: &Hit, title: &str) -> serde_json::Value {
+    let snippet: String = hit
+        .snippet
+        .iter()
+        .map(|excerpt| match excerpt {
+            Excerpt::Plain(text) | Excerpt::Match(text) => text.as_str(),
+        })
+        .collect();
+    let matches: Vec<&str> = hit
+        .snippet
+        .iter()
+        .filter_map(|excerpt| match excerpt {
+            Excerpt::Match(text) => Some(text.as_str()),
+            Excerpt::Plain(_) => None,
+        })
+        .collect();
+    let time = hit.time.and_then(text::rfc3339);
+    match &hit.found {
+        Found::Event { id, session, kind } => json!({
+            "found": "event", "event": id, "session": session, "title": title, "kind": kind, "time": time,
+            "score": hit.score, "snippet": snippet, "matches": matches,
+        }),
+        Found::Ledger { channel, id } => json!({
+            "found": "ledger", "channel": channel, "id": id, "time": time,
+            "score": hit.score, "snippet": snippet, "matches": matches,
+        }),
+    }
+}

@@ -1,0 +1,178 @@
+//! `sessions`, `rename`, `label`: what is in the store, and what people call it.
+
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use epitome::store::records::SessionRow;
+use serde::Serialize;
+
+use super::{
+    open::Store,
+    output::{BOLD, DIM, NAME, Output},
+    text,
+};
+
+/// Which sessions to list.
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    /// Only sessions with this label.
+    #[arg(long)]
+    label: Option<String>,
+
+    /// Only sessions of this source, such as `claude-code`.
+    #[arg(long)]
+    source: Option<String>,
+
+    /// At most so many, the latest.
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct RenameArgs {
+    /// Its id, the start of it, or its title.
+    session: String,
+    /// The new title.
+    title: String,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct LabelArgs {
+    /// Its id, the start of it, or its title.
+    session: String,
+    /// A label to add.
+    #[arg(value_name = "LABEL")]
+    add: Vec<String>,
+    /// A label to take away.
+    #[arg(long, value_name = "LABEL")]
+    remove: Vec<String>,
+}
+
+/// A session, for programs.
+#[derive(Serialize)]
+pub(crate) struct SessionJson<'a> {
+    id: String,
+    title: &'a str,
+    head: Option<String>,
+    key: Option<&'a str>,
+    source: &'a str,
+    labels: &'a [String],
+    created: Option<String>,
+    first: Option<String>,
+    last: Option<String>,
+    threads: u64,
+    events: u64,
+    messages: u64,
+    turns: u64,
+    loops: u64,
+    tool_calls: u64,
+    tokens: Option<u64>,
+    compactions: u64,
+}
+
+impl<'a> From<&'a SessionRow> for SessionJson<'a> {
+    fn from(row: &'a SessionRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            title: &row.title,
+            head: row.head.map(|thread| thread.to_string()),
+            key: row.key.as_deref(),
+            source: &row.source,
+            labels: &row.labels,
+            created: row.created.and_then(text::rfc3339),
+            first: row.first.and_then(text::rfc3339),
+            last: row.last.and_then(text::rfc3339),
+            threads: row.threads,
+            events: row.events,
+            messages: row.messages,
+            turns: row.turns,
+            loops: row.loops,
+            tool_calls: row.tool_calls,
+            tokens: row.tokens.map(|tokens| tokens.0),
+            compactions: row.compactions,
+        }
+    }
+}
+
+/// Lists the sessions, the latest last.
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let mut rows = match store.open_if_exists()? {
+        Some(store) => store.sessions()?,
+        None => Vec::new(),
+    };
+    rows.retain(|row| args.label.as_ref().is_none_or(|label| row.labels.contains(label)));
+    rows.retain(|row| args.source.as_ref().is_none_or(|source| row.source == *source));
+    rows.sort_by_key(|row| (row.last.or(row.created), row.id));
+    if let Some(limit) = args.limit {
+        rows.drain(..rows.len().saturating_sub(limit));
+    }
+    if out.is_json() {
+        for row in &rows {
+            out.object(&SessionJson::from(row))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        out.line("No sessions here yet. Import some: epitome import FILE|DIR…")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = text::table(
+        &["session", "last active", "source", "turns", "loops", "calls", "tokens", "compactions", "title"],
+        &[3, 4, 5, 6, 7],
+    );
+    let wide = text::width().saturating_sub(86).max(20);
+    for row in &rows {
+        let mut title = text::one_line(&row.title, wide);
+        for label in &row.labels {
+            title.push_str(&format!(" [{label}]"));
+        }
+        table.add_row([
+            row.id.to_string()[..13].to_owned(),
+            row.last.or(row.created).map(text::minute).unwrap_or_default(),
+            row.source.clone(),
+            row.turns.to_string(),
+            row.loops.to_string(),
+            row.tool_calls.to_string(),
+            row.tokens.map(text::tokens).unwrap_or_default(),
+            if row.compactions == 0 { String::new() } else { row.compactions.to_string() },
+            title,
+        ]);
+    }
+    out.line(table)?;
+    out.line(format_args!(
+        "{DIM}{} · look at one: epitome show SESSION{DIM:#}",
+        text::count(rows.len() as u64, "session")
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives a session another title.
+pub(crate) fn rename(args: &RenameArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let row = store.find_session(&args.session)?;
+    store.set_title(row.id, &args.title)?;
+    report(&store.session(row.id)?, out)
+}
+
+/// Adds labels and takes labels away.
+pub(crate) fn label(args: &LabelArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let row = store.find_session(&args.session)?;
+    for label in &args.add {
+        store.add_label(row.id, label)?;
+    }
+    for label in &args.remove {
+        store.remove_label(row.id, label)?;
+    }
+    report(&store.session(row.id)?, out)
+}
+
+fn report(row: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
+    if out.is_json() {
+        out.object(&SessionJson::from(row))?;
+    } else {
+        let labels = if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
+        out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}{labels}", row.id, row.title))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,323 @@
+//! Transcript files into the log.
+//!
+//! Importing is idempotent and incremental: ids are derived from the agent's own, readers are prefix-stable, and the
+//! raw chain tells where a file and the log part. What the log has is skipped, what is new is appended, and a file
+//! whose past was rewritten becomes a fork from the last event both agree on: nothing stored is ever replaced.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use epitome_core::{
+    Event, EventId, Fact, Link, Seq, SessionId, ThreadId,
+};
+use epitome_store::{
+    EventLog, Head, NewThread, Sqlite, Start, StoreError,
+    opencode,
+    records::{NewSession, SessionRow},
+};
+use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warning};
+
+/// How many events go into one append. Large enough to share a commit, small enough not to hold a session twice.
+const BATCH: usize = 512;
+
+/// How much of the first user message makes a title.
+const TITLE_CHARS: usize = 80;
+
+/// Why a file could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// It could not be read from disk.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is no transcript.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The log did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of a file.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The format it was in.
+    pub format: Format,
+    /// Its sessions.
+    pub sessions: Vec<ImportedSession>,
+    /// What was odd, and where.
+    pub warnings: Vec<Warning>,
+    /// Records that are no part of a conversation, by type.
+    pub skipped: BTreeMap<String, u64>,
+}
+
+/// What became of a session in a file.
+#[derive(Clone, Debug)]
+pub struct ImportedSession {
+    /// The session as it now stands in the store.
+    pub row: SessionRow,
+    /// How many events were new.
+    pub appended: u64,
+    /// Threads whose past the file tells differently than the log: from where on, and the fork that was made.
+    pub diverged: Vec<(Seq, ThreadId)>,
+}
+
+/// Imports a file, or OpenCode's database.
+pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+    if opencode::is_opencode(path) {
+        return import_opencode(store, path, limits);
+    }
+    let bytes = fs::read(path).map_err(|source| ImportError::Io { path: path.to_owned(), source })?;
+    // Sessions without an id of their own are known by their file: the same file must have the same name each time.
+    let name = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    import_bytes(store, &name.to_string_lossy(), &bytes, limits)
+}
+
+/// Imports the bytes of a file known as `name`.
+pub fn import_bytes(store: &Sqlite, name: &str, bytes: &[u8], limits: &Limits) -> Result<Imported, ImportError> {
+    record(store, transcripts::read(name, bytes, limits)?)
+}
+
+/// The files below `path` that may hold a transcript, sorted; `path` itself if it is a file.
+pub fn find_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            // Links are not followed below the named folder: they may lead round in a circle.
+            match entry.file_type()? {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() && may_be_transcript(&entry.path()) => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn may_be_transcript(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["json", "jsonl", "traj", "zst"].contains(&extension) || path.file_name().is_some_and(|name| name == "opencode.db")
+}
+
+fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+    let mut all = Imported {
+        format: Format::Opencode,
+        sessions: Vec::new(),
+        warnings: Vec::new(),
+        skipped: BTreeMap::new(),
+    };
+    for export in opencode::opencode_exports(path)? {
+        let one = import_bytes(store, &path.to_string_lossy(), export.as_bytes(), limits)?;
+        all.sessions.extend(one.sessions);
+        all.warnings.extend(one.warnings);
+        for (kind, count) in one.skipped {
+            *all.skipped.entry(kind).or_default() += count;
+        }
+    }
+    Ok(all)
+}
+
+fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
+    let Reading { format, sessions, mut warnings, skipped } = reading;
+    let mut imported = Vec::with_capacity(sessions.len());
+    for session in sessions {
+        let session = record_session(store, format, session)?;
+        for (at, fork) in &session.diverged {
+            warnings.push(Warning {
+                line: None,
+                what: format!(
+                    "session {}: the file differs from what was imported before after event {at}; \
+                     both are kept, the file's version as the fork {fork}",
+                    session.row.id,
+                ),
+            });
+        }
+        imported.push(session);
+    }
+    Ok(Imported { format, sessions: imported, warnings, skipped })
+}
+
+fn record_session(
+    store: &Sqlite,
+    format: Format,
+    session: transcripts::Session,
+) -> Result<ImportedSession, ImportError> {
+    let transcripts::Session { id, key, title, threads, head } = session;
+    let events = || threads.iter().flat_map(|thread| &thread.events);
+    store.create_session(&NewSession {
+        id,
+        key: Some(key),
+        title: title.or_else(|| events().find_map(title_of)).unwrap_or_default(),
+        source: format.name().to_owned(),
+        created: events().find_map(|event| event.time),
+    })?;
+    let callers = callers(&threads);
+    let mut appended = 0;
+    let mut diverged = Vec::new();
+    let mut places: BTreeMap<ThreadId, ThreadId> = BTreeMap::new();
+    for thread in threads {
+        let start = match thread.start {
+            transcripts::Start::Root => Start::Root,
+            transcripts::Start::Fork { of, at } => Start::Fork { of: *places.get(&of).unwrap_or(&of), at },
+            transcripts::Start::Spawned { by, call } => {
+                let by = call.as_ref().and_then(|call| callers.get(&(by?, call.0.clone())).copied());
+                Start::Spawned { by, call }
+            }
+        };
+        let new = NewThread { id: thread.id, session: id, name: thread.name, start };
+        let done = record_thread(store, new, thread.events)?;
+        places.insert(thread.id, done.thread);
+        appended += done.appended;
+        diverged.extend(done.diverged.map(|at| (at, done.thread)));
+    }
+    let head = *places.get(&head).unwrap_or(&head);
+    if appended > 0 {
+        store.set_head(id, head)?;
+    }
+    Ok(ImportedSession { row: store.session(id)?, appended, diverged })
+}
+
+/// Where each call of a session was made, to link the threads it started.
+fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), EventId> {
+    let mut callers = BTreeMap::new();
+    for thread in threads {
+        let before = match thread.start {
+            transcripts::Start::Fork { at, .. } => at.0,
+            transcripts::Start::Root | transcripts::Start::Spawned { .. } => 0,
+        };
+        for (index, event) in thread.events.iter().enumerate() {
+            let id = EventId { thread: thread.id, seq: Seq(before + index as u64 + 1) };
+            for call in event.fact.calls() {
+                callers.insert((thread.id, call.id.0.clone()), id);
+            }
+        }
+    }
+    callers
+}
+
+struct RecordedThread {
+    thread: ThreadId,
+    appended: u64,
+    diverged: Option<Seq>,
+}
+
+/// Brings a thread up to date with `events`, its own events as the file has them.
+fn record_thread(store: &Sqlite, new: NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
+    let base = match new.start {
+        Start::Fork { of, at } => Head { seq: at, link: link_at(store, of, at)? },
+        Start::Root | Start::Spawned { .. } => Head::START,
+    };
+    let thread = new.id;
+    match store.open(&new) {
+        // Who started it may have become known since; the thread is the same.
+        Ok(()) | Err(StoreError::ThreadDiffers(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let head = store.head(thread)?;
+    let known = common(store, thread, base, head, &events)?;
+    if known == events.len() {
+        return Ok(RecordedThread { thread, appended: 0, diverged: None });
+    }
+    let at = Seq(base.seq.0 + known as u64);
+    if at == head.seq {
+        let appended = append(store, thread, at, events.into_iter().skip(known))?;
+        return Ok(RecordedThread { thread, appended, diverged: None });
+    }
+    let fork = NewThread {
+        id: ThreadId::derived(&[&thread.to_string(), &at.to_string(), &events[known].raw.json]),
+        session: new.session,
+        name: format!("{} (rewritten)", new.name),
+        start: Start::Fork { of: thread, at },
+    };
+    let rest = events.into_iter().skip(known).collect();
+    let done = record_thread(store, fork, rest)?;
+    let diverged = (done.appended > 0).then_some(at);
+    Ok(RecordedThread { diverged: done.diverged.or(diverged), ..done })
+}
+
+/// How many of `events` the thread already holds after `base`.
+fn common(
+    store: &Sqlite,
+    thread: ThreadId,
+    base: Head,
+    head: Head,
+    events: &[Event],
+) -> Result<usize, StoreError> {
+    let stored = usize::try_from(head.seq.0.saturating_sub(base.seq.0)).unwrap_or(usize::MAX);
+    let mut link = base.link;
+    let links: Vec<Link> = events
+        .iter()
+        .take(stored)
+        .map(|event| {
+            link = link.next(event, &event.fact_json());
+            link
+        })
+        .collect();
+    // The chain vouches for everything before it: nearly always one comparison settles it.
+    let Some(last) = links.last() else { return Ok(0) };
+    if link_at(store, thread, Seq(base.seq.0 + links.len() as u64))? == *last {
+        return Ok(links.len());
+    }
+    let mut agreed = 0;
+    let mut unknown = links.len();
+    while agreed + 1 < unknown {
+        let middle = agreed.midpoint(unknown);
+        if link_at(store, thread, Seq(base.seq.0 + middle as u64))? == links[middle - 1] {
+            agreed = middle;
+        } else {
+            unknown = middle;
+        }
+    }
+    Ok(agreed)
+}
+
+fn link_at(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Link, StoreError> {
+    if at == Seq::START {
+        return Ok(Link::ROOT);
+    }
+    let found = store.read(thread, at, 1)?;
+    found
+        .first()
+        .map(|logged| logged.link)
+        .ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
+}
+
+fn append(
+    store: &Sqlite,
+    thread: ThreadId,
+    mut after: Seq,
+    events: impl Iterator<Item = Event>,
+) -> Result<u64, StoreError> {
+    let mut events = events.peekable();
+    let start = after;
+    while events.peek().is_some() {
+        after = store.append(thread, after, events.by_ref().take(BATCH).collect())?.seq;
+    }
+    Ok(after.0 - start.0)
+}
+
+/// The first words a user said, if they are words and not markup of the agent's.
+fn title_of(event: &Event) -> Option<String> {
+    let Fact::UserSaid { .. } = event.fact else { return None };
+    let text = event.fact.text();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'))?;
+    let mut title: String = line.chars().take(TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    Some(title)
+}
+
