@@ -3,12 +3,17 @@
 //! A reader takes the bytes of a file and gives the sessions in it. It is prefix-stable: reading a file that has
 //! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
 
+mod error;
+mod lines;
+mod time;
+mod zst;
+
 use std::{collections::BTreeMap, fmt};
 
-use epitome_core::{
-    Event, Seq, SessionId, ThreadId,
-    id::CallId,
-};
+use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
+
+pub use error::ReadError;
+pub use lines::Limits;
 
 /// What a file held.
 #[derive(Clone, Debug)]
