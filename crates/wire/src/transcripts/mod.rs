@@ -4,7 +4,12 @@
 //! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
 
 mod error;
+mod gemini;
 mod lines;
+mod pi;
+#[cfg(test)]
+mod testing;
+mod threads;
 mod time;
 mod zst;
 

@@ -46,6 +46,12 @@ pub(crate) fn main_thread(session: SessionId) -> ThreadId {
     ThreadId::derived(&[&session.to_string(), "main"])
 }
 
+/// The id and key of a session: the agent's own name for it, or that of its file where it has none.
+pub(crate) fn identity(agent: &str, own: Option<&str>, file: &str) -> (SessionId, String) {
+    let key = own.filter(|own| !own.is_empty()).unwrap_or(file);
+    (key.parse().unwrap_or_else(|_| SessionId::derived(&[agent, key])), key.to_owned())
+}
+
 impl Threads {
     /// The main thread.
     pub(crate) const MAIN: Index = Index(0);
