@@ -1,0 +1,227 @@
+//! Which agent wrote a file, told from its content.
+//!
+//! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
+//! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
+//! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
+
+use serde_json::{Map, Value};
+
+use super::{
+    Format, ReadError, Reading, Warning,
+    lines::{Limits, lines},
+    opencode, openhands, pieces, plain, swe_agent, tau_bench, tau2,
+};
+use crate::json::Json;
+
+/// Reads a file that is not compressed.
+pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
+    if bytes.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    match document(bytes) {
+        Ok(text) => read_document(name, text, bytes, limits),
+        Err(error) => read_lines(name, bytes, limits, error),
+    }
+}
+
+/// A reader of one value: the key of what it finds, the value, and where to put it.
+type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
+
+/// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
+/// stands first.
+const WHOLE: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
+    (Format::Opencode, opencode::recognises, opencode::read),
+    (Format::Tau2, tau2::recognises, tau2::read),
+    (Format::TauBench, is_tau_bench, tau_bench::read),
+    (Format::SweAgent, swe_agent::recognises, swe_agent::read),
+    (Format::Openhands, openhands::recognises, openhands::read),
+    (Format::OpenaiChat, plain::recognises, plain::read),
+];
+
+/// A whole list of results in a document, one result in a line.
+fn is_tau_bench(value: &Value) -> bool {
+    tau_bench::recognises(value) || tau_bench::is_result(value)
+}
+
+fn whole(sketch: &Value) -> Option<(Format, ReadValue)> {
+    WHOLE.iter().find(|(_, recognises, _)| recognises(sketch)).map(|(format, _, read)| (*format, *read))
+}
+
+/// The text, if it is one JSON value.
+fn document(bytes: &[u8]) -> Result<&str, ReadError> {
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(ReadError::NotText { at });
+    }
+    let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
+    match serde_json::from_str::<&serde_json::value::RawValue>(text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
+    }
+}
+
+/// The error that says so, if the text is nested deeper than any agent nests.
+fn too_deep(text: &str) -> Option<ReadError> {
+    let error = serde_json::from_str::<Value>(text).err().map(ReadError::json)?;
+    matches!(error, ReadError::TooDeep { .. }).then_some(error)
+}
+
+fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    let sketch = sketch(text, DEPTH);
+    if let Some((format, read)) = whole(&sketch) {
+        let mut reading = Reading::new(format);
+        read(&document_key(format, name, text), text, &mut reading)?;
+        return Ok(reading);
+    }
+    match lines_format(&sketch) {
+        Some(found) => found.read(name, bytes, limits),
+        None => Err(too_deep(text).unwrap_or_else(|| unknown(&sketch))),
+    }
+}
+
+/// An object on one line may be the first of a file that grows by lines: it has the name it will have then.
+fn document_key(format: Format, name: &str, text: &str) -> String {
+    let is_line = text.starts_with('{') && !text.contains('\n');
+    if is_line { line_key(format, name, 1) } else { name.to_owned() }
+}
+
+/// What a line of a file is named after: the line, in formats that are files of lines by nature.
+fn line_key(format: Format, name: &str, line: u64) -> String {
+    match (format, line) {
+        (Format::Opencode | Format::SweAgent | Format::TauBench | Format::Tau2, 1) => name.to_owned(),
+        _ => format!("{name}#{line}"),
+    }
+}
+
+/// How many lines are looked at before giving up.
+const SAMPLE: usize = 100;
+
+/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either.
+fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
+    let mut first = None;
+    let (mut usable, mut seen) = (0, 0);
+    for (_, line) in lines(bytes, limits).take(SAMPLE) {
+        seen += 1;
+        let Some(text) = line.ok().filter(|text| text.starts_with(['{', '['])) else { continue };
+        usable += 1;
+        let sketch = sketch(text, DEPTH);
+        if let Some(found) = lines_format(&sketch) {
+            // One usable line among many that are not is a document, cut off or damaged.
+            if usable == seen || usable * 2 > lines(bytes, limits).take(SAMPLE).count() {
+                return found.read(name, bytes, limits);
+            }
+        }
+        first.get_or_insert(sketch);
+    }
+    match first {
+        Some(sketch) if usable * 2 > seen => Err(unknown(&sketch)),
+        _ => Err(error),
+    }
+}
+
+/// A format of files of lines, and how to read it.
+#[derive(Clone, Copy)]
+enum Lines {
+    /// A file's worth a line.
+    Whole(Format, ReadValue),
+    /// A message a line.
+    Messages,
+}
+
+fn lines_format(sketch: &Value) -> Option<Lines> {
+    if let Some((format, read)) = whole(sketch) {
+        return Some(Lines::Whole(format, read));
+    }
+    plain::is_message(sketch).then_some(Lines::Messages)
+}
+
+impl Lines {
+    fn read(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+        match self {
+            Self::Whole(format, read) => Ok(read_each(format, read, name, bytes, limits)),
+            Self::Messages => {
+                let mut reading = Reading::new(Format::OpenaiChat);
+                let mut odd = Vec::new();
+                let good = lines(bytes, limits)
+                    .filter_map(|(_, line)| line.map_err(|warning| odd.push(warning)).ok());
+                let good: Vec<&str> = good.collect();
+                plain::read_lines(name, good.into_iter(), &mut reading);
+                reading.warnings.splice(0..0, odd);
+                Ok(reading)
+            }
+        }
+    }
+}
+
+/// Reads every line on its own; one that cannot be read leaves the others.
+fn read_each(format: Format, read: ReadValue, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+    let mut reading = Reading::new(format);
+    for (number, line) in lines(bytes, limits) {
+        let before = reading.warnings.len();
+        let result = match line {
+            Ok(text) => read(&line_key(format, name, number), text, &mut reading).map_err(|error| Warning {
+                line: Some(number),
+                what: format!("{error}; the line was left out"),
+            }),
+            Err(warning) => Err(warning),
+        };
+        reading.warnings.extend(result.err());
+        for warning in &mut reading.warnings[before..] {
+            warning.line.get_or_insert(number);
+        }
+    }
+    reading
+}
+
+/// How much of a value a sketch holds.
+const DEPTH: usize = 5;
+const ELEMENTS: usize = 3;
+const LETTERS: usize = 200;
+
+/// The outer structure of a value: no deeper than `depth`, lists and strings cut short.
+fn sketch(json: &str, depth: usize) -> Value {
+    let inner = |json: &str| depth.checked_sub(1).map_or(Value::Null, |depth| sketch(json, depth));
+    match json.trim_ascii_start().as_bytes().first() {
+        Some(b'{') if depth == 0 => Value::Object(Map::new()),
+        Some(b'[') if depth == 0 => Value::Array(Vec::new()),
+        Some(b'{') => {
+            let members = pieces::members(json).unwrap_or_default();
+            members.into_iter().map(|(key, value)| (key.into_owned(), inner(value))).collect()
+        }
+        Some(b'[') => {
+            let elements = pieces::elements(json).unwrap_or_default();
+            elements.into_iter().take(ELEMENTS).map(inner).collect()
+        }
+        Some(b'"') => {
+            let text = Json::parse(json, "a string").ok();
+            let text = text.as_ref().and_then(Json::as_text).unwrap_or_default();
+            Value::String(text.chars().take(LETTERS).collect())
+        }
+        _ => serde_json::from_str(json).unwrap_or(Value::Null),
+    }
+}
+
+/// No reader wants it: says what was seen, and what would have been read.
+fn unknown(sketch: &Value) -> ReadError {
+    const SHOWN: usize = 12;
+    let keys = |object: &Map<String, Value>| {
+        let mut shown: Vec<String> =
+            object.keys().take(SHOWN).map(|key| key.chars().take(40).collect::<String>()).collect();
+        if object.len() > SHOWN {
+            shown.push("…".to_owned());
+        }
+        shown.join(", ")
+    };
+    let seen = match sketch {
+        Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
+        Value::Object(object) => format!("an object with {}", keys(object)),
+        Value::Array(list) => match list.first() {
+            None => "an empty list".to_owned(),
+            Some(Value::Object(object)) => format!("a list of objects with {}", keys(object)),
+            Some(_) => "a list of values that are no objects".to_owned(),
+        },
+        _ => "a value that is neither object nor list".to_owned(),
+    };
+    let known = Format::ALL.map(Format::name).join(", ");
+    ReadError::UnknownAgent { seen, known }
+}
