@@ -198,7 +198,7 @@ impl Log {
     fn observed(&mut self, step: &Json<'_>) {
         if let Some(observation) = step.get("observation")
             && !self.open.is_empty()
-            && let Some(text) = observation.as_text().filter(|text| !text.is_empty())
+            && let Some(text) = observation.as_text()
         {
             let open = std::mem::take(&mut self.open);
             self.observation(observation.raw, open, text_parts(text));
