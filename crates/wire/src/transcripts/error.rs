@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use super::Warning;
+
 /// Why nothing could be read from a file.
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -79,6 +81,14 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Why a file of lines gave nothing: it has none, or none of them could be used.
+    pub(crate) fn nothing(format: &'static str, warnings: &[Warning]) -> Self {
+        warnings.first().map_or(Self::Empty, |first| Self::Malformed {
+            format,
+            what: format!("none of its lines could be used ({first}): get a whole copy of the file"),
+        })
+    }
+
     /// Sorts what a JSON parser refused into what it means for the reader of the file.
     pub(crate) fn json(source: serde_json::Error) -> Self {
         if source.is_eof() {

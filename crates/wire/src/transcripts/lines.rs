@@ -7,6 +7,14 @@
 use serde::de::{Deserialize, IgnoredAny};
 
 use super::Warning;
+use crate::json::Json;
+
+impl Warning {
+    /// Something odd about a line.
+    pub(crate) fn at(line: u64, what: impl Into<String>) -> Self {
+        Self { line: Some(line), what: what.into() }
+    }
+}
 
 /// How much of a file is taken in at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,21 +65,31 @@ impl<'a> Iterator for Lines<'a> {
             let line = line.trim_ascii();
             if !line.is_empty() {
                 let checked = check(line, ending, self.limit);
-                return Some((
-                    self.number,
-                    checked.map_err(|what| Warning { line: Some(self.number), what }),
-                ));
+                return Some((self.number, checked.map_err(|what| Warning::at(self.number, what))));
             }
         }
         None
     }
 }
 
+/// The lines of a file as JSON values, each with the bytes it came from.
+pub(crate) fn values<'a>(
+    bytes: &'a [u8],
+    limits: &Limits,
+) -> impl Iterator<Item = (u64, Result<Json<'a>, Warning>)> {
+    lines(bytes, limits).map(|(number, line)| {
+        let value = line.and_then(|line| {
+            Json::parse(line, "a line")
+                .map_err(|error| Warning::at(number, format!("{error}; the line was left out")))
+        });
+        (number, value)
+    })
+}
+
 /// Reads a line as a `T`; what does not fit becomes a warning that names the line.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(number: u64, line: &'a str) -> Result<T, Warning> {
-    serde_json::from_str(line).map_err(|error| Warning {
-        line: Some(number),
-        what: format!("the record is not shaped as expected ({error}); it was left out"),
+    serde_json::from_str(line).map_err(|error| {
+        Warning::at(number, format!("the record is not shaped as expected ({error}); it was left out"))
     })
 }
 

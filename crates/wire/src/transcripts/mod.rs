@@ -6,14 +6,19 @@
 mod assemble;
 mod detect;
 mod error;
+mod gemini;
 mod lines;
 mod opencode;
 mod openhands;
+mod pi;
 mod pieces;
 mod plain;
 mod swe_agent;
 mod tau2;
 mod tau_bench;
+#[cfg(test)]
+mod testing;
+mod threads;
 mod time;
 mod zst;
 
