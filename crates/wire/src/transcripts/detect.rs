@@ -7,9 +7,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Format, ReadError, Reading, Warning,
+    Format, ReadError, Reading, Warning, gemini,
     lines::{Limits, lines},
-    opencode, openhands, pieces, plain, swe_agent, tau_bench, tau2,
+    opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
 use crate::json::Json;
 
@@ -25,27 +25,55 @@ pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     }
 }
 
+/// A reader of a whole file.
+type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
+
+/// The formats whose readers take the file as it is, and who recognises a first value of theirs.
+const FILES: [(fn(&Value) -> bool, ReadFile); 2] =
+    [(pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+
 /// A reader of one value: the key of what it finds, the value, and where to put it.
 type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
 
 /// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
 /// stands first.
-const WHOLE: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
+const VALUES: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
     (Format::Opencode, opencode::recognises, opencode::read),
     (Format::Tau2, tau2::recognises, tau2::read),
-    (Format::TauBench, is_tau_bench, tau_bench::read),
+    (Format::TauBench, tau_bench::recognises, tau_bench::read),
     (Format::SweAgent, swe_agent::recognises, swe_agent::read),
     (Format::Openhands, openhands::recognises, openhands::read),
     (Format::OpenaiChat, plain::recognises, plain::read),
 ];
 
-/// A whole list of results in a document, one result in a line.
-fn is_tau_bench(value: &Value) -> bool {
-    tau_bench::recognises(value) || tau_bench::is_result(value)
+/// Who reads a file.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// One that takes the file as it is.
+    File(ReadFile),
+    /// One that takes a value: the document, or each line.
+    Value(Format, ReadValue),
+    /// The lines are the messages of one conversation.
+    Messages,
 }
 
-fn whole(sketch: &Value) -> Option<(Format, ReadValue)> {
-    WHOLE.iter().find(|(_, recognises, _)| recognises(sketch)).map(|(format, _, read)| (*format, *read))
+impl Reader {
+    /// Who reads a file that begins with such a value.
+    fn of(sketch: &Value) -> Option<Self> {
+        let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|(_, recognises, _)| recognises(sketch));
+        file.map(|(_, read)| Self::File(*read))
+            .or_else(|| value().map(|(format, _, read)| Self::Value(*format, *read)))
+            .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
+    }
+
+    fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+        match self {
+            Self::File(read) => read(name, bytes, limits),
+            Self::Value(format, read) => Ok(read_each(format, read, name, bytes, limits)),
+            Self::Messages => Ok(read_messages(name, bytes, limits)),
+        }
+    }
 }
 
 /// The text, if it is one JSON value.
@@ -68,13 +96,13 @@ fn too_deep(text: &str) -> Option<ReadError> {
 
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
     let sketch = sketch(text, DEPTH);
-    if let Some((format, read)) = whole(&sketch) {
-        let mut reading = Reading::new(format);
-        read(&document_key(format, name, text), text, &mut reading)?;
-        return Ok(reading);
-    }
-    match lines_format(&sketch) {
-        Some(found) => found.read(name, bytes, limits),
+    match Reader::of(&sketch) {
+        Some(Reader::Value(format, read)) => {
+            let mut reading = Reading::new(format);
+            read(&document_key(format, name, text), text, &mut reading)?;
+            Ok(reading)
+        }
+        Some(reader) => reader.read_lines(name, bytes, limits),
         None => Err(too_deep(text).unwrap_or_else(|| unknown(&sketch))),
     }
 }
@@ -96,61 +124,34 @@ fn line_key(format: Format, name: &str, line: u64) -> String {
 /// How many lines are looked at before giving up.
 const SAMPLE: usize = 100;
 
-/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either.
+/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either:
+/// where most lines are no values, the few that are stand inside a document that was cut off or damaged.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let mut first = None;
-    let (mut usable, mut seen) = (0, 0);
-    for (_, line) in lines(bytes, limits).take(SAMPLE) {
-        seen += 1;
-        let Some(text) = line.ok().filter(|text| text.starts_with(['{', '['])) else { continue };
-        usable += 1;
-        let sketch = sketch(text, DEPTH);
-        if let Some(found) = lines_format(&sketch) {
-            // One usable line among many that are not is a document, cut off or damaged.
-            if usable == seen || usable * 2 > lines(bytes, limits).take(SAMPLE).count() {
-                return found.read(name, bytes, limits);
-            }
-        }
-        first.get_or_insert(sketch);
+    let sample: Vec<Option<&str>> = lines(bytes, limits).take(SAMPLE).map(|(_, line)| line.ok()).collect();
+    let usable: Vec<&str> =
+        sample.iter().copied().flatten().filter(|text| text.starts_with(['{', '['])).collect();
+    if usable.len() * 2 <= sample.len() {
+        return Err(error);
     }
-    match first {
-        Some(sketch) if usable * 2 > seen => Err(unknown(&sketch)),
-        _ => Err(error),
+    let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();
+    match sketches.iter().find_map(Reader::of) {
+        Some(reader) => reader.read_lines(name, bytes, limits),
+        None => Err(sketches.first().map_or(error, unknown)),
     }
 }
 
-/// A format of files of lines, and how to read it.
-#[derive(Clone, Copy)]
-enum Lines {
-    /// A file's worth a line.
-    Whole(Format, ReadValue),
-    /// A message a line.
-    Messages,
-}
-
-fn lines_format(sketch: &Value) -> Option<Lines> {
-    if let Some((format, read)) = whole(sketch) {
-        return Some(Lines::Whole(format, read));
-    }
-    plain::is_message(sketch).then_some(Lines::Messages)
-}
-
-impl Lines {
-    fn read(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-        match self {
-            Self::Whole(format, read) => Ok(read_each(format, read, name, bytes, limits)),
-            Self::Messages => {
-                let mut reading = Reading::new(Format::OpenaiChat);
-                let mut odd = Vec::new();
-                let good = lines(bytes, limits)
-                    .filter_map(|(_, line)| line.map_err(|warning| odd.push(warning)).ok());
-                let good: Vec<&str> = good.collect();
-                plain::read_lines(name, good.into_iter(), &mut reading);
-                reading.warnings.splice(0..0, odd);
-                Ok(reading)
-            }
+/// Reads every line as a message of one conversation.
+fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+    let mut reading = Reading::new(Format::OpenaiChat);
+    let mut messages = Vec::new();
+    for (_, line) in lines(bytes, limits) {
+        match line {
+            Ok(text) => messages.push(text),
+            Err(warning) => reading.warnings.push(warning),
         }
     }
+    plain::read_lines(name, &messages, &mut reading);
+    reading
 }
 
 /// Reads every line on its own; one that cannot be read leaves the others.
