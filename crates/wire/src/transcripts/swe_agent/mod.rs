@@ -268,3 +268,6 @@ fn has_text_action(answer: &Json<'_>) -> bool {
     answer.array_at("tool_calls").is_empty()
         && answer.text_at("action").is_some_and(|action| !action.is_empty())
 }
+
+#[cfg(test)]
+mod tests;
