@@ -7,9 +7,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Format, ReadError, Reading, Warning,
+    Format, ReadError, Reading, Warning, gemini,
     lines::{Limits, lines},
-    opencode, openhands, pieces, plain, swe_agent, tau_bench, tau2,
+    opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
 use crate::json::Json;
 
@@ -25,27 +25,55 @@ pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     }
 }
 
+/// A reader of a whole file.
+type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
+
+/// The formats whose readers take the file as it is, and who recognises a first value of theirs.
+const FILES: [(fn(&Value) -> bool, ReadFile); 2] =
+    [(pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+
 /// A reader of one value: the key of what it finds, the value, and where to put it.
 type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
 
 /// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
 /// stands first.
-const WHOLE: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
+const VALUES: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
     (Format::Opencode, opencode::recognises, opencode::read),
     (Format::Tau2, tau2::recognises, tau2::read),
-    (Format::TauBench, is_tau_bench, tau_bench::read),
+    (Format::TauBench, tau_bench::recognises, tau_bench::read),
     (Format::SweAgent, swe_agent::recognises, swe_agent::read),
     (Format::Openhands, openhands::recognises, openhands::read),
     (Format::OpenaiChat, plain::recognises, plain::read),
 ];
 
-/// A whole list of results in a document, one result in a line.
-fn is_tau_bench(value: &Value) -> bool {
-    tau_bench::recognises(value) || tau_bench::is_result(value)
+/// Who reads a file.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// One that takes the file as it is.
+    File(ReadFile),
+    /// One that takes a value: the document, or each line.
+    Value(Format, ReadValue),
+    /// The lines are the messages of one conversation.
+    Messages,
 }
 
-fn whole(sketch: &Value) -> Option<(Format, ReadValue)> {
-    WHOLE.iter().find(|(_, recognises, _)| recognises(sketch)).map(|(format, _, read)| (*format, *read))
+impl Reader {
+    /// Who reads a file that begins with such a value.
+    fn of(sketch: &Value) -> Option<Self> {
+        let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|(_, recognises, _)| recognises(sketch));
+        file.map(|(_, read)| Self::File(*read))
+            .or_else(|| value().map(|(format, _, read)| Self::Value(*format, *read)))
+            .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
+    }
+
+    fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+        match self {
+            Self::File(read) => read(name, bytes, limits),
+            Self::Value(format, read) => Ok(read_each(format, read, name, bytes, limits)),
+            Self::Messages => Ok(read_messages(name, bytes, limits)),
+        }
+    }
 }
 
 /// The text, if it is one JSON value.
@@ -68,13 +96,13 @@ fn too_deep(text: &str) -> Option<ReadError> {
 
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
     let sketch = sketch(text, DEPTH);
-    if let Some((format, read)) = whole(&sketch) {
-        let mut reading = Reading::new(format);
-        read(&document_key(format, name, text), text, &mut reading)?;
-        return Ok(reading);
-    }
-    match lines_format(&sketch) {
-        Some(found) => found.read(name, bytes, limits),
+    match Reader::of(&sketch) {
+        Some(Reader::Value(format, read)) => {
+            let mut reading = Reading::new(format);
+            read(&document_key(format, name, text), text, &mut reading)?;
+            Ok(reading)
+        }
+        Some(reader) => reader.read_lines(name, bytes, limits),
         None => Err(too_deep(text).unwrap_or_else(|| unknown(&sketch))),
     }
 }
@@ -96,61 +124,36 @@ fn line_key(format: Format, name: &str, line: u64) -> String {
 /// How many lines are looked at before giving up.
 const SAMPLE: usize = 100;
 
-/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either.
+/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either:
+/// where neither the first line nor most of them are values, the few that are stand inside a document that was
+/// cut off or damaged.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let mut first = None;
-    let (mut usable, mut seen) = (0, 0);
-    for (_, line) in lines(bytes, limits).take(SAMPLE) {
-        seen += 1;
-        let Some(text) = line.ok().filter(|text| text.starts_with(['{', '['])) else { continue };
-        usable += 1;
-        let sketch = sketch(text, DEPTH);
-        if let Some(found) = lines_format(&sketch) {
-            // One usable line among many that are not is a document, cut off or damaged.
-            if usable == seen || usable * 2 > lines(bytes, limits).take(SAMPLE).count() {
-                return found.read(name, bytes, limits);
-            }
-        }
-        first.get_or_insert(sketch);
+    let sample: Vec<Option<&str>> = lines(bytes, limits).take(SAMPLE).map(|(_, line)| line.ok()).collect();
+    let is_usable = |line: &Option<&str>| line.is_some_and(|text| text.starts_with(['{', '[']));
+    let usable: Vec<&str> = sample.iter().copied().filter(is_usable).flatten().collect();
+    let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
+    if !most && !sample.first().is_some_and(is_usable) {
+        return Err(error);
     }
-    match first {
-        Some(sketch) if usable * 2 > seen => Err(unknown(&sketch)),
-        _ => Err(error),
+    let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();
+    match sketches.iter().find_map(Reader::of) {
+        Some(reader) => reader.read_lines(name, bytes, limits),
+        None => Err(sketches.first().map_or(error, unknown)),
     }
 }
 
-/// A format of files of lines, and how to read it.
-#[derive(Clone, Copy)]
-enum Lines {
-    /// A file's worth a line.
-    Whole(Format, ReadValue),
-    /// A message a line.
-    Messages,
-}
-
-fn lines_format(sketch: &Value) -> Option<Lines> {
-    if let Some((format, read)) = whole(sketch) {
-        return Some(Lines::Whole(format, read));
-    }
-    plain::is_message(sketch).then_some(Lines::Messages)
-}
-
-impl Lines {
-    fn read(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-        match self {
-            Self::Whole(format, read) => Ok(read_each(format, read, name, bytes, limits)),
-            Self::Messages => {
-                let mut reading = Reading::new(Format::OpenaiChat);
-                let mut odd = Vec::new();
-                let good = lines(bytes, limits)
-                    .filter_map(|(_, line)| line.map_err(|warning| odd.push(warning)).ok());
-                let good: Vec<&str> = good.collect();
-                plain::read_lines(name, good.into_iter(), &mut reading);
-                reading.warnings.splice(0..0, odd);
-                Ok(reading)
-            }
+/// Reads every line as a message of one conversation.
+fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+    let mut reading = Reading::new(Format::OpenaiChat);
+    let mut messages = Vec::new();
+    for (_, line) in lines(bytes, limits) {
+        match line {
+            Ok(text) => messages.push(text),
+            Err(warning) => reading.warnings.push(warning),
         }
     }
+    plain::read_lines(name, &messages, &mut reading);
+    reading
 }
 
 /// Reads every line on its own; one that cannot be read leaves the others.
@@ -224,4 +227,146 @@ fn unknown(sketch: &Value) -> ReadError {
     };
     let known = Format::ALL.map(Format::name).join(", ");
     ReadError::UnknownAgent { seen, known }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::transcripts::read;
+
+    fn error(bytes: &[u8]) -> ReadError {
+        read("f", bytes, &Limits::default()).expect_err("it cannot be read")
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_read_says_why_and_what_to_do() {
+        let shown = [
+            &b""[..],
+            b" \n\t ",
+            b"\xef\xbb\xbf",
+            b"\x00\x01\x02",
+            b"{\"a\": \"\xff\xfe\"}",
+            b"hello there",
+            b"{\"info\": {\"id\": \"s\"}, \"messages\": [{\"info\":",
+            b"{\n \"info\": {\n  \"id\": 1\n },\n \"messages\": [\n  {}\n",
+            b"{\"weather\": \"fine\", \"wind\": 3}",
+            b"{\"weather\": \"fine\"}\n{\"weather\": \"bad\"}\n",
+            b"[]",
+            b"{}",
+            b"[{\"x\": 1}]",
+            b"[1, 2]",
+            b"17",
+            b"17\n18\n",
+            b"\x28\xb5\x2f\xfdgarbage",
+        ]
+        .map(|bytes| error(bytes).to_string())
+        .join("\n");
+        assert_snapshot!(shown, @r#"
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is not text (byte 0 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not text (byte 7 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the zstd compression is damaged or cut off: get a whole copy of the file
+        "#);
+    }
+
+    #[test]
+    fn nesting_of_any_depth_is_an_error_and_no_crash() {
+        let depth = 100_000;
+        let open = "[".repeat(depth);
+        let closed = format!("{open}{}", "]".repeat(depth));
+        for text in [
+            open,
+            closed.clone(),
+            format!("{closed}\n{closed}\n"),
+            "{\"a\":".repeat(depth),
+            format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
+        ] {
+            let error = error(text.as_bytes());
+            assert!(matches!(error, ReadError::TooDeep { .. } | ReadError::UnknownAgent { .. }), "{error}");
+        }
+        // A deep message among others is kept, and read no further.
+        let messages = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": {closed}}}]}}");
+        let reading = read("f", messages.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_file_that_has_a_bad_line_is_still_a_file_of_lines() {
+        let text = "{\"role\": \"user\", \"con\n{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\",\"content\":\"b\"}";
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (2, 1));
+        assert_eq!(reading.warnings[0].line, Some(1));
+        // A disk that was full leaves zeros.
+        let zeros = [text.as_bytes(), b"\n\0\0\0\0"].concat();
+        let reading = read("f", &zeros, &Limits::default()).unwrap();
+        assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
+    }
+
+    #[test]
+    fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
+        let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
+        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_hides_nothing() {
+        let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
+        assert_eq!(read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read("f", &bytes, &Limits::default());
+        }
+
+        /// Any mix of what the formats are made of.
+        #[test]
+        fn no_document_makes_it_panic(value in document(5)) {
+            let _ = read("f", value.to_string().as_bytes(), &Limits::default());
+            let _ = read("f", format!("{value}\n{value}\n").as_bytes(), &Limits::default());
+        }
+    }
+
+    fn document(depth: u32) -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        const KEYS: [&str; 36] = [
+            "info", "messages", "parts", "role", "content", "type", "id", "tool_calls", "history", "trajectory",
+            "action", "observation", "source", "args", "simulations", "tasks", "traj", "task_id", "input", "model",
+            "tools", "state", "status", "time", "tokens", "cause", "text", "summary", "url", "mime", "function",
+            "tool_call_metadata", "model_response", "choices", "message", "usage",
+        ];
+        const WORDS: [&str; 16] = [
+            "user", "assistant", "tool", "system", "text", "compaction", "message", "condensation", "run", "recall",
+            "completed", "error", "step-start", "data:image/png;base64,aGk=", "reasoning", "",
+        ];
+        let leaf = prop_oneof![
+            prop::sample::select(&WORDS[..]).prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(depth, 64, 6, |inner| {
+            prop_oneof![
+                1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                3 => prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..6)
+                    .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
 }

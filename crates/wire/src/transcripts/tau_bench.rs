@@ -14,14 +14,10 @@ use super::{
 };
 use crate::json::Json;
 
-/// Whether a document is a list of results.
-pub(super) fn recognises(document: &Value) -> bool {
-    document.as_array().and_then(|results| results.first()).is_some_and(is_result)
-}
-
-/// Whether a value is one result.
-pub(super) fn is_result(value: &Value) -> bool {
-    value["traj"].is_array() && !value["task_id"].is_null()
+/// Whether a document is a list of results, or a line is one result.
+pub(super) fn recognises(value: &Value) -> bool {
+    let result = value.as_array().and_then(|results| results.first()).unwrap_or(value);
+    result["traj"].is_array() && !result["task_id"].is_null()
 }
 
 /// Reads a list of results, or one. Each is named after `key`, its task and its trial.

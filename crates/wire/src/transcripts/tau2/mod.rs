@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use epitome_core::{
-    Event, Fact, Part, SessionId,
+    Event, Fact, Part, SessionId, ThreadId,
     event::{Instruction, Seal, ToolCall, ToolResult},
     id::{AnswerId, ModelName},
 };
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     Format, ReadError, Reading, Start, Thread,
-    assemble::{carried, content_parts, session_id, single, text_parts, thread_id},
+    assemble::{carried, content_parts, session_id, single, text_parts},
     pieces,
     time::time,
 };
@@ -102,7 +102,7 @@ fn simulation(key: &str, index: usize, text: &str, setting: &Setting<'_>, readin
     }
     let mut session = single(session_id(Format::Tau2, &key), key, name("task_id"), log.agent);
     if !log.user.is_empty() {
-        let id = thread_id(session.id, USER);
+        let id = ThreadId::derived(&[&session.id.to_string(), USER]);
         session.threads.push(Thread { id, name: USER.to_owned(), start: Start::Root, events: log.user });
     }
     reading.sessions.push(session);
@@ -244,3 +244,6 @@ fn returned(message: &Json<'_>) -> (Side, Fact) {
     let side = if user { Side::User } else { Side::Agent };
     (side, Fact::ToolReturned { results: results.collect(), parts: Vec::new() })
 }
+
+#[cfg(test)]
+mod tests;

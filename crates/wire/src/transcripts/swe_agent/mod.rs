@@ -198,7 +198,7 @@ impl Log {
     fn observed(&mut self, step: &Json<'_>) {
         if let Some(observation) = step.get("observation")
             && !self.open.is_empty()
-            && let Some(text) = observation.as_text().filter(|text| !text.is_empty())
+            && let Some(text) = observation.as_text()
         {
             let open = std::mem::take(&mut self.open);
             self.observation(observation.raw, open, text_parts(text));
@@ -268,3 +268,6 @@ fn has_text_action(answer: &Json<'_>) -> bool {
     answer.array_at("tool_calls").is_empty()
         && answer.text_at("action").is_some_and(|action| !action.is_empty())
 }
+
+#[cfg(test)]
+mod tests;
