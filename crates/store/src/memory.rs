@@ -37,10 +37,8 @@ impl EventLog for Memory {
     fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = threads.get(&thread.id) {
-            return match known.made == *thread {
-                true => Ok(()),
-                false => Err(StoreError::ThreadDiffers(thread.id)),
-            };
+            let same = known.made == *thread;
+            return if same { Ok(()) } else { Err(StoreError::ThreadDiffers(thread.id)) };
         }
         let base = match &thread.start {
             Start::Root | Start::Spawned { .. } => Head::START,
@@ -52,15 +50,15 @@ impl EventLog for Memory {
 
     fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
         let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
-        let line = threads.get_mut(&thread).ok_or(StoreError::UnknownThread(thread))?;
-        let mut head = line.head();
+        let known = threads.get_mut(&thread).ok_or(StoreError::UnknownThread(thread))?;
+        let mut head = known.head();
         if head.seq != after {
             return Err(StoreError::Conflict { thread, after, head });
         }
         for event in events {
             let link = head.link.next(&event, &event.fact_json());
             head = Head { seq: head.seq.next(), link };
-            line.own.push(Logged { id: EventId { thread, seq: head.seq }, event, link });
+            known.own.push(Logged { id: EventId { thread, seq: head.seq }, event, link });
         }
         Ok(head)
     }
