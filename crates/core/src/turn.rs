@@ -134,6 +134,16 @@ impl Turns {
         }
     }
 
+    /// Hands over the turns that no later event can change, and goes on without them.
+    pub fn take_done(&mut self) -> Vec<Turn> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// The turn that the next event may still belong to.
+    pub fn open_turn(&self) -> Option<&Turn> {
+        self.current.as_ref()
+    }
+
     /// The turns so far. What was asked and not yet answered belongs to none.
     pub fn finish(mut self) -> Vec<Turn> {
         self.close();

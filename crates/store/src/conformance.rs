@@ -1,0 +1,1 @@
+//! What every log must do, tried on any implementation.
