@@ -10,12 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use epitome_core::{
-    Event, EventId, Fact, Link, Seq, SessionId, ThreadId,
-};
+use epitome_core::{Event, EventId, Fact, Link, Seq, ThreadId};
 use epitome_store::{
-    EventLog, Head, NewThread, Sqlite, Start, StoreError,
-    opencode,
+    EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
     records::{NewSession, SessionRow},
 };
 use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warning};
@@ -81,7 +78,12 @@ pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
 }
 
 /// Imports the bytes of a file known as `name`.
-pub fn import_bytes(store: &Sqlite, name: &str, bytes: &[u8], limits: &Limits) -> Result<Imported, ImportError> {
+pub fn import_bytes(
+    store: &Sqlite,
+    name: &str,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Imported, ImportError> {
     record(store, transcripts::read(name, bytes, limits)?)
 }
 
@@ -109,7 +111,8 @@ pub fn find_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn may_be_transcript(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["json", "jsonl", "traj", "zst"].contains(&extension) || path.file_name().is_some_and(|name| name == "opencode.db")
+    ["json", "jsonl", "traj", "zst"].contains(&extension)
+        || path.file_name().is_some_and(|name| name == "opencode.db")
 }
 
 fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
@@ -289,10 +292,7 @@ fn link_at(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Link, StoreError
         return Ok(Link::ROOT);
     }
     let found = store.read(thread, at, 1)?;
-    found
-        .first()
-        .map(|logged| logged.link)
-        .ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
+    found.first().map(|logged| logged.link).ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
 }
 
 fn append(
@@ -320,4 +320,3 @@ fn title_of(event: &Event) -> Option<String> {
     }
     Some(title)
 }
-

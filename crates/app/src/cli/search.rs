@@ -13,7 +13,9 @@ use super::{
 };
 
 #[derive(ClapArgs)]
-#[command(after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations.")]
+#[command(
+    after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations."
+)]
 pub(crate) struct Args {
     /// What to look for.
     #[arg(required = true)]

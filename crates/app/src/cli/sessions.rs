@@ -171,7 +171,8 @@ fn report(row: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         out.object(&SessionJson::from(row))?;
     } else {
-        let labels = if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
+        let labels =
+            if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
         out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}{labels}", row.id, row.title))?;
     }
     Ok(ExitCode::SUCCESS)

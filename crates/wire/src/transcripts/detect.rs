@@ -326,7 +326,10 @@ mod tests {
     #[test]
     fn half_a_surrogate_pair_hides_nothing() {
         let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
-        assert_eq!(read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(), 1);
+        assert_eq!(
+            read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(),
+            1
+        );
     }
 
     proptest::proptest! {
@@ -346,14 +349,60 @@ mod tests {
     fn document(depth: u32) -> impl proptest::strategy::Strategy<Value = Value> {
         use proptest::prelude::*;
         const KEYS: [&str; 36] = [
-            "info", "messages", "parts", "role", "content", "type", "id", "tool_calls", "history", "trajectory",
-            "action", "observation", "source", "args", "simulations", "tasks", "traj", "task_id", "input", "model",
-            "tools", "state", "status", "time", "tokens", "cause", "text", "summary", "url", "mime", "function",
-            "tool_call_metadata", "model_response", "choices", "message", "usage",
+            "info",
+            "messages",
+            "parts",
+            "role",
+            "content",
+            "type",
+            "id",
+            "tool_calls",
+            "history",
+            "trajectory",
+            "action",
+            "observation",
+            "source",
+            "args",
+            "simulations",
+            "tasks",
+            "traj",
+            "task_id",
+            "input",
+            "model",
+            "tools",
+            "state",
+            "status",
+            "time",
+            "tokens",
+            "cause",
+            "text",
+            "summary",
+            "url",
+            "mime",
+            "function",
+            "tool_call_metadata",
+            "model_response",
+            "choices",
+            "message",
+            "usage",
         ];
         const WORDS: [&str; 16] = [
-            "user", "assistant", "tool", "system", "text", "compaction", "message", "condensation", "run", "recall",
-            "completed", "error", "step-start", "data:image/png;base64,aGk=", "reasoning", "",
+            "user",
+            "assistant",
+            "tool",
+            "system",
+            "text",
+            "compaction",
+            "message",
+            "condensation",
+            "run",
+            "recall",
+            "completed",
+            "error",
+            "step-start",
+            "data:image/png;base64,aGk=",
+            "reasoning",
+            "",
         ];
         let leaf = prop_oneof![
             prop::sample::select(&WORDS[..]).prop_map(Value::from),

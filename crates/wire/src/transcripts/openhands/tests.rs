@@ -15,8 +15,7 @@ fn check(events: &[&str]) -> String {
 
 const SYSTEM: &str = r#"{"id": 0, "timestamp": "2025-04-30T16:32:54.707474", "source": "agent", "action": "system",
     "args": {"content": "You are OpenHands", "tools": [{"type": "function", "function": {"name": "execute_bash"}}]}}"#;
-const TASK: &str =
-    r#"{"id": 1, "source": "user", "action": "message", "args": {"content": "Fix it", "image_urls": ["https://x/i.png"]}}"#;
+const TASK: &str = r#"{"id": 1, "source": "user", "action": "message", "args": {"content": "Fix it", "image_urls": ["https://x/i.png"]}}"#;
 const RECALL: &str = r#"{"id": 2, "source": "user", "action": "recall", "args": {"query": "Fix it"}}"#;
 const RECALLED: &str = r#"{"id": 3, "source": "environment", "observation": "recall", "content": "Added", "cause": 2,
     "extras": {"repo_instructions": "Be kind", "microagent_knowledge": [{"name": "git", "content": "About git"}]}}"#;
@@ -45,7 +44,8 @@ fn observation(id: u64, cause: u64) -> String {
 fn a_session_is_read_as_the_model_saw_it() {
     let (first, second) = (action(4, "gen-1", "c1"), action(6, "gen-1", "c2"));
     let (one, two) = (observation(5, 4), observation(7, 6));
-    let failed = r#"{"id": 8, "source": "agent", "observation": "error", "content": "no such command", "extras": {}}"#;
+    let failed =
+        r#"{"id": 8, "source": "agent", "observation": "error", "content": "no such command", "extras": {}}"#;
     let said = r#"{"id": 9, "source": "agent", "action": "message", "args": {"content": "Done?"},
         "llm_metrics": {"accumulated_token_usage": {"prompt_tokens": 150, "completion_tokens": 9, "cache_read_tokens": 20}}}"#;
     let state = r#"{"id": 10, "source": "environment", "observation": "agent_state_changed", "content": ""}"#;
@@ -138,7 +138,8 @@ fn a_condensation_covers_what_was_forgotten() {
 #[test]
 fn more_events_leave_the_first_as_they_were() {
     let (first, one) = (action(4, "gen-1", "c1"), observation(5, 4));
-    let condensed = r#"{"id": 8, "source": "agent", "action": "condensation", "args": {"forgotten_event_ids": [1]}}"#;
+    let condensed =
+        r#"{"id": 8, "source": "agent", "action": "condensation", "args": {"forgotten_event_ids": [1]}}"#;
     let all = [SYSTEM, TASK, RECALL, RECALLED, &first, &one, condensed, &first, &one];
     grows_by(&all, line);
     // More lines, too: a file of one line is a file of lines already.

@@ -13,7 +13,8 @@ const THOUGHT: &str = r#"{"role": "assistant", "content": "Toggle it", "turn_idx
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 70, "output_tokens": 6}}}"#;
 const TOGGLED: &str = r#"{"role": "user", "content": "Wait", "turn_idx": 5,
     "tool_calls": [{"id": "u1", "name": "toggle", "arguments": {}, "requestor": "user"}]}"#;
-const DONE: &str = r#"{"id": "u1", "role": "tool", "content": "on", "requestor": "user", "error": false, "turn_idx": 6}"#;
+const DONE: &str =
+    r#"{"id": "u1", "role": "tool", "content": "on", "requestor": "user", "error": false, "turn_idx": 6}"#;
 const TOLD: &str = r#"{"role": "user", "content": "It is on", "turn_idx": 7}"#;
 
 fn results(messages: &[&str]) -> String {
