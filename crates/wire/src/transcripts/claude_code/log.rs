@@ -7,14 +7,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use epitome_core::{
-    Event, Fact, Part, Seq, Tokens,
-    event::{Compaction, Dialect, Raw, Summary, Time, Trigger, Usage},
+    Event, Fact, Part, Seq,
+    event::{Dialect, Raw, Time, Usage},
     id::CallId,
 };
 
 use super::{
     agents::Agents,
     attachment::{self, Attached},
+    compaction::Boundary,
     queue::{Queue, Queued},
 };
 use crate::{
@@ -58,15 +59,6 @@ pub(super) struct Log {
 struct Span {
     before: Place,
     after: Place,
-}
-
-/// What the line before a summary says about the compaction.
-struct Boundary {
-    trigger: Trigger,
-    tokens_before: Option<Tokens>,
-    tokens_after: Option<Tokens>,
-    /// The first of the lines that were kept.
-    kept: Option<String>,
 }
 
 /// A line on its way into the log.
@@ -122,7 +114,12 @@ impl Log {
             "attachment" => self.attachment(&entry, &mut reading.warnings),
             "system" => self.system(&entry, &mut reading.warnings),
             "progress" => self.progress(&entry),
-            "queue-operation" => self.queued(&entry),
+            "queue-operation" => {
+                self.queue.take(line);
+                let heard = self.queue.heard();
+                self.hear(heard);
+                Some(kind.to_owned())
+            }
             _ => Some(kind.to_owned()),
         };
         if let Some(kind) = passed_over {
@@ -159,6 +156,11 @@ impl Log {
             return Some("message about an API error".to_owned());
         }
         let mut event = anthropic::read_message(message);
+        let is_main = !is_true(line, "isSidechain");
+        if is_main && matches!(event.fact, Fact::UserSaid { .. }) {
+            let heard = self.queue.heard_at_last();
+            self.hear(heard);
+        }
         let thread = self.thread(entry, speaker(line, &event.fact), warnings);
         if is_true(line, "isCompactSummary") {
             event.fact = self.compacted(thread, &event.fact);
@@ -167,8 +169,15 @@ impl Log {
             event.fact = self.injected(thread, "meta", event.fact.parts().to_vec());
         }
         self.agents.see(self.threads.id(thread), line, &event.fact, &mut self.threads);
+        if is_main {
+            self.queue.see(&event.fact);
+        }
         let reported = self.reported(message, &mut event);
         self.push(entry, thread, [Some(event), reported].into_iter().flatten());
+        if is_main {
+            let heard = self.queue.heard();
+            self.hear(heard);
+        }
         None
     }
 
@@ -221,25 +230,28 @@ impl Log {
         }
         let thread = self.thread(entry, Speaker::Agent, warnings);
         let fact = match subtype {
-            "compact_boundary" => self.boundary(line),
+            "compact_boundary" => self.boundary.insert(Boundary::read(line)).requested(),
             _ => self.injected(thread, hook, parts),
         };
         self.push(entry, thread, [native(line, fact)]);
         None
     }
 
-    fn queued(&mut self, entry: &Entry<'_, '_>) -> Option<String> {
-        let handed = self.queue.take(entry.line).filter(|_| !self.attaches);
-        let Some(Queued { text, raw }) = handed else { return Some("queue-operation".to_owned()) };
-        let is_made = text.trim_start().starts_with('<');
-        let parts = vec![Part::text(text)];
-        let fact = if is_made {
-            self.injected(self.head, "queued_command", parts)
-        } else {
-            Fact::UserSaid { parts }
-        };
-        self.push(entry, self.head, [Event::native("claude-code", raw, fact)]);
-        None
+    /// What was typed meanwhile reaches the model. Newer versions attach it, and it is taken from there.
+    fn hear(&mut self, heard: Vec<Queued>) {
+        if self.attaches {
+            return;
+        }
+        for Queued { text, raw, time } in heard {
+            let is_made = text.trim_start().starts_with('<');
+            let parts = vec![Part::text(text)];
+            let fact = if is_made {
+                self.injected(self.head, "queued_command", parts)
+            } else {
+                Fact::UserSaid { parts }
+            };
+            self.log(self.head, Event::native("claude-code", raw, fact).at(time));
+        }
     }
 
     /// An agent's messages, as far as the conversation that started it reports them.
@@ -309,13 +321,18 @@ impl Log {
         for mut event in events {
             event.time = entry.time;
             event.origin = Some(entry.uuid.to_owned()).filter(|uuid| !uuid.is_empty());
-            let is_asked = matches!(event.fact, Fact::UserSaid { .. });
-            after = self.threads.push(thread, event);
-            if is_asked {
-                self.asked.insert(thread, after.seq);
-            }
+            after = self.log(thread, event);
         }
         self.know(entry.uuid, Span { before, after });
+    }
+
+    fn log(&mut self, thread: Index, event: Event) -> Place {
+        let is_asked = matches!(event.fact, Fact::UserSaid { .. });
+        let place = self.threads.push(thread, event);
+        if is_asked {
+            self.asked.insert(thread, place.seq);
+        }
+        place
     }
 
     fn know(&mut self, uuid: &str, span: Span) {
@@ -328,45 +345,12 @@ impl Log {
         Fact::Injected { hook: hook.to_owned(), beside: self.asked.get(&thread).copied(), parts }
     }
 
-    fn boundary(&mut self, line: &Json<'_>) -> Fact {
-        let metadata = line.get("compactMetadata").unwrap_or(line);
-        let tokens = |key: &str| metadata.get(key).and_then(Json::as_count).map(Tokens);
-        let trigger = match metadata.text_at("trigger") {
-            Some("auto") => Trigger::Threshold,
-            Some("manual") => Trigger::Manual,
-            _ => Trigger::Unknown,
-        };
-        self.boundary = Some(Boundary {
-            trigger,
-            tokens_before: tokens("preTokens"),
-            tokens_after: tokens("postTokens"),
-            kept: metadata
-                .get("preservedSegment")
-                .and_then(|kept| kept.text_at("headUuid"))
-                .map(str::to_owned),
-        });
-        let focus = metadata.text_at("userContext").filter(|focus| !focus.is_empty()).map(str::to_owned);
-        Fact::CompactionRequested { trigger, focus }
-    }
-
     fn compacted(&mut self, thread: Index, summary: &Fact) -> Fact {
         let last = self.threads.last(thread);
-        let boundary = self.boundary.take().unwrap_or(Boundary {
-            trigger: Trigger::Unknown,
-            tokens_before: None,
-            tokens_after: None,
-            kept: None,
-        });
+        let boundary = self.boundary.take().unwrap_or_default();
         let kept = boundary.kept.as_ref().and_then(|head| self.spans.get(head)).map(|span| span.first());
         let kept = kept.filter(|kept| kept.seq <= last && self.threads.sees(thread, *kept));
-        Fact::Compacted(Compaction {
-            summary: Summary::Text(summary.text()),
-            through: kept.map_or(last, |kept| kept.seq.previous()),
-            first_kept: kept.map(|kept| kept.seq),
-            tokens_before: boundary.tokens_before,
-            tokens_after: boundary.tokens_after,
-            trigger: boundary.trigger,
-        })
+        boundary.compacted(summary.text(), last, kept.map(|kept| kept.seq))
     }
 }
 

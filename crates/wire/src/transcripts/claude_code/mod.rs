@@ -9,6 +9,7 @@
 
 mod agents;
 mod attachment;
+mod compaction;
 mod log;
 mod queue;
 #[cfg(test)]

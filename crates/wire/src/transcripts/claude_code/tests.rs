@@ -153,14 +153,54 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
         session(&[&format!("u1 - {}", user("go"))]),
         session(&[&format!("u2 u1 {}", user("hello"))])
     );
-    check(&old, |shown| assert_snapshot!(shown, @r#"
+    check(&old, |shown| {
+        assert_snapshot!(shown, @r#"
+        session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
+         main
+          1 [u1 @0 anthropic] user_said "go"
+          2 [- @30000 claude-code] user_said "write tests"
+          3 [- @30000 claude-code] injected queued_command beside 2 "<task-notification>done</task-notification>"
+          4 [u2 @0 anthropic] user_said "hello"
+        skipped {"queue-operation": 11}
+        "#)
+    });
+    let call = r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"A","input":{}}]}"#;
+    let result = r#"r1 a1 "type":"user","toolUseResult":{},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"A"}]}"#;
+    let called = session(&[&format!("u1 - {}", user("go")), call]);
+    let amid = |after: &str| {
+        format!(
+            "{called}{}{}{}",
+            operation("enqueue", ",\"content\":\"write tests\""),
+            operation("remove", ""),
+            session(&[after])
+        )
+    };
+    check(&amid(result), |shown| assert_snapshot!(shown, @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "go"
-      2 [- @30000 claude-code] user_said "write tests"
-      3 [- @30000 claude-code] injected queued_command beside 2 "<task-notification>done</task-notification>"
-      4 [u2 @0 anthropic] user_said "hello"
-    skipped {"queue-operation": 9}
+      2 [a1 @1000 anthropic] assistant_said msg_1/opus A(t1 {})
+      3 [r1 @0 anthropic] tool_returned t1 "A"
+      4 [- @30000 claude-code] user_said "write tests"
+    skipped {"queue-operation": 2}
+    "#));
+    let parallel = call.replace("a1 u1", "a2 a1").replace("t1", "t2");
+    check(&amid(&parallel), |shown| assert_snapshot!(shown, @r#"
+    session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
+     main
+      1 [u1 @0 anthropic] user_said "go"
+      2 [a1 @1000 anthropic] assistant_said msg_1/opus A(t1 {})
+      3 [a2 @0 anthropic] assistant_said msg_1/opus A(t2 {})
+    skipped {"queue-operation": 2}
+    "#));
+    check(&amid(&format!("u2 a1 {}", user("never mind"))), |shown| assert_snapshot!(shown, @r#"
+    session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
+     main
+      1 [u1 @0 anthropic] user_said "go"
+      2 [a1 @1000 anthropic] assistant_said msg_1/opus A(t1 {})
+      3 [- @30000 claude-code] user_said "write tests"
+      4 [u2 @0 anthropic] user_said "never mind"
+    skipped {"queue-operation": 2}
     "#));
     let new = session(&[
         &format!("u1 - {}", user("go")),
