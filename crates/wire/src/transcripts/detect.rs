@@ -4,10 +4,10 @@
 //! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
 //! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, Warning, gemini,
+    Format, ReadError, Reading, gemini,
     lines::{Limits, lines},
     opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
@@ -15,12 +15,9 @@ use crate::json::Json;
 
 /// Reads a file that is not compressed.
 pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
-    if bytes.is_empty() {
-        return Err(ReadError::Empty);
-    }
     match document(bytes) {
         Ok(text) => read_document(name, text, bytes, limits),
+        Err(error @ ReadError::Empty) => Err(error),
         Err(error) => read_lines(name, bytes, limits, error),
     }
 }
@@ -32,18 +29,23 @@ type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 const FILES: [(fn(&Value) -> bool, ReadFile); 2] =
     [(pi::recognises, pi::read), (gemini::recognises, gemini::read)];
 
-/// A reader of one value: the key of what it finds, the value, and where to put it.
-type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
+/// A reader of one value.
+#[derive(Clone, Copy)]
+struct ValueReader {
+    format: Format,
+    recognises: fn(&Value) -> bool,
+    /// Takes the key of what it finds, the value, and where to put it.
+    read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
+}
 
-/// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
-/// stands first.
-const VALUES: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
-    (Format::Opencode, opencode::recognises, opencode::read),
-    (Format::Tau2, tau2::recognises, tau2::read),
-    (Format::TauBench, tau_bench::recognises, tau_bench::read),
-    (Format::SweAgent, swe_agent::recognises, swe_agent::read),
-    (Format::Openhands, openhands::recognises, openhands::read),
-    (Format::OpenaiChat, plain::recognises, plain::read),
+/// The formats in which one value is one file's worth. What is more special stands first.
+const VALUES: [ValueReader; 6] = [
+    ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
+    ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
+    ValueReader { format: Format::TauBench, recognises: tau_bench::recognises, read: tau_bench::read },
+    ValueReader { format: Format::SweAgent, recognises: swe_agent::recognises, read: swe_agent::read },
+    ValueReader { format: Format::Openhands, recognises: openhands::recognises, read: openhands::read },
+    ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
 ];
 
 /// Who reads a file.
@@ -52,7 +54,7 @@ enum Reader {
     /// One that takes the file as it is.
     File(ReadFile),
     /// One that takes a value: the document, or each line.
-    Value(Format, ReadValue),
+    Value(ValueReader),
     /// The lines are the messages of one conversation.
     Messages,
 }
@@ -61,28 +63,32 @@ impl Reader {
     /// Who reads a file that begins with such a value.
     fn of(sketch: &Value) -> Option<Self> {
         let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
-        let value = || VALUES.iter().find(|(_, recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
         file.map(|(_, read)| Self::File(*read))
-            .or_else(|| value().map(|(format, _, read)| Self::Value(*format, *read)))
+            .or_else(|| value().map(|reader| Self::Value(*reader)))
             .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
     }
 
     fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
         match self {
             Self::File(read) => read(name, bytes, limits),
-            Self::Value(format, read) => Ok(read_each(format, read, name, bytes, limits)),
+            Self::Value(reader) => Ok(reader.read_each(name, bytes, limits)),
             Self::Messages => Ok(read_messages(name, bytes, limits)),
         }
     }
 }
 
-/// The text, if it is one JSON value.
+/// The text, if it is one JSON value, without what stands around it.
 fn document(bytes: &[u8]) -> Result<&str, ReadError> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(ReadError::NotText { at });
     }
     let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
-    match serde_json::from_str::<&serde_json::value::RawValue>(text) {
+    let text = text.trim_start_matches('\u{feff}').trim_ascii();
+    if text.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => Ok(text),
         Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
     }
@@ -97,9 +103,9 @@ fn too_deep(text: &str) -> Option<ReadError> {
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
     let sketch = sketch(text, DEPTH);
     match Reader::of(&sketch) {
-        Some(Reader::Value(format, read)) => {
-            let mut reading = Reading::new(format);
-            read(&document_key(format, name, text), text, &mut reading)?;
+        Some(Reader::Value(reader)) => {
+            let mut reading = Reading::new(reader.format);
+            (reader.read)(&document_key(reader.format, name, text), text, &mut reading)?;
             Ok(reading)
         }
         Some(reader) => reader.read_lines(name, bytes, limits),
@@ -156,24 +162,30 @@ fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
     reading
 }
 
-/// Reads every line on its own; one that cannot be read leaves the others.
-fn read_each(format: Format, read: ReadValue, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
-    let mut reading = Reading::new(format);
-    for (number, line) in lines(bytes, limits) {
-        let before = reading.warnings.len();
-        let result = match line {
-            Ok(text) => read(&line_key(format, name, number), text, &mut reading).map_err(|error| Warning {
-                line: Some(number),
-                what: format!("{error}; the line was left out"),
-            }),
-            Err(warning) => Err(warning),
-        };
-        reading.warnings.extend(result.err());
-        for warning in &mut reading.warnings[before..] {
-            warning.line.get_or_insert(number);
+impl ValueReader {
+    /// Reads every line on its own; one that cannot be read leaves the others.
+    fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+        let mut reading = Reading::new(self.format);
+        for (number, line) in lines(bytes, limits) {
+            let before = reading.warnings.len();
+            match line {
+                Ok(text) => self.read_line(&line_key(self.format, name, number), text, &mut reading),
+                Err(warning) => reading.warnings.push(warning),
+            }
+            for warning in &mut reading.warnings[before..] {
+                warning.line.get_or_insert(number);
+            }
+        }
+        reading
+    }
+
+    fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
+        if !(self.recognises)(&sketch(text, DEPTH)) {
+            reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
+        } else if let Err(error) = (self.read)(key, text, reading) {
+            reading.warn(format!("{error}; it was left out"));
         }
     }
-    reading
 }
 
 /// How much of a value a sketch holds.
@@ -324,9 +336,31 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_another_kind_leaves_the_others() {
+        let line = "{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}";
+        let text = format!("{line}\n{{\"weather\": 1}}\n{line}\n");
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let keys: Vec<&str> = reading.sessions.iter().map(|session| session.key.as_str()).collect();
+        assert_eq!(keys, ["f#1", "f#3"]);
+        assert_eq!(reading.warnings.iter().map(|warning| warning.line).collect::<Vec<_>>(), [Some(2)]);
+    }
+
+    #[test]
+    fn a_compressed_file_is_unpacked_first() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let plain = br#"[{"role":"user","content":"hi"}]"#;
+        let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+        let events = |bytes: &[u8]| read("f", bytes, &Limits::default()).unwrap().sessions.remove(0).threads;
+        assert_eq!(events(&packed)[0].events, events(plain)[0].events);
+    }
+
+    #[test]
     fn half_a_surrogate_pair_hides_nothing() {
         let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
-        assert_eq!(read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(), 1);
+        assert_eq!(
+            read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(),
+            1
+        );
     }
 
     proptest::proptest! {
@@ -346,14 +380,60 @@ mod tests {
     fn document(depth: u32) -> impl proptest::strategy::Strategy<Value = Value> {
         use proptest::prelude::*;
         const KEYS: [&str; 36] = [
-            "info", "messages", "parts", "role", "content", "type", "id", "tool_calls", "history", "trajectory",
-            "action", "observation", "source", "args", "simulations", "tasks", "traj", "task_id", "input", "model",
-            "tools", "state", "status", "time", "tokens", "cause", "text", "summary", "url", "mime", "function",
-            "tool_call_metadata", "model_response", "choices", "message", "usage",
+            "info",
+            "messages",
+            "parts",
+            "role",
+            "content",
+            "type",
+            "id",
+            "tool_calls",
+            "history",
+            "trajectory",
+            "action",
+            "observation",
+            "source",
+            "args",
+            "simulations",
+            "tasks",
+            "traj",
+            "task_id",
+            "input",
+            "model",
+            "tools",
+            "state",
+            "status",
+            "time",
+            "tokens",
+            "cause",
+            "text",
+            "summary",
+            "url",
+            "mime",
+            "function",
+            "tool_call_metadata",
+            "model_response",
+            "choices",
+            "message",
+            "usage",
         ];
         const WORDS: [&str; 16] = [
-            "user", "assistant", "tool", "system", "text", "compaction", "message", "condensation", "run", "recall",
-            "completed", "error", "step-start", "data:image/png;base64,aGk=", "reasoning", "",
+            "user",
+            "assistant",
+            "tool",
+            "system",
+            "text",
+            "compaction",
+            "message",
+            "condensation",
+            "run",
+            "recall",
+            "completed",
+            "error",
+            "step-start",
+            "data:image/png;base64,aGk=",
+            "reasoning",
+            "",
         ];
         let leaf = prop_oneof![
             prop::sample::select(&WORDS[..]).prop_map(Value::from),

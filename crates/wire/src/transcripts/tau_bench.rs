@@ -37,9 +37,11 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         if *times > 1 {
             key = format!("{key}.{times}");
         }
+        let before = reading.warnings.len();
         let events =
             messages.iter().enumerate().map(|(index, message)| chat_message(index, message, reading));
         let events = events.collect();
+        reading.warnings_are_about(before, &key);
         reading.sessions.push(single(session_id(Format::TauBench, &key), key, None, events));
     }
     Ok(())

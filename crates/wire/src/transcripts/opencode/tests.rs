@@ -145,7 +145,8 @@ fn what_opencode_adds_later_changes_no_event() {
     );
     let pruned = ANSWERED.replace(r#""end": 2200}"#, r#""end": 2200, "compacted": 99999}"#);
     assert!(summarised != ASKED && pruned != ANSWERED);
-    let events = |messages: &[&str]| any_reading(&export(messages)).sessions.remove(0).threads.remove(0).events;
+    let events =
+        |messages: &[&str]| any_reading(&export(messages)).sessions.remove(0).threads.remove(0).events;
     assert_eq!(events(&[ASKED, ANSWERED]), events(&[&summarised, &pruned]));
 }
 

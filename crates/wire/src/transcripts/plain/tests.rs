@@ -115,11 +115,20 @@ fn a_whole_request_is_read_in_its_own_format() {
     };
     let with = |settings: &str| format!("{{{settings}, \"messages\": [{ASKED}]}}");
     assert_eq!(
-        kinds(&with(r#""model": "m", "tools": [{"name": "f", "input_schema": {}}], "system": "s""#), Format::Anthropic),
+        kinds(
+            &with(r#""model": "m", "tools": [{"name": "f", "input_schema": {}}], "system": "s""#),
+            Format::Anthropic
+        ),
         "instructed instructed instructed user_said"
     );
-    assert_eq!(kinds(&with(r#""model": "claude-x", "max_tokens": 9"#), Format::Anthropic), "instructed user_said");
-    assert_eq!(kinds(&with(r#""model": "m", "max_completion_tokens": 9"#), Format::OpenaiChat), "instructed user_said");
+    assert_eq!(
+        kinds(&with(r#""model": "claude-x", "max_tokens": 9"#), Format::Anthropic),
+        "instructed user_said"
+    );
+    assert_eq!(
+        kinds(&with(r#""model": "m", "max_completion_tokens": 9"#), Format::OpenaiChat),
+        "instructed user_said"
+    );
     assert_eq!(kinds(&with(r#""model": "m""#), Format::OpenaiChat), "instructed user_said");
     assert_eq!(
         kinds(&format!(r#"{{"model": "m", "messages": [{ASKED}, {}]}}"#, ANTHROPIC[0]), Format::Anthropic),
@@ -127,7 +136,10 @@ fn a_whole_request_is_read_in_its_own_format() {
     );
     assert_eq!(kinds(r#"{"model": "m", "input": "hi"}"#, Format::OpenaiResponses), "instructed user_said");
     assert_eq!(
-        kinds(&format!(r#"{{"input": [{ASKED}, {}], "instructions": "s"}}"#, RESPONSES[3]), Format::OpenaiResponses),
+        kinds(
+            &format!(r#"{{"input": [{ASKED}, {}], "instructions": "s"}}"#, RESPONSES[3]),
+            Format::OpenaiResponses
+        ),
         "instructed instructed user_said assistant_said"
     );
 }
@@ -137,7 +149,10 @@ fn what_cannot_be_read_as_a_message_is_carried() {
     let deep = format!(r#"{{"role":"user","content":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     let reading = any_reading(&list(&[ASKED, &deep, "7"]));
     let events = &reading.sessions[0].threads[0].events;
-    assert_eq!(events.iter().map(|event| event.fact.kind()).collect::<Vec<_>>(), ["user_said", "carried", "carried"]);
+    assert_eq!(
+        events.iter().map(|event| event.fact.kind()).collect::<Vec<_>>(),
+        ["user_said", "carried", "carried"]
+    );
     assert_eq!(events[1].raw.json.as_ref(), deep);
     assert_eq!(reading.warnings.len(), 1);
 }

@@ -255,13 +255,13 @@ fn calls(answer: &Json<'_>, place: usize) -> Vec<ToolCall> {
         return vec![ToolCall::function(format!("action-{place}"), SHELL, arguments)];
     }
     let call = |call: &Json<'_>| {
-        let function = call.get("function")?;
+        let function = call.get("function").unwrap_or(call);
         let arguments = function.get("arguments");
         let arguments = arguments.map(|arguments| arguments.as_text().unwrap_or(arguments.raw).to_owned());
         let name = function.text_at("name").unwrap_or_default();
-        Some(ToolCall::function(call.text_at("id").unwrap_or_default(), name, arguments.unwrap_or_default()))
+        ToolCall::function(call.text_at("id").unwrap_or_default(), name, arguments.unwrap_or_default())
     };
-    answer.array_at("tool_calls").iter().filter_map(call).collect()
+    answer.array_at("tool_calls").iter().map(call).collect()
 }
 
 fn has_text_action(answer: &Json<'_>) -> bool {

@@ -7,8 +7,10 @@ fn check(json: &str) -> String {
 }
 
 const SYSTEM: &str = r#"{"role": "system", "content": "You are a programmer", "agent": "main"}"#;
-const DEMO: &str = r#"{"role": "user", "content": "Here is how", "is_demo": true, "message_type": "demonstration"}"#;
-const TASK: &str = r#"{"role": "user", "content": [{"type": "text", "text": "Fix it"}], "message_type": "observation"}"#;
+const DEMO: &str =
+    r#"{"role": "user", "content": "Here is how", "is_demo": true, "message_type": "demonstration"}"#;
+const TASK: &str =
+    r#"{"role": "user", "content": [{"type": "text", "text": "Fix it"}], "message_type": "observation"}"#;
 const CALLED: &str = r#"{"role": "assistant", "content": "Let me look", "thought": "Let me look", "action": "ls",
     "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}]}"#;
@@ -75,12 +77,18 @@ fn a_run_that_has_ended_is_completed_from_its_trajectory() {
 
 #[test]
 fn without_a_history_the_trajectory_tells() {
-    let steps = |steps: &[&str]| format!(r#"{{"trajectory": [{}], "replay_config":
-        "{{\"agent\": {{\"model\": {{\"name\": \"gpt-4\"}}}}}}"}}"#, steps.join(","));
+    let steps = |steps: &[&str]| {
+        format!(
+            r#"{{"trajectory": [{}], "replay_config":
+        "{{\"agent\": {{\"model\": {{\"name\": \"gpt-4\"}}}}}}"}}"#,
+            steps.join(",")
+        )
+    };
     let first = format!(
         r#"{{"query": [{SYSTEM}, {TASK}], "action": "ls", "observation": "a.py", "response": "Look\nls", "thought": "Look"}}"#
     );
-    let second = r#"{"action": "cat a.py", "observation": "", "response": "x", "thought": "Read", "messages": []}"#;
+    let second =
+        r#"{"action": "cat a.py", "observation": "", "response": "x", "thought": "Read", "messages": []}"#;
     assert_snapshot!(check(&steps(&[&first, second, "[3]"])), @r#"
     session file: untitled, at main
      main
@@ -121,8 +129,8 @@ fn odd_messages_are_carried() {
       2 [#1 swe-agent] carried message
       3 [#2 swe-agent] carried message
       4 [#3 swe-agent] tool_returned  "for nobody"
-      5 [#4 swe-agent] assistant_said -/- f(d ) ( )
-      6 [#5 swe-agent] tool_returned d "for both";
+      5 [#4 swe-agent] assistant_said -/- (c ) f(d ) ( )
+      6 [#5 swe-agent] tool_returned c "for both"; d ;
       7 [#6 swe-agent] instructed Message "late"
     ! message 1 was carried as it is: its role is `oracle`
     ! message 2 was carried as it is: its role is `none`

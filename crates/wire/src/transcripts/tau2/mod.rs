@@ -97,9 +97,11 @@ fn simulation(key: &str, index: usize, text: &str, setting: &Setting<'_>, readin
     for json in [setting.policy.map(|policy| policy.raw), ticket].into_iter().flatten() {
         log.instructed(json);
     }
+    let before = reading.warnings.len();
     for (index, message) in messages.into_iter().enumerate() {
         log.message(index, message, reading);
     }
+    reading.warnings_are_about(before, &key);
     let mut session = single(session_id(Format::Tau2, &key), key, name("task_id"), log.agent);
     if !log.user.is_empty() {
         let id = ThreadId::derived(&[&session.id.to_string(), USER]);
@@ -169,7 +171,7 @@ impl Log {
         };
         let time = message.text_at("timestamp").and_then(time);
         let usage = match (side, &fact) {
-            (Side::Agent, Fact::AssistantSaid { answer, .. }) => self.usage(message, answer.as_ref()),
+            (Side::Agent, Fact::AssistantSaid { answer, model, .. }) => used(message, answer, model),
             _ => None,
         };
         let event = Event::native(DIALECT, message.raw, fact);
@@ -187,19 +189,18 @@ impl Log {
         let model = recorded("model").map(Into::into).or_else(|| self.model.clone());
         Fact::AssistantSaid { answer: recorded("id").map(Into::into), model, parts: said(message) }
     }
+}
 
-    /// The provider's own report where it was kept, else the two numbers that every message has.
-    fn usage(&self, message: &Json<'_>, answer: Option<&AnswerId>) -> Option<Event> {
-        let own =
-            message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
-        let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
-        let usage = match report.get("input_tokens") {
-            Some(_) => anthropic::read_usage(report),
-            None => openai_chat::read_usage(report),
-        };
-        let fact = Fact::UsageReported { answer: answer.cloned(), model: self.model.clone(), usage };
-        Some(Event::native(DIALECT, report.raw, fact))
-    }
+/// The provider's own report where it was kept, else the two numbers that every message has.
+fn used(message: &Json<'_>, answer: &Option<AnswerId>, model: &Option<ModelName>) -> Option<Event> {
+    let own = message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
+    let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
+    let usage = match report.get("input_tokens") {
+        Some(_) => anthropic::read_usage(report),
+        None => openai_chat::read_usage(report),
+    };
+    let fact = Fact::UsageReported { answer: answer.clone(), model: model.clone(), usage };
+    Some(Event::native(DIALECT, report.raw, fact))
 }
 
 /// Reasoning, text and calls.

@@ -13,7 +13,8 @@ const THOUGHT: &str = r#"{"role": "assistant", "content": "Toggle it", "turn_idx
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 70, "output_tokens": 6}}}"#;
 const TOGGLED: &str = r#"{"role": "user", "content": "Wait", "turn_idx": 5,
     "tool_calls": [{"id": "u1", "name": "toggle", "arguments": {}, "requestor": "user"}]}"#;
-const DONE: &str = r#"{"id": "u1", "role": "tool", "content": "on", "requestor": "user", "error": false, "turn_idx": 6}"#;
+const DONE: &str =
+    r#"{"id": "u1", "role": "tool", "content": "on", "requestor": "user", "error": false, "turn_idx": 6}"#;
 const TOLD: &str = r#"{"role": "user", "content": "It is on", "turn_idx": 7}"#;
 
 fn results(messages: &[&str]) -> String {
@@ -40,7 +41,7 @@ fn what_the_user_does_unseen_is_a_thread_of_its_own() {
       5 [2 tau2] usage_reported -/gpt 90+0+0>5
       6 [3 tau2] tool_returned c1 failed: "none"
       7 [4 tau2] assistant_said msg_1/claude <hm signed s> "Toggle it"
-      8 [4 tau2] usage_reported msg_1/gpt 10+70+0>6
+      8 [4 tau2] usage_reported msg_1/claude 10+70+0>6
       9 [7 tau2] user_said "It is on"
      user
       1 [5 tau2] assistant_said -/- "Wait" toggle(u1 {})
@@ -76,8 +77,8 @@ fn odd_messages_are_carried_and_odd_simulations_left_out() {
       2 [#1 tau2] carried message
       3 [#2 tau2] instructed Message "late"
       4 [#3 tau2] tool_returned a "1"; b "2"
-    ! message #0 has the unknown role `oracle`; it was carried as it is
-    ! message 1 cannot be read as one; it was carried as it is
+    ! file#7: message #0 has the unknown role `oracle`; it was carried as it is
+    ! file#7: message 1 cannot be read as one; it was carried as it is
     ! simulation 1 has no list of messages; it was left out
     "#);
 }
