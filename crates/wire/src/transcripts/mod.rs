@@ -4,6 +4,7 @@
 //! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
 
 mod assemble;
+mod codex;
 mod detect;
 mod error;
 mod gemini;

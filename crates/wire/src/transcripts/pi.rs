@@ -82,7 +82,7 @@ impl Span {
 impl Tree {
     fn new(name: &str, header: &Json<'_>) -> Self {
         let own = header.text_at("id").filter(|_| header.text_at("type") == Some("session"));
-        let (session, key) = identity("pi", own, name);
+        let (session, key) = identity(Format::Pi, own, name);
         let threads = Threads::new(session, Start::Root);
         let last = threads.end(Threads::MAIN);
         Self { threads, key, title: None, spans: HashMap::new(), order: Vec::new(), last }

@@ -8,7 +8,10 @@ use std::collections::HashMap;
 
 use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
 
-use super::{Session, Start, Thread};
+use super::{
+    Format, Session, Start, Thread,
+    assemble::{MAIN, session_id, thread_id},
+};
 
 /// The threads so far. There is always a main one, and it is the first.
 #[derive(Debug)]
@@ -43,13 +46,13 @@ impl Place {
 
 /// The main thread of a session, whichever file tells of it.
 pub(crate) fn main_thread(session: SessionId) -> ThreadId {
-    ThreadId::derived(&[&session.to_string(), "main"])
+    thread_id(session, MAIN)
 }
 
 /// The id and key of a session: the agent's own name for it, or that of its file where it has none.
-pub(crate) fn identity(agent: &str, own: Option<&str>, file: &str) -> (SessionId, String) {
+pub(crate) fn identity(format: Format, own: Option<&str>, file: &str) -> (SessionId, String) {
     let key = own.filter(|own| !own.is_empty()).unwrap_or(file);
-    (key.parse().unwrap_or_else(|_| SessionId::derived(&[agent, key])), key.to_owned())
+    (session_id(format, key), key.to_owned())
 }
 
 impl Threads {
@@ -58,7 +61,7 @@ impl Threads {
 
     /// The threads of a session whose main one comes from `start`.
     pub(crate) fn new(session: SessionId, start: Start) -> Self {
-        let main = Thread { id: main_thread(session), name: "main".to_owned(), start, events: Vec::new() };
+        let main = Thread { id: main_thread(session), name: MAIN.to_owned(), start, events: Vec::new() };
         Self { session, list: vec![main], parents: vec![None], names: HashMap::new() }
     }
 

@@ -81,7 +81,7 @@ struct Message {
 
 impl Chat {
     fn new(name: &str, metadata: &Json<'_>) -> Self {
-        let (session, key) = identity("gemini", metadata.text_at("sessionId"), name);
+        let (session, key) = identity(Format::Gemini, metadata.text_at("sessionId"), name);
         let start = if metadata.text_at("kind") == Some("subagent") {
             // A subagent's file lies in a folder named after the session that called it.
             let folder = name.rsplit(['/', '\\']).nth(1).and_then(|folder| folder.parse().ok());
