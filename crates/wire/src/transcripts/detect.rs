@@ -4,10 +4,16 @@
 //! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
 //! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
 
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, gemini,
+    Format, ReadError, Reading, codex, gemini,
     lines::{Limits, lines},
     opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
@@ -25,15 +31,18 @@ pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
 /// A reader of a whole file.
 type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 
-/// The formats whose readers take the file as it is, and who recognises a first value of theirs.
-const FILES: [(fn(&Value) -> bool, ReadFile); 2] =
-    [(pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+/// Whether a value, the first of a file or the whole of it, is of a format.
+type Recognises = fn(&Value) -> bool;
+
+/// The formats whose readers take the file as it is.
+const FILES: [(Recognises, ReadFile); 3] =
+    [(codex::recognises, codex::read), (pi::recognises, pi::read), (gemini::recognises, gemini::read)];
 
 /// A reader of one value.
 #[derive(Clone, Copy)]
 struct ValueReader {
     format: Format,
-    recognises: fn(&Value) -> bool,
+    recognises: Recognises,
     /// Takes the key of what it finds, the value, and where to put it.
     read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
 }
@@ -96,8 +105,61 @@ fn document(bytes: &[u8]) -> Result<&str, ReadError> {
 
 /// The error that says so, if the text is nested deeper than any agent nests.
 fn too_deep(text: &str) -> Option<ReadError> {
-    let error = serde_json::from_str::<Value>(text).err().map(ReadError::json)?;
+    let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
     matches!(error, ReadError::TooDeep { .. }).then_some(error)
+}
+
+/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
+struct Walked;
+
+impl<'de> Deserialize<'de> for Walked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+struct Walk;
+
+impl<'de> Visitor<'de> for Walk {
+    type Value = Walked;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Walked, A::Error> {
+        while list.next_element::<Walked>()?.is_some() {}
+        Ok(Walked)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Walked, A::Error> {
+        while object.next_entry::<IgnoredAny, Walked>()?.is_some() {}
+        Ok(Walked)
+    }
 }
 
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
@@ -134,11 +196,13 @@ const SAMPLE: usize = 100;
 /// where neither the first line nor most of them are values, the few that are stand inside a document that was
 /// cut off or damaged.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let sample: Vec<Option<&str>> = lines(bytes, limits).take(SAMPLE).map(|(_, line)| line.ok()).collect();
-    let is_usable = |line: &Option<&str>| line.is_some_and(|text| text.starts_with(['{', '[']));
-    let usable: Vec<&str> = sample.iter().copied().filter(is_usable).flatten().collect();
+    let sample: Vec<Option<&str>> = lines(bytes, limits)
+        .take(SAMPLE)
+        .map(|(_, line)| line.ok().filter(|text| text.starts_with(['{', '['])))
+        .collect();
+    let usable: Vec<&str> = sample.iter().flatten().copied().collect();
     let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
-    if !most && !sample.first().is_some_and(is_usable) {
+    if !most && !sample.first().is_some_and(Option::is_some) {
         return Err(error);
     }
     let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();

@@ -21,6 +21,7 @@ pub(super) fn recognises(value: &Value) -> bool {
 }
 
 /// Reads a list of results, or one. Each is named after `key`, its task and its trial.
+#[expect(clippy::unnecessary_wraps, reason = "the readers of one value share a signature")]
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let results = pieces::elements(json).unwrap_or_else(|| vec![json]);
     let mut seen: HashMap<String, u64> = HashMap::new();

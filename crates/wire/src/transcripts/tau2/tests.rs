@@ -82,3 +82,19 @@ fn odd_messages_are_carried_and_odd_simulations_left_out() {
     ! simulation 1 has no list of messages; it was left out
     "#);
 }
+
+#[test]
+fn a_policy_repeated_without_end_stops_at_the_allowance() {
+    let policy = "p".repeat(10);
+    let simulation = |id: u32| format!(r#"{{"id": {id}, "messages": []}}"#);
+    let simulations: Vec<String> = (0..9).map(simulation).collect();
+    let file = format!(
+        r#"{{"info": {{"environment_info": {{"policy": "{policy}"}}}}, "simulations": [{}]}}"#,
+        simulations.join(",")
+    );
+    let mut reading = super::Reading::new(super::Format::Tau2);
+    super::read_within(90, "f", &file, &mut reading).unwrap();
+    let counts: Vec<usize> = reading.sessions.iter().map(|session| session.threads[0].events.len()).collect();
+    assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 0, 0]);
+    assert_eq!(reading.warnings.len(), 2);
+}
