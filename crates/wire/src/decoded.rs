@@ -35,3 +35,11 @@ pub(crate) fn parts(content: Option<&Json<'_>>, block: impl Fn(&Json<'_>) -> Par
         _ => vec![opaque(content, "content")],
     }
 }
+
+/// A tool definition under its name.
+pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
+    match tool.text_at("name") {
+        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
+        None => opaque(tool, "tool"),
+    }
+}

@@ -30,4 +30,20 @@ pub enum WireError {
         /// What stood there.
         found: &'static str,
     },
+    /// A response is an error message of the provider.
+    #[error("reading {what}: the provider answered with an error instead: {said}")]
+    NoAnswer {
+        /// What was being read.
+        what: &'static str,
+        /// The provider's words.
+        said: String,
+    },
+    /// A streamed answer grew beyond what was allowed.
+    #[error(
+        "assembling a streamed answer: it is larger than the {limit} bytes allowed; raise the limit to read it"
+    )]
+    TooLarge {
+        /// The limit that was set.
+        limit: usize,
+    },
 }

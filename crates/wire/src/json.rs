@@ -21,6 +21,8 @@ pub(crate) const MAX_DEPTH: usize = 128;
 pub(crate) struct Json<'a> {
     /// The exact bytes, without surrounding whitespace.
     pub(crate) raw: &'a str,
+    /// Where they begin in the text that was parsed, counted without its leading whitespace.
+    pub(crate) start: usize,
     /// What they say.
     pub(crate) value: Value<'a>,
 }
@@ -131,6 +133,24 @@ impl<'a> Json<'a> {
     }
 }
 
+/// The bytes of `object` with the values of some of its members replaced in place; the rest stays as it is.
+///
+/// `members` are members of `object`, in any order, each with what is to stand in its value's stead.
+pub(crate) fn replaced(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> String {
+    let mut members: Vec<_> = members.iter().collect();
+    members.sort_by_key(|(member, _)| member.start);
+    let mut out = String::with_capacity(object.raw.len());
+    let mut from = 0;
+    for (member, value) in members {
+        let at = member.start.saturating_sub(object.start);
+        out.push_str(object.raw.get(from..at).unwrap_or_default());
+        out.push_str(value);
+        from = at + member.raw.len();
+    }
+    out.push_str(object.raw.get(from..).unwrap_or_default());
+    out
+}
+
 /// A JSON string literal for `text`.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("a string can always be written as JSON")
@@ -180,15 +200,13 @@ fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         }
         _ => (first, rest),
     };
-    match char::from_u32(code) {
-        Some(letter) => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+    if let Some(letter) = char::from_u32(code) {
+        out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+    } else {
         // Half a pair has no char: three bytes, built by hand.
-        None => {
-            #[expect(clippy::cast_possible_truncation, reason = "a code below 0x1_0000 makes three bytes")]
-            let bytes =
-                [0xe0 | code >> 12, 0x80 | code >> 6 & 0x3f, 0x80 | code & 0x3f].map(|part| part as u8);
-            out.extend(bytes);
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "a code below 0x1_0000 makes three bytes")]
+        let bytes = [0xe0 | code >> 12, 0x80 | code >> 6 & 0x3f, 0x80 | code & 0x3f].map(|part| part as u8);
+        out.extend(bytes);
     }
     rest
 }
@@ -225,7 +243,7 @@ impl<'a> Cursor<'a> {
                 }
             }
         };
-        Some(Json { raw: self.text.get(start..self.at)?, value })
+        Some(Json { raw: self.text.get(start..self.at)?, start, value })
     }
 
     fn array(&mut self, depth: usize) -> Option<Vec<Json<'a>>> {

@@ -6,7 +6,7 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use epitome_core::{Part, media::Media};
+use epitome_core::{Digest, Part, media::Media};
 
 /// Padding is often missing, and never matters.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -38,6 +38,15 @@ pub(crate) fn by_url(mime: &str, url: &str) -> Option<Part> {
 /// A file's bytes: a data URL, or bare base64.
 pub(crate) fn file_data(mime: &str, data: &str) -> Option<Part> {
     if data.starts_with("data:") { by_url(mime, data) } else { inline(mime, data) }
+}
+
+/// The base64 in a string or data URL, and the hash of the bytes it holds.
+pub(crate) fn held(text: &str) -> Option<(Digest, &str)> {
+    let base64 = match text.strip_prefix("data:") {
+        Some(data) => data.split_once(";base64,")?.1,
+        None => text,
+    };
+    BASE64.decode(base64).ok().map(|bytes| (Digest::of(&bytes), base64))
 }
 
 #[cfg(test)]

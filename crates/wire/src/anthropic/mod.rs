@@ -4,7 +4,7 @@
 //! block. In a message with tool results the results are the `tool_result` blocks in order, and `parts` are the
 //! other blocks in order.
 
-mod block;
+pub(crate) mod block;
 
 use epitome_core::{
     Event, Fact, Part, Tokens,
@@ -12,7 +12,7 @@ use epitome_core::{
 };
 
 use crate::{
-    decoded::{self, carried, opaque},
+    decoded::{self, carried},
     error::WireError,
     json::Json,
     normal,
@@ -72,14 +72,6 @@ fn asked(content: Option<&Json<'_>>) -> Fact {
 /// The parts of a system prompt: a string, or blocks.
 pub(crate) fn system_parts(system: &Json<'_>) -> Vec<Part> {
     decoded::parts(Some(system), block::asked)
-}
-
-/// The tool definitions, each under its name.
-pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
-    match tool.text_at("name") {
-        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
-        None => opaque(tool, "tool"),
-    }
 }
 
 /// Input as reported here leaves out what the cache read and wrote.

@@ -152,14 +152,6 @@ fn image(part: &Json<'_>) -> Option<Part> {
     }
 }
 
-/// A tool definition under its name.
-pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
-    match tool.text_at("name") {
-        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
-        None => opaque(tool, "tool"),
-    }
-}
-
 /// Input as reported here includes what the cache read and wrote.
 pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
     openai_chat::split_usage(usage, "input_tokens", "input_tokens_details", "output_tokens")

@@ -32,7 +32,7 @@ pub(crate) fn result(kind: &str, item: &Json<'_>) -> Option<ToolResult> {
         }
         "computer_call_output" => Some(result_of(call?, output.map(part).into_iter().collect())),
         "tool_search_output" => {
-            let tools = item.array_at("tools").iter().map(super::tool_part).collect();
+            let tools = item.array_at("tools").iter().map(decoded::tool_part).collect();
             Some(result_of(call?, tools))
         }
         _ => None,

@@ -18,6 +18,13 @@ impl Reading {
         self.warnings.push(Warning { line: None, what: what.into() });
     }
 
+    /// Says of the warnings from one on which session they are about.
+    pub(crate) fn warnings_are_about(&mut self, from: usize, key: &str) {
+        for warning in self.warnings.iter_mut().skip(from) {
+            warning.what = format!("{key}: {}", warning.what);
+        }
+    }
+
     /// Counts a record that is no part of a conversation.
     pub(crate) fn skip(&mut self, kind: &str) {
         match self.skipped.get_mut(kind) {

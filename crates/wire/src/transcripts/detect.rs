@@ -4,57 +4,100 @@
 //! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
 //! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
 
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, Warning,
+    Format, ReadError, Reading, codex, gemini,
     lines::{Limits, lines},
-    opencode, openhands, pieces, plain, swe_agent, tau_bench, tau2,
+    opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
 use crate::json::Json;
 
 /// Reads a file that is not compressed.
 pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
-    if bytes.is_empty() {
-        return Err(ReadError::Empty);
-    }
     match document(bytes) {
         Ok(text) => read_document(name, text, bytes, limits),
+        Err(error @ ReadError::Empty) => Err(error),
         Err(error) => read_lines(name, bytes, limits, error),
     }
 }
 
-/// A reader of one value: the key of what it finds, the value, and where to put it.
-type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
+/// A reader of a whole file.
+type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 
-/// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
-/// stands first.
-const WHOLE: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
-    (Format::Opencode, opencode::recognises, opencode::read),
-    (Format::Tau2, tau2::recognises, tau2::read),
-    (Format::TauBench, is_tau_bench, tau_bench::read),
-    (Format::SweAgent, swe_agent::recognises, swe_agent::read),
-    (Format::Openhands, openhands::recognises, openhands::read),
-    (Format::OpenaiChat, plain::recognises, plain::read),
+/// Whether a value, the first of a file or the whole of it, is of a format.
+type Recognises = fn(&Value) -> bool;
+
+/// The formats whose readers take the file as it is.
+const FILES: [(Recognises, ReadFile); 3] =
+    [(codex::recognises, codex::read), (pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+
+/// A reader of one value.
+#[derive(Clone, Copy)]
+struct ValueReader {
+    format: Format,
+    recognises: Recognises,
+    /// Takes the key of what it finds, the value, and where to put it.
+    read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
+}
+
+/// The formats in which one value is one file's worth. What is more special stands first.
+const VALUES: [ValueReader; 6] = [
+    ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
+    ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
+    ValueReader { format: Format::TauBench, recognises: tau_bench::recognises, read: tau_bench::read },
+    ValueReader { format: Format::SweAgent, recognises: swe_agent::recognises, read: swe_agent::read },
+    ValueReader { format: Format::Openhands, recognises: openhands::recognises, read: openhands::read },
+    ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
 ];
 
-/// A whole list of results in a document, one result in a line.
-fn is_tau_bench(value: &Value) -> bool {
-    tau_bench::recognises(value) || tau_bench::is_result(value)
+/// Who reads a file.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// One that takes the file as it is.
+    File(ReadFile),
+    /// One that takes a value: the document, or each line.
+    Value(ValueReader),
+    /// The lines are the messages of one conversation.
+    Messages,
 }
 
-fn whole(sketch: &Value) -> Option<(Format, ReadValue)> {
-    WHOLE.iter().find(|(_, recognises, _)| recognises(sketch)).map(|(format, _, read)| (*format, *read))
+impl Reader {
+    /// Who reads a file that begins with such a value.
+    fn of(sketch: &Value) -> Option<Self> {
+        let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
+        file.map(|(_, read)| Self::File(*read))
+            .or_else(|| value().map(|reader| Self::Value(*reader)))
+            .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
+    }
+
+    fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+        match self {
+            Self::File(read) => read(name, bytes, limits),
+            Self::Value(reader) => Ok(reader.read_each(name, bytes, limits)),
+            Self::Messages => Ok(read_messages(name, bytes, limits)),
+        }
+    }
 }
 
-/// The text, if it is one JSON value.
+/// The text, if it is one JSON value, without what stands around it.
 fn document(bytes: &[u8]) -> Result<&str, ReadError> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(ReadError::NotText { at });
     }
     let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
-    match serde_json::from_str::<&serde_json::value::RawValue>(text) {
+    let text = text.trim_start_matches('\u{feff}').trim_ascii();
+    if text.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => Ok(text),
         Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
     }
@@ -62,19 +105,72 @@ fn document(bytes: &[u8]) -> Result<&str, ReadError> {
 
 /// The error that says so, if the text is nested deeper than any agent nests.
 fn too_deep(text: &str) -> Option<ReadError> {
-    let error = serde_json::from_str::<Value>(text).err().map(ReadError::json)?;
+    let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
     matches!(error, ReadError::TooDeep { .. }).then_some(error)
+}
+
+/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
+struct Walked;
+
+impl<'de> Deserialize<'de> for Walked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+struct Walk;
+
+impl<'de> Visitor<'de> for Walk {
+    type Value = Walked;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Walked, A::Error> {
+        while list.next_element::<Walked>()?.is_some() {}
+        Ok(Walked)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Walked, A::Error> {
+        while object.next_entry::<IgnoredAny, Walked>()?.is_some() {}
+        Ok(Walked)
+    }
 }
 
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
     let sketch = sketch(text, DEPTH);
-    if let Some((format, read)) = whole(&sketch) {
-        let mut reading = Reading::new(format);
-        read(&document_key(format, name, text), text, &mut reading)?;
-        return Ok(reading);
-    }
-    match lines_format(&sketch) {
-        Some(found) => found.read(name, bytes, limits),
+    match Reader::of(&sketch) {
+        Some(Reader::Value(reader)) => {
+            let mut reading = Reading::new(reader.format);
+            (reader.read)(&document_key(reader.format, name, text), text, &mut reading)?;
+            Ok(reading)
+        }
+        Some(reader) => reader.read_lines(name, bytes, limits),
         None => Err(too_deep(text).unwrap_or_else(|| unknown(&sketch))),
     }
 }
@@ -96,81 +192,64 @@ fn line_key(format: Format, name: &str, line: u64) -> String {
 /// How many lines are looked at before giving up.
 const SAMPLE: usize = 100;
 
-/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either.
+/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either:
+/// where neither the first line nor most of them are values, the few that are stand inside a document that was
+/// cut off or damaged.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let mut first = None;
-    let (mut usable, mut seen) = (0, 0);
-    for (_, line) in lines(bytes, limits).take(SAMPLE) {
-        seen += 1;
-        let Some(text) = line.ok().filter(|text| text.starts_with(['{', '['])) else { continue };
-        usable += 1;
-        let sketch = sketch(text, DEPTH);
-        if let Some(found) = lines_format(&sketch) {
-            // One usable line among many that are not is a document, cut off or damaged.
-            if usable == seen || usable * 2 > lines(bytes, limits).take(SAMPLE).count() {
-                return found.read(name, bytes, limits);
-            }
-        }
-        first.get_or_insert(sketch);
+    let sample: Vec<Option<&str>> = lines(bytes, limits)
+        .take(SAMPLE)
+        .map(|(_, line)| line.ok().filter(|text| text.starts_with(['{', '['])))
+        .collect();
+    let usable: Vec<&str> = sample.iter().flatten().copied().collect();
+    let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
+    if !most && !sample.first().is_some_and(Option::is_some) {
+        return Err(error);
     }
-    match first {
-        Some(sketch) if usable * 2 > seen => Err(unknown(&sketch)),
-        _ => Err(error),
+    let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();
+    match sketches.iter().find_map(Reader::of) {
+        Some(reader) => reader.read_lines(name, bytes, limits),
+        None => Err(sketches.first().map_or(error, unknown)),
     }
 }
 
-/// A format of files of lines, and how to read it.
-#[derive(Clone, Copy)]
-enum Lines {
-    /// A file's worth a line.
-    Whole(Format, ReadValue),
-    /// A message a line.
-    Messages,
-}
-
-fn lines_format(sketch: &Value) -> Option<Lines> {
-    if let Some((format, read)) = whole(sketch) {
-        return Some(Lines::Whole(format, read));
-    }
-    plain::is_message(sketch).then_some(Lines::Messages)
-}
-
-impl Lines {
-    fn read(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-        match self {
-            Self::Whole(format, read) => Ok(read_each(format, read, name, bytes, limits)),
-            Self::Messages => {
-                let mut reading = Reading::new(Format::OpenaiChat);
-                let mut odd = Vec::new();
-                let good = lines(bytes, limits)
-                    .filter_map(|(_, line)| line.map_err(|warning| odd.push(warning)).ok());
-                let good: Vec<&str> = good.collect();
-                plain::read_lines(name, good.into_iter(), &mut reading);
-                reading.warnings.splice(0..0, odd);
-                Ok(reading)
-            }
+/// Reads every line as a message of one conversation.
+fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+    let mut reading = Reading::new(Format::OpenaiChat);
+    let mut messages = Vec::new();
+    for (_, line) in lines(bytes, limits) {
+        match line {
+            Ok(text) => messages.push(text),
+            Err(warning) => reading.warnings.push(warning),
         }
     }
-}
-
-/// Reads every line on its own; one that cannot be read leaves the others.
-fn read_each(format: Format, read: ReadValue, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
-    let mut reading = Reading::new(format);
-    for (number, line) in lines(bytes, limits) {
-        let before = reading.warnings.len();
-        let result = match line {
-            Ok(text) => read(&line_key(format, name, number), text, &mut reading).map_err(|error| Warning {
-                line: Some(number),
-                what: format!("{error}; the line was left out"),
-            }),
-            Err(warning) => Err(warning),
-        };
-        reading.warnings.extend(result.err());
-        for warning in &mut reading.warnings[before..] {
-            warning.line.get_or_insert(number);
-        }
-    }
+    plain::read_lines(name, &messages, &mut reading);
     reading
+}
+
+impl ValueReader {
+    /// Reads every line on its own; one that cannot be read leaves the others.
+    fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+        let mut reading = Reading::new(self.format);
+        for (number, line) in lines(bytes, limits) {
+            let before = reading.warnings.len();
+            match line {
+                Ok(text) => self.read_line(&line_key(self.format, name, number), text, &mut reading),
+                Err(warning) => reading.warnings.push(warning),
+            }
+            for warning in &mut reading.warnings[before..] {
+                warning.line.get_or_insert(number);
+            }
+        }
+        reading
+    }
+
+    fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
+        if !(self.recognises)(&sketch(text, DEPTH)) {
+            reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
+        } else if let Err(error) = (self.read)(key, text, reading) {
+            reading.warn(format!("{error}; it was left out"));
+        }
+    }
 }
 
 /// How much of a value a sketch holds.
@@ -224,4 +303,214 @@ fn unknown(sketch: &Value) -> ReadError {
     };
     let known = Format::ALL.map(Format::name).join(", ");
     ReadError::UnknownAgent { seen, known }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::transcripts::read;
+
+    fn error(bytes: &[u8]) -> ReadError {
+        read("f", bytes, &Limits::default()).expect_err("it cannot be read")
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_read_says_why_and_what_to_do() {
+        let shown = [
+            &b""[..],
+            b" \n\t ",
+            b"\xef\xbb\xbf",
+            b"\x00\x01\x02",
+            b"{\"a\": \"\xff\xfe\"}",
+            b"hello there",
+            b"{\"info\": {\"id\": \"s\"}, \"messages\": [{\"info\":",
+            b"{\n \"info\": {\n  \"id\": 1\n },\n \"messages\": [\n  {}\n",
+            b"{\"weather\": \"fine\", \"wind\": 3}",
+            b"{\"weather\": \"fine\"}\n{\"weather\": \"bad\"}\n",
+            b"[]",
+            b"{}",
+            b"[{\"x\": 1}]",
+            b"[1, 2]",
+            b"17",
+            b"17\n18\n",
+            b"\x28\xb5\x2f\xfdgarbage",
+        ]
+        .map(|bytes| error(bytes).to_string())
+        .join("\n");
+        assert_snapshot!(shown, @r#"
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is not text (byte 0 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not text (byte 7 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the zstd compression is damaged or cut off: get a whole copy of the file
+        "#);
+    }
+
+    #[test]
+    fn nesting_of_any_depth_is_an_error_and_no_crash() {
+        let depth = 100_000;
+        let open = "[".repeat(depth);
+        let closed = format!("{open}{}", "]".repeat(depth));
+        for text in [
+            open,
+            closed.clone(),
+            format!("{closed}\n{closed}\n"),
+            "{\"a\":".repeat(depth),
+            format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
+        ] {
+            let error = error(text.as_bytes());
+            assert!(matches!(error, ReadError::TooDeep { .. } | ReadError::UnknownAgent { .. }), "{error}");
+        }
+        // A deep message among others is kept, and read no further.
+        let messages = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": {closed}}}]}}");
+        let reading = read("f", messages.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_file_that_has_a_bad_line_is_still_a_file_of_lines() {
+        let text = "{\"role\": \"user\", \"con\n{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\",\"content\":\"b\"}";
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (2, 1));
+        assert_eq!(reading.warnings[0].line, Some(1));
+        // A disk that was full leaves zeros.
+        let zeros = [text.as_bytes(), b"\n\0\0\0\0"].concat();
+        let reading = read("f", &zeros, &Limits::default()).unwrap();
+        assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
+    }
+
+    #[test]
+    fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
+        let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
+        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+    }
+
+    #[test]
+    fn a_line_of_another_kind_leaves_the_others() {
+        let line = "{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}";
+        let text = format!("{line}\n{{\"weather\": 1}}\n{line}\n");
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let keys: Vec<&str> = reading.sessions.iter().map(|session| session.key.as_str()).collect();
+        assert_eq!(keys, ["f#1", "f#3"]);
+        assert_eq!(reading.warnings.iter().map(|warning| warning.line).collect::<Vec<_>>(), [Some(2)]);
+    }
+
+    #[test]
+    fn a_compressed_file_is_unpacked_first() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let plain = br#"[{"role":"user","content":"hi"}]"#;
+        let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+        let events = |bytes: &[u8]| read("f", bytes, &Limits::default()).unwrap().sessions.remove(0).threads;
+        assert_eq!(events(&packed)[0].events, events(plain)[0].events);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_hides_nothing() {
+        let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
+        assert_eq!(
+            read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(),
+            1
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read("f", &bytes, &Limits::default());
+        }
+
+        /// Any mix of what the formats are made of.
+        #[test]
+        fn no_document_makes_it_panic(value in document(5)) {
+            let _ = read("f", value.to_string().as_bytes(), &Limits::default());
+            let _ = read("f", format!("{value}\n{value}\n").as_bytes(), &Limits::default());
+        }
+    }
+
+    fn document(depth: u32) -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        const KEYS: [&str; 36] = [
+            "info",
+            "messages",
+            "parts",
+            "role",
+            "content",
+            "type",
+            "id",
+            "tool_calls",
+            "history",
+            "trajectory",
+            "action",
+            "observation",
+            "source",
+            "args",
+            "simulations",
+            "tasks",
+            "traj",
+            "task_id",
+            "input",
+            "model",
+            "tools",
+            "state",
+            "status",
+            "time",
+            "tokens",
+            "cause",
+            "text",
+            "summary",
+            "url",
+            "mime",
+            "function",
+            "tool_call_metadata",
+            "model_response",
+            "choices",
+            "message",
+            "usage",
+        ];
+        const WORDS: [&str; 16] = [
+            "user",
+            "assistant",
+            "tool",
+            "system",
+            "text",
+            "compaction",
+            "message",
+            "condensation",
+            "run",
+            "recall",
+            "completed",
+            "error",
+            "step-start",
+            "data:image/png;base64,aGk=",
+            "reasoning",
+            "",
+        ];
+        let leaf = prop_oneof![
+            prop::sample::select(&WORDS[..]).prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(depth, 64, 6, |inner| {
+            prop_oneof![
+                1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                3 => prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..6)
+                    .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
 }

@@ -15,6 +15,8 @@ mod openhands;
 mod pi;
 mod pieces;
 mod plain;
+#[cfg(test)]
+mod real;
 mod swe_agent;
 mod tau2;
 mod tau_bench;

@@ -14,17 +14,14 @@ use super::{
 };
 use crate::json::Json;
 
-/// Whether a document is a list of results.
-pub(super) fn recognises(document: &Value) -> bool {
-    document.as_array().and_then(|results| results.first()).is_some_and(is_result)
-}
-
-/// Whether a value is one result.
-pub(super) fn is_result(value: &Value) -> bool {
-    value["traj"].is_array() && !value["task_id"].is_null()
+/// Whether a document is a list of results, or a line is one result.
+pub(super) fn recognises(value: &Value) -> bool {
+    let result = value.as_array().and_then(|results| results.first()).unwrap_or(value);
+    result["traj"].is_array() && !result["task_id"].is_null()
 }
 
 /// Reads a list of results, or one. Each is named after `key`, its task and its trial.
+#[expect(clippy::unnecessary_wraps, reason = "the readers of one value share a signature")]
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let results = pieces::elements(json).unwrap_or_else(|| vec![json]);
     let mut seen: HashMap<String, u64> = HashMap::new();
@@ -41,9 +38,11 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         if *times > 1 {
             key = format!("{key}.{times}");
         }
+        let before = reading.warnings.len();
         let events =
             messages.iter().enumerate().map(|(index, message)| chat_message(index, message, reading));
         let events = events.collect();
+        reading.warnings_are_about(before, &key);
         reading.sessions.push(single(session_id(Format::TauBench, &key), key, None, events));
     }
     Ok(())

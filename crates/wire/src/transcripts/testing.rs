@@ -66,6 +66,22 @@ pub(crate) fn is_prefix(early: &Reading, whole: &Reading, end: usize) {
     }
 }
 
+/// Reads any file that must be readable.
+pub(crate) fn any_reading(text: &str) -> Reading {
+    reading(super::read, text)
+}
+
+/// Asserts that a file of the first records, however many, gives the first events of the file of all of them.
+pub(crate) fn grows_by(records: &[&str], file: impl Fn(&[&str]) -> String) {
+    let whole = any_reading(&file(records));
+    for count in 0..records.len() {
+        if let Ok(early) = super::read("file", file(&records[..count]).as_bytes(), &Limits::default()) {
+            assert!(early.sessions.len() <= whole.sessions.len());
+            is_prefix(&early, &whole, count);
+        }
+    }
+}
+
 /// Every event of every thread of a session.
 pub(crate) fn events(session: &Session) -> impl Iterator<Item = &Event> {
     session.threads.iter().flat_map(|thread| &thread.events)

@@ -63,7 +63,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
 }
 
 /// Reads messages, one a line, as one conversation.
-pub(super) fn read_lines<'a>(name: &str, lines: impl Iterator<Item = &'a str>, reading: &mut Reading) {
+pub(super) fn read_lines(name: &str, lines: &[&str], reading: &mut Reading) {
     let mut log = Log::default();
     for line in lines {
         log.message(line, reading);

@@ -7,7 +7,7 @@ use super::{
     super::{Format, ReadError, Reading, pieces},
     evidence::evidence,
 };
-use crate::json::Json;
+use crate::{format, json::Json};
 
 /// What a request says beside its history, and a conversation at rest does not.
 const SETTINGS: [&str; 12] = [
@@ -43,7 +43,15 @@ pub(super) fn is_request(json: &str) -> bool {
 pub(super) fn read(json: &str, reading: &mut Reading) -> Result<Vec<Event>, ReadError> {
     let format = format_of(json);
     reading.format = format;
-    let events: Vec<Event> = Vec::new();
+    let decoder = match format {
+        Format::OpenaiResponses => format::Format::OpenaiResponses,
+        Format::Anthropic => format::Format::Anthropic,
+        _ => format::Format::OpenaiChat,
+    };
+    let events = decoder.decode_request(json).map_err(|error| ReadError::Malformed {
+        format: format.name(),
+        what: format!("it cannot be read as a request: {error}"),
+    })?;
     Ok(events.into_iter().enumerate().map(|(index, event)| event.from_origin(format!("#{index}"))).collect())
 }
 
