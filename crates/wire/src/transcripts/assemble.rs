@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use epitome_core::{Event, Fact, Part, Seq, SessionId};
+use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
 
-use super::{Format, Reading, Session, Start, Thread, Warning, threads::main_thread};
+use super::{Format, Reading, Session, Start, Thread, Warning};
 use crate::json::Json;
 
 impl Reading {
@@ -16,6 +16,13 @@ impl Reading {
     /// Notes something odd.
     pub(crate) fn warn(&mut self, what: impl Into<String>) {
         self.warnings.push(Warning { line: None, what: what.into() });
+    }
+
+    /// Says of the warnings from one on which session they are about.
+    pub(crate) fn warnings_are_about(&mut self, from: usize, key: &str) {
+        for warning in self.warnings.iter_mut().skip(from) {
+            warning.what = format!("{key}: {}", warning.what);
+        }
     }
 
     /// Counts a record that is no part of a conversation.
@@ -32,6 +39,14 @@ pub(crate) fn session_id(format: Format, key: &str) -> SessionId {
     key.parse().unwrap_or_else(|_| SessionId::derived(&[format.name(), key]))
 }
 
+/// The id of a thread of a session.
+pub(crate) fn thread_id(session: SessionId, name: &str) -> ThreadId {
+    ThreadId::derived(&[&session.to_string(), name])
+}
+
+/// The name of the thread that every session has.
+pub(crate) const MAIN: &str = "main";
+
 /// A session of one thread that comes from nowhere.
 pub(crate) fn single(
     id: SessionId,
@@ -39,8 +54,8 @@ pub(crate) fn single(
     title: Option<String>,
     events: Vec<Event>,
 ) -> Session {
-    let head = main_thread(id);
-    let thread = Thread { id: head, name: "main".to_owned(), start: Start::Root, events };
+    let head = thread_id(id, MAIN);
+    let thread = Thread { id: head, name: MAIN.to_owned(), start: Start::Root, events };
     Session { id, key: key.into(), title, threads: vec![thread], head }
 }
 

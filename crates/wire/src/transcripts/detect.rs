@@ -4,10 +4,16 @@
 //! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
 //! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
 
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, Warning, gemini,
+    Format, ReadError, Reading, claude_code, codex, gemini,
     lines::{Limits, lines},
     opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
@@ -15,12 +21,9 @@ use crate::json::Json;
 
 /// Reads a file that is not compressed.
 pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
-    if bytes.is_empty() {
-        return Err(ReadError::Empty);
-    }
     match document(bytes) {
         Ok(text) => read_document(name, text, bytes, limits),
+        Err(error @ ReadError::Empty) => Err(error),
         Err(error) => read_lines(name, bytes, limits, error),
     }
 }
@@ -28,22 +31,34 @@ pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
 /// A reader of a whole file.
 type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 
-/// The formats whose readers take the file as it is, and who recognises a first value of theirs.
-const FILES: [(fn(&Value) -> bool, ReadFile); 2] =
-    [(pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+/// Whether a value, the first of a file or the whole of it, is of a format.
+type Recognises = fn(&Value) -> bool;
 
-/// A reader of one value: the key of what it finds, the value, and where to put it.
-type ReadValue = fn(&str, &str, &mut Reading) -> Result<(), ReadError>;
+/// The formats whose readers take the file as it is.
+const FILES: [(Recognises, ReadFile); 4] = [
+    (claude_code::recognises, claude_code::read),
+    (codex::recognises, codex::read),
+    (pi::recognises, pi::read),
+    (gemini::recognises, gemini::read),
+];
 
-/// The formats in which one value is one file's worth: who recognises it, and who reads it. What is more special
-/// stands first.
-const VALUES: [(Format, fn(&Value) -> bool, ReadValue); 6] = [
-    (Format::Opencode, opencode::recognises, opencode::read),
-    (Format::Tau2, tau2::recognises, tau2::read),
-    (Format::TauBench, tau_bench::recognises, tau_bench::read),
-    (Format::SweAgent, swe_agent::recognises, swe_agent::read),
-    (Format::Openhands, openhands::recognises, openhands::read),
-    (Format::OpenaiChat, plain::recognises, plain::read),
+/// A reader of one value.
+#[derive(Clone, Copy)]
+struct ValueReader {
+    format: Format,
+    recognises: Recognises,
+    /// Takes the key of what it finds, the value, and where to put it.
+    read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
+}
+
+/// The formats in which one value is one file's worth. What is more special stands first.
+const VALUES: [ValueReader; 6] = [
+    ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
+    ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
+    ValueReader { format: Format::TauBench, recognises: tau_bench::recognises, read: tau_bench::read },
+    ValueReader { format: Format::SweAgent, recognises: swe_agent::recognises, read: swe_agent::read },
+    ValueReader { format: Format::Openhands, recognises: openhands::recognises, read: openhands::read },
+    ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
 ];
 
 /// Who reads a file.
@@ -52,7 +67,7 @@ enum Reader {
     /// One that takes the file as it is.
     File(ReadFile),
     /// One that takes a value: the document, or each line.
-    Value(Format, ReadValue),
+    Value(ValueReader),
     /// The lines are the messages of one conversation.
     Messages,
 }
@@ -61,28 +76,32 @@ impl Reader {
     /// Who reads a file that begins with such a value.
     fn of(sketch: &Value) -> Option<Self> {
         let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
-        let value = || VALUES.iter().find(|(_, recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
         file.map(|(_, read)| Self::File(*read))
-            .or_else(|| value().map(|(format, _, read)| Self::Value(*format, *read)))
+            .or_else(|| value().map(|reader| Self::Value(*reader)))
             .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
     }
 
     fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
         match self {
             Self::File(read) => read(name, bytes, limits),
-            Self::Value(format, read) => Ok(read_each(format, read, name, bytes, limits)),
+            Self::Value(reader) => Ok(reader.read_each(name, bytes, limits)),
             Self::Messages => Ok(read_messages(name, bytes, limits)),
         }
     }
 }
 
-/// The text, if it is one JSON value.
+/// The text, if it is one JSON value, without what stands around it.
 fn document(bytes: &[u8]) -> Result<&str, ReadError> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(ReadError::NotText { at });
     }
     let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
-    match serde_json::from_str::<&serde_json::value::RawValue>(text) {
+    let text = text.trim_start_matches('\u{feff}').trim_ascii();
+    if text.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => Ok(text),
         Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
     }
@@ -90,16 +109,69 @@ fn document(bytes: &[u8]) -> Result<&str, ReadError> {
 
 /// The error that says so, if the text is nested deeper than any agent nests.
 fn too_deep(text: &str) -> Option<ReadError> {
-    let error = serde_json::from_str::<Value>(text).err().map(ReadError::json)?;
+    let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
     matches!(error, ReadError::TooDeep { .. }).then_some(error)
+}
+
+/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
+struct Walked;
+
+impl<'de> Deserialize<'de> for Walked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+struct Walk;
+
+impl<'de> Visitor<'de> for Walk {
+    type Value = Walked;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Walked, A::Error> {
+        while list.next_element::<Walked>()?.is_some() {}
+        Ok(Walked)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Walked, A::Error> {
+        while object.next_entry::<IgnoredAny, Walked>()?.is_some() {}
+        Ok(Walked)
+    }
 }
 
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
     let sketch = sketch(text, DEPTH);
     match Reader::of(&sketch) {
-        Some(Reader::Value(format, read)) => {
-            let mut reading = Reading::new(format);
-            read(&document_key(format, name, text), text, &mut reading)?;
+        Some(Reader::Value(reader)) => {
+            let mut reading = Reading::new(reader.format);
+            (reader.read)(&document_key(reader.format, name, text), text, &mut reading)?;
             Ok(reading)
         }
         Some(reader) => reader.read_lines(name, bytes, limits),
@@ -128,11 +200,13 @@ const SAMPLE: usize = 100;
 /// where neither the first line nor most of them are values, the few that are stand inside a document that was
 /// cut off or damaged.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let sample: Vec<Option<&str>> = lines(bytes, limits).take(SAMPLE).map(|(_, line)| line.ok()).collect();
-    let is_usable = |line: &Option<&str>| line.is_some_and(|text| text.starts_with(['{', '[']));
-    let usable: Vec<&str> = sample.iter().copied().filter(is_usable).flatten().collect();
+    let sample: Vec<Option<&str>> = lines(bytes, limits)
+        .take(SAMPLE)
+        .map(|(_, line)| line.ok().filter(|text| text.starts_with(['{', '['])))
+        .collect();
+    let usable: Vec<&str> = sample.iter().flatten().copied().collect();
     let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
-    if !most && !sample.first().is_some_and(is_usable) {
+    if !most && !sample.first().is_some_and(Option::is_some) {
         return Err(error);
     }
     let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();
@@ -156,24 +230,30 @@ fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
     reading
 }
 
-/// Reads every line on its own; one that cannot be read leaves the others.
-fn read_each(format: Format, read: ReadValue, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
-    let mut reading = Reading::new(format);
-    for (number, line) in lines(bytes, limits) {
-        let before = reading.warnings.len();
-        let result = match line {
-            Ok(text) => read(&line_key(format, name, number), text, &mut reading).map_err(|error| Warning {
-                line: Some(number),
-                what: format!("{error}; the line was left out"),
-            }),
-            Err(warning) => Err(warning),
-        };
-        reading.warnings.extend(result.err());
-        for warning in &mut reading.warnings[before..] {
-            warning.line.get_or_insert(number);
+impl ValueReader {
+    /// Reads every line on its own; one that cannot be read leaves the others.
+    fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+        let mut reading = Reading::new(self.format);
+        for (number, line) in lines(bytes, limits) {
+            let before = reading.warnings.len();
+            match line {
+                Ok(text) => self.read_line(&line_key(self.format, name, number), text, &mut reading),
+                Err(warning) => reading.warnings.push(warning),
+            }
+            for warning in &mut reading.warnings[before..] {
+                warning.line.get_or_insert(number);
+            }
+        }
+        reading
+    }
+
+    fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
+        if !(self.recognises)(&sketch(text, DEPTH)) {
+            reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
+        } else if let Err(error) = (self.read)(key, text, reading) {
+            reading.warn(format!("{error}; it was left out"));
         }
     }
-    reading
 }
 
 /// How much of a value a sketch holds.
@@ -321,6 +401,25 @@ mod tests {
     fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
         let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
         assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+    }
+
+    #[test]
+    fn a_line_of_another_kind_leaves_the_others() {
+        let line = "{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}";
+        let text = format!("{line}\n{{\"weather\": 1}}\n{line}\n");
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let keys: Vec<&str> = reading.sessions.iter().map(|session| session.key.as_str()).collect();
+        assert_eq!(keys, ["f#1", "f#3"]);
+        assert_eq!(reading.warnings.iter().map(|warning| warning.line).collect::<Vec<_>>(), [Some(2)]);
+    }
+
+    #[test]
+    fn a_compressed_file_is_unpacked_first() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let plain = br#"[{"role":"user","content":"hi"}]"#;
+        let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+        let events = |bytes: &[u8]| read("f", bytes, &Limits::default()).unwrap().sessions.remove(0).threads;
+        assert_eq!(events(&packed)[0].events, events(plain)[0].events);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
 
 mod assemble;
+mod claude_code;
 mod codex;
 mod detect;
 mod error;
@@ -14,6 +15,8 @@ mod openhands;
 mod pi;
 mod pieces;
 mod plain;
+#[cfg(test)]
+mod real;
 mod swe_agent;
 mod tau2;
 mod tau_bench;

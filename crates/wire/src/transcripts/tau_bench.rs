@@ -21,6 +21,7 @@ pub(super) fn recognises(value: &Value) -> bool {
 }
 
 /// Reads a list of results, or one. Each is named after `key`, its task and its trial.
+#[expect(clippy::unnecessary_wraps, reason = "the readers of one value share a signature")]
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let results = pieces::elements(json).unwrap_or_else(|| vec![json]);
     let mut seen: HashMap<String, u64> = HashMap::new();
@@ -37,9 +38,11 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         if *times > 1 {
             key = format!("{key}.{times}");
         }
+        let before = reading.warnings.len();
         let events =
             messages.iter().enumerate().map(|(index, message)| chat_message(index, message, reading));
         let events = events.collect();
+        reading.warnings_are_about(before, &key);
         reading.sessions.push(single(session_id(Format::TauBench, &key), key, None, events));
     }
     Ok(())

@@ -187,9 +187,9 @@ impl Log {
             let answer = if number == 1 { origin.to_owned() } else { format!("{origin}/{number}") };
             let raw = match steps.len() {
                 1 => message.raw().into_owned(),
-                _ => step_raw(message, step),
+                _ => step_raw(message, number, step),
             };
-            self.step(message, step, answer.into(), raw, reading);
+            self.step(message, step, &answer.into(), raw, reading);
         }
         if self.events.len() == before {
             let name = message.error().and_then(|error| error.text_at("name"));
@@ -210,7 +210,7 @@ impl Log {
         &mut self,
         message: &Message<'_>,
         step: &[Json<'_>],
-        answer: AnswerId,
+        answer: &AnswerId,
         raw: String,
         reading: &mut Reading,
     ) {
@@ -235,7 +235,7 @@ impl Log {
                 .push(Event::native(DIALECT, pieces::together(&raws), fact).at(time).from_origin(origin));
         }
         for part in step.iter().filter(|part| kind(part) == "step-finish") {
-            self.usage(part, message, &answer);
+            self.usage(part, message, answer);
         }
     }
 
@@ -288,11 +288,9 @@ fn reasoning(part: &Json<'_>) -> Option<Part> {
     let text = part.text_at("text").unwrap_or_default().to_owned();
     let providers = part.get("metadata").map(Json::members).unwrap_or_default();
     let seal = providers.iter().find_map(|(_, provider)| {
-        let signature = provider.text_at("signature").map(|text| Seal::Signature(text.to_owned()));
-        let hidden = ["reasoningEncryptedContent", "redactedData"].into_iter();
-        signature.or_else(|| {
-            hidden.filter_map(|key| provider.text_at(key)).next().map(|text| Seal::Encrypted(text.to_owned()))
-        })
+        let text = |key: &str| provider.text_at(key).map(str::to_owned);
+        let hidden = || text("reasoningEncryptedContent").or_else(|| text("redactedData"));
+        text("signature").map(Seal::Signature).or_else(|| hidden().map(Seal::Encrypted))
     });
     (!text.is_empty() || seal.is_some()).then_some(Part::Reasoning { text, seal })
 }
@@ -346,11 +344,13 @@ fn steps<'j, 'a>(parts: &'j [Json<'a>]) -> Vec<&'j [Json<'a>]> {
     steps
 }
 
-/// A message as it would be if it held only this step.
-fn step_raw(message: &Message<'_>, step: &[Json<'_>]) -> String {
-    let info = message.json.get("info").map_or("{}", |info| info.raw);
+/// A message as it would be if it held only this step. What the message says about itself stays with the first:
+/// repeated for each, it could be more than all the steps together.
+fn step_raw(message: &Message<'_>, number: usize, step: &[Json<'_>]) -> String {
+    let info = message.json.get("info").filter(|_| number == 1);
+    let info = info.map_or_else(String::new, |info| format!("\"info\":{},", info.raw));
     let parts: Vec<Cow<'_, str>> = step.iter().map(settled_raw).collect();
-    format!("{{\"info\":{info},\"parts\":[{}]}}", parts.join(","))
+    format!("{{{info}\"parts\":[{}]}}", parts.join(","))
 }
 
 /// A part without the mark that its output was pruned.

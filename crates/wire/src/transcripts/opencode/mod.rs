@@ -16,9 +16,8 @@ use serde_json::Value;
 use self::message::{Log, Message};
 use super::{
     Format, ReadError, Reading, Start,
-    assemble::{session_id, single},
+    assemble::{MAIN, session_id, single, thread_id},
     pieces,
-    threads::main_thread,
 };
 use crate::json::Json;
 
@@ -70,7 +69,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
     let title = info.text_at("title").filter(|title| !title.is_empty()).map(str::to_owned);
     let mut session = single(session_id(Format::Opencode, key), key, title, log.events);
     if let Some(parent) = info.text_at("parentID") {
-        let by = main_thread(session_id(Format::Opencode, parent));
+        let by = thread_id(session_id(Format::Opencode, parent), MAIN);
         session.threads[0].start = Start::Spawned { by: Some(by), call: None };
     }
     reading.sessions.push(session);

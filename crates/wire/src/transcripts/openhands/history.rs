@@ -159,7 +159,7 @@ impl History {
         if agent {
             self.answer = None;
             self.push(record, Fact::AssistantSaid { answer: None, model: self.model.clone(), parts });
-            self.usage(record, None);
+            self.usage(record, self.model.clone(), None);
         } else {
             self.push(record, Fact::UserSaid { parts });
         }
@@ -192,16 +192,16 @@ impl History {
             return reading.skip(&format!("action {action} without words"));
         }
         let model = response.and_then(|response| response.text_at("model")).map(Into::into);
-        let model = model.or_else(|| self.model.clone());
+        let model: Option<ModelName> = model.or_else(|| self.model.clone());
         self.answer.clone_from(&answer);
-        self.push(record, Fact::AssistantSaid { answer, model, parts });
+        self.push(record, Fact::AssistantSaid { answer, model: model.clone(), parts });
         if !continues {
-            self.usage(record, response.and_then(|response| response.get("usage")));
+            self.usage(record, model, response.and_then(|response| response.get("usage")));
         }
     }
 
     /// What a call used: as its answer says, or by how much the session's total has grown.
-    fn usage(&mut self, record: &Record<'_, '_>, reported: Option<&Json<'_>>) {
+    fn usage(&mut self, record: &Record<'_, '_>, model: Option<ModelName>, reported: Option<&Json<'_>>) {
         let metrics =
             record.json.get("llm_metrics").and_then(|metrics| metrics.get("accumulated_token_usage"));
         let total = metrics.map(accumulated);
@@ -213,7 +213,7 @@ impl History {
         }
         let Some((raw, usage)) = own.or_else(|| metrics.zip(grown)) else { return };
         if usage != Usage::default() {
-            let fact = Fact::UsageReported { answer: self.answer.clone(), model: self.model.clone(), usage };
+            let fact = Fact::UsageReported { answer: self.answer.clone(), model, usage };
             self.push_piece(record, raw.raw, fact);
         }
     }
@@ -326,7 +326,7 @@ fn plain_call(action: &str, record: &Record<'_, '_>) -> ToolCall {
 
 /// An action's arguments without what OpenHands keeps beside them.
 fn arguments_of(record: &Record<'_, '_>) -> String {
-    const BESIDE: [&str; 18] = [
+    const BESIDE: [&str; 17] = [
         "action",
         "action_risk",
         "blocking",
@@ -341,16 +341,14 @@ fn arguments_of(record: &Record<'_, '_>) -> String {
         "message",
         "security_risk",
         "source",
-        "thought",
         "timestamp",
         "tool_call_metadata",
         "cause",
     ];
-    let own = record
-        .args
-        .members()
-        .iter()
-        .filter(|(key, value)| !BESIDE.contains(&key.as_ref()) && !value.is_null());
+    // To think is to have a thought; beside any other action it is what the model said.
+    let thinks = record.json.text_at("action") == Some("think");
+    let beside = |key: &str| BESIDE.contains(&key) || (key == "thought" && !thinks);
+    let own = record.args.members().iter().filter(|(key, value)| !beside(key) && !value.is_null());
     let own: Vec<String> =
         own.map(|(key, value)| format!("{}:{}", crate::json::quoted(key), value.raw)).collect();
     format!("{{{}}}", own.join(","))

@@ -52,14 +52,14 @@ fn a_session_is_read_as_the_model_saw_it() {
     assert_snapshot!(
         check(&[SYSTEM, TASK, RECALL, RECALLED, &first, &one, &second, &two, failed, said, state]),
         @r#"
-    session file: repo-1, at main
+    session file#1: repo-1, at main
      main
       1 [0 @74707 openhands] instructed System "You are OpenHands"
       2 [0 @74707 openhands] instructed Tools execute_bash{"type": "function", "function": {"name": "execute_bash"}}
       3 [1 openhands] user_said "Fix it" media image/*
       4 [3 openhands] injected recall beside 3 "Be kind" "About git"
       5 [4 openhands] assistant_said gen-1/model-1 <hm> "I look" execute_bash(c1 {"command": "ls"})
-      6 [4 openhands] usage_reported gen-1/m 40+60+0>7
+      6 [4 openhands] usage_reported gen-1/model-1 40+60+0>7
       7 [5 openhands] tool_returned c1 "<a.py>"
       8 [6 openhands] assistant_said gen-1/model-1 execute_bash(c2 {"command": "ls"})
       9 [7 openhands] tool_returned c2 "<a.py>"
@@ -120,14 +120,14 @@ fn a_condensation_covers_what_was_forgotten() {
     let request = r#"{"id": 9, "source": "agent", "action": "condensation_request", "args": {}}"#;
     let range = r#"{"id": 10, "source": "agent", "action": "condensation", "args": {"forgotten_events_start_id": 1, "forgotten_events_end_id": 9}}"#;
     assert_snapshot!(check(&[TASK, &first, &one, &second, &two, listed, request, range]), @r#"
-    session file: repo-1, at main
+    session file#1: repo-1, at main
      main
       1 [1 openhands] user_said "Fix it" media image/*
       2 [4 openhands] assistant_said gen-1/model-1 <hm> "I look" execute_bash(c1 {"command": "ls"})
-      3 [4 openhands] usage_reported gen-1/m 40+60+0>7
+      3 [4 openhands] usage_reported gen-1/model-1 40+60+0>7
       4 [5 openhands] tool_returned c1 "<a.py>"
       5 [6 openhands] assistant_said gen-2/model-1 <hm> "I look" execute_bash(c2 {"command": "ls"})
-      6 [6 openhands] usage_reported gen-2/m 40+60+0>7
+      6 [6 openhands] usage_reported gen-2/model-1 40+60+0>7
       7 [7 openhands] tool_returned c2 "<a.py>"
       8 [8 openhands] compacted through 4 kept 5 before ? Unknown "so far"
       9 [9 openhands] compaction_requested Agent
@@ -143,9 +143,7 @@ fn more_events_leave_the_first_as_they_were() {
     let all = [SYSTEM, TASK, RECALL, RECALLED, &first, &one, condensed, &first, &one];
     grows_by(&all, line);
     // More lines, too: a file of one line is a file of lines already.
-    grows_by(&[&line(&all), &line(&all[..3]), &line(&[])], |lines| {
-        lines.iter().map(|line| format!("{line}\n")).collect()
-    });
+    grows_by(&[&line(&all), &line(&all[..3]), &line(&[])], |lines| lines.join("\n") + "\n");
 }
 
 #[test]
@@ -173,7 +171,7 @@ fn odd_events_are_carried() {
       3 [5 openhands] carried event
       4 [6 openhands] user_said "Running command: ls"
       5 [7 openhands] injected run "a.py"
-      6 [8 openhands] assistant_said -/m think(oh-8 {})
+      6 [8 openhands] assistant_said -/m think(oh-8 {"thought":"deep"})
       7 [9 openhands] assistant_said -/m (c {"path":"a"})
     ! event 1 cannot be read as one; it was carried as it is
     ! event 5 is neither action nor observation; it was carried

@@ -11,6 +11,8 @@
 //! that goes on, the next version of the file will have that observation in its history, so it is not taken
 //! from the trajectory: what was read once must read the same again.
 
+use std::collections::BTreeSet;
+
 use epitome_core::{
     Event, Fact, Part,
     event::{Instruction, Seal, ToolCall, ToolResult},
@@ -49,6 +51,12 @@ pub(super) fn recognises(document: &Value) -> bool {
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let list = |name: &str| pieces::member(json, name).and_then(pieces::elements).unwrap_or_default();
     let (history, trajectory) = (list("history"), list("trajectory"));
+    if history.is_empty() && trajectory.is_empty() {
+        return Err(ReadError::Malformed {
+            format: Format::SweAgent.name(),
+            what: "it has no messages and no steps: read it again once the run has begun".to_owned(),
+        });
+    }
     let mut log = Log { model: model(json), ..Log::default() };
     for text in &history {
         log.message(text, reading);
@@ -62,10 +70,7 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         log.complete(&trajectory, reading);
     }
     if log.agents.len() > 1 {
-        reading.warn(format!(
-            "{key}: the messages of several agents ({}) are read as one line",
-            log.agents.join(", ")
-        ));
+        reading.warn(format!("{key}: the messages of {} agents are read as one line", log.agents.len()));
     }
     reading.sessions.push(single(session_id(Format::SweAgent, key), key, None, log.events));
     Ok(())
@@ -100,7 +105,7 @@ struct Log {
     answers: usize,
     /// Calls whose observation has not come.
     open: Vec<CallId>,
-    agents: Vec<String>,
+    agents: BTreeSet<String>,
 }
 
 impl Log {
@@ -224,9 +229,9 @@ impl Log {
 
     fn note_agent(&mut self, message: &Json<'_>) {
         if let Some(agent) = message.text_at("agent")
-            && !self.agents.iter().any(|known| known == agent)
+            && !self.agents.contains(agent)
         {
-            self.agents.push(agent.to_owned());
+            self.agents.insert(agent.to_owned());
         }
     }
 }
@@ -255,13 +260,13 @@ fn calls(answer: &Json<'_>, place: usize) -> Vec<ToolCall> {
         return vec![ToolCall::function(format!("action-{place}"), SHELL, arguments)];
     }
     let call = |call: &Json<'_>| {
-        let function = call.get("function")?;
+        let function = call.get("function").unwrap_or(call);
         let arguments = function.get("arguments");
         let arguments = arguments.map(|arguments| arguments.as_text().unwrap_or(arguments.raw).to_owned());
         let name = function.text_at("name").unwrap_or_default();
-        Some(ToolCall::function(call.text_at("id").unwrap_or_default(), name, arguments.unwrap_or_default()))
+        ToolCall::function(call.text_at("id").unwrap_or_default(), name, arguments.unwrap_or_default())
     };
-    answer.array_at("tool_calls").iter().filter_map(call).collect()
+    answer.array_at("tool_calls").iter().map(call).collect()
 }
 
 fn has_text_action(answer: &Json<'_>) -> bool {

@@ -129,11 +129,11 @@ fn odd_messages_are_carried() {
       2 [#1 swe-agent] carried message
       3 [#2 swe-agent] carried message
       4 [#3 swe-agent] tool_returned  "for nobody"
-      5 [#4 swe-agent] assistant_said -/- f(d ) ( )
-      6 [#5 swe-agent] tool_returned d "for both";
+      5 [#4 swe-agent] assistant_said -/- (c ) f(d ) ( )
+      6 [#5 swe-agent] tool_returned c "for both"; d ;
       7 [#6 swe-agent] instructed Message "late"
     ! message 1 was carried as it is: its role is `oracle`
     ! message 2 was carried as it is: its role is `none`
-    ! file: the messages of several agents (a, b) are read as one line
+    ! file: the messages of 2 agents are read as one line
     "#);
 }

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use epitome_core::{
-    Event, Fact, Part, SessionId, ThreadId,
+    Event, Fact, Part, SessionId,
     event::{Instruction, Seal, ToolCall, ToolResult},
     id::{AnswerId, ModelName},
 };
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     Format, ReadError, Reading, Start, Thread,
-    assemble::{carried, content_parts, session_id, single, text_parts},
+    assemble::{carried, content_parts, session_id, single, text_parts, thread_id},
     pieces,
     time::time,
 };
@@ -38,15 +38,19 @@ pub(super) fn recognises(document: &Value) -> bool {
 
 /// Reads all simulations. One whose id is no UUID is named after `key`.
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
+    read_within(ALLOWANCE, key, json, reading)
+}
+
+fn read_within(allowance: usize, key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
     let simulations = pieces::member(json, "simulations").and_then(pieces::elements);
     let simulations = simulations.ok_or_else(|| ReadError::Malformed {
         format: Format::Tau2.name(),
         what: "its `simulations` are not a list: check that the results were written completely".to_owned(),
     })?;
     let info = pieces::member(json, "info").and_then(|info| Json::parse(info, "the run's info").ok());
-    let setting = Setting::of(info.as_ref(), json);
+    let mut setting = Setting::of(info.as_ref(), json, allowance);
     for (index, text) in simulations.into_iter().enumerate() {
-        simulation(key, index, text, &setting, reading);
+        simulation(key, index, text, &mut setting, reading);
     }
     Ok(())
 }
@@ -58,10 +62,16 @@ struct Setting<'j> {
     model: Option<ModelName>,
     /// The tickets by task, where the agent works without a user.
     tickets: HashMap<String, &'j str>,
+    /// How many bytes of these may still be repeated.
+    allowance: usize,
 }
 
+/// The prompt is written once and belongs to every simulation. This is as much of it as a file may become: far
+/// more than any real one does, and a bound for one made to exhaust the memory.
+const ALLOWANCE: usize = 256 << 20;
+
 impl<'j> Setting<'j> {
-    fn of(info: Option<&'j Json<'j>>, json: &'j str) -> Self {
+    fn of(info: Option<&'j Json<'j>>, json: &'j str, allowance: usize) -> Self {
         let part = |part: &str, key: &str| info.and_then(|info| info.get(part)?.get(key));
         let alone = part("agent_info", "implementation")
             .and_then(Json::as_text)
@@ -76,11 +86,20 @@ impl<'j> Setting<'j> {
             policy: part("environment_info", "policy").filter(|policy| policy.as_text().is_some()),
             model: part("agent_info", "llm").and_then(Json::as_text).map(Into::into),
             tickets: tasks.unwrap_or_default().into_iter().filter_map(ticket).collect(),
+            allowance,
         }
+    }
+
+    /// The prompt of a simulation, as pieces of JSON; `None` if that would be too much.
+    fn prompt(&mut self, task: Option<&str>) -> Option<Vec<&'j str>> {
+        let ticket = task.and_then(|task| self.tickets.get(task).copied());
+        let prompt: Vec<&str> = self.policy.map(|policy| policy.raw).into_iter().chain(ticket).collect();
+        self.allowance = self.allowance.checked_sub(prompt.iter().map(|json| json.len()).sum())?;
+        Some(prompt)
     }
 }
 
-fn simulation(key: &str, index: usize, text: &str, setting: &Setting<'_>, reading: &mut Reading) {
+fn simulation(key: &str, index: usize, text: &str, setting: &mut Setting<'_>, reading: &mut Reading) {
     let Some(messages) = pieces::member(text, "messages").and_then(pieces::elements) else {
         reading.warn(format!("simulation {index} has no list of messages; it was left out"));
         return;
@@ -93,16 +112,20 @@ fn simulation(key: &str, index: usize, text: &str, setting: &Setting<'_>, readin
     let key = if id.parse::<SessionId>().is_ok() { id } else { format!("{key}#{id}") };
 
     let mut log = Log { model: setting.model.clone(), ..Log::default() };
-    let ticket = name("task_id").and_then(|task| setting.tickets.get(&task).copied());
-    for json in [setting.policy.map(|policy| policy.raw), ticket].into_iter().flatten() {
-        log.instructed(json);
+    match setting.prompt(name("task_id").as_deref()) {
+        Some(prompt) => prompt.into_iter().for_each(|json| log.instructed(json)),
+        None => {
+            reading.warn(format!("{key}: the policy is too long to be repeated this often; it was left out"));
+        }
     }
+    let before = reading.warnings.len();
     for (index, message) in messages.into_iter().enumerate() {
         log.message(index, message, reading);
     }
+    reading.warnings_are_about(before, &key);
     let mut session = single(session_id(Format::Tau2, &key), key, name("task_id"), log.agent);
     if !log.user.is_empty() {
-        let id = ThreadId::derived(&[&session.id.to_string(), USER]);
+        let id = thread_id(session.id, USER);
         session.threads.push(Thread { id, name: USER.to_owned(), start: Start::Root, events: log.user });
     }
     reading.sessions.push(session);
@@ -169,7 +192,9 @@ impl Log {
         };
         let time = message.text_at("timestamp").and_then(time);
         let usage = match (side, &fact) {
-            (Side::Agent, Fact::AssistantSaid { answer, .. }) => self.usage(message, answer.as_ref()),
+            (Side::Agent, Fact::AssistantSaid { answer, model, .. }) => {
+                used(message, answer.as_ref(), model.as_ref())
+            }
             _ => None,
         };
         let event = Event::native(DIALECT, message.raw, fact);
@@ -187,19 +212,18 @@ impl Log {
         let model = recorded("model").map(Into::into).or_else(|| self.model.clone());
         Fact::AssistantSaid { answer: recorded("id").map(Into::into), model, parts: said(message) }
     }
+}
 
-    /// The provider's own report where it was kept, else the two numbers that every message has.
-    fn usage(&self, message: &Json<'_>, answer: Option<&AnswerId>) -> Option<Event> {
-        let own =
-            message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
-        let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
-        let usage = match report.get("input_tokens") {
-            Some(_) => anthropic::read_usage(report),
-            None => openai_chat::read_usage(report),
-        };
-        let fact = Fact::UsageReported { answer: answer.cloned(), model: self.model.clone(), usage };
-        Some(Event::native(DIALECT, report.raw, fact))
-    }
+/// The provider's own report where it was kept, else the two numbers that every message has.
+fn used(message: &Json<'_>, answer: Option<&AnswerId>, model: Option<&ModelName>) -> Option<Event> {
+    let own = message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
+    let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
+    let usage = match report.get("input_tokens") {
+        Some(_) => anthropic::read_usage(report),
+        None => openai_chat::read_usage(report),
+    };
+    let fact = Fact::UsageReported { answer: answer.cloned(), model: model.cloned(), usage };
+    Some(Event::native(DIALECT, report.raw, fact))
 }
 
 /// Reasoning, text and calls.

@@ -41,7 +41,7 @@ fn what_the_user_does_unseen_is_a_thread_of_its_own() {
       5 [2 tau2] usage_reported -/gpt 90+0+0>5
       6 [3 tau2] tool_returned c1 failed: "none"
       7 [4 tau2] assistant_said msg_1/claude <hm signed s> "Toggle it"
-      8 [4 tau2] usage_reported msg_1/gpt 10+70+0>6
+      8 [4 tau2] usage_reported msg_1/claude 10+70+0>6
       9 [7 tau2] user_said "It is on"
      user
       1 [5 tau2] assistant_said -/- "Wait" toggle(u1 {})
@@ -77,8 +77,24 @@ fn odd_messages_are_carried_and_odd_simulations_left_out() {
       2 [#1 tau2] carried message
       3 [#2 tau2] instructed Message "late"
       4 [#3 tau2] tool_returned a "1"; b "2"
-    ! message #0 has the unknown role `oracle`; it was carried as it is
-    ! message 1 cannot be read as one; it was carried as it is
+    ! file#7: message #0 has the unknown role `oracle`; it was carried as it is
+    ! file#7: message 1 cannot be read as one; it was carried as it is
     ! simulation 1 has no list of messages; it was left out
     "#);
+}
+
+#[test]
+fn a_policy_repeated_without_end_stops_at_the_allowance() {
+    let policy = "p".repeat(10);
+    let simulation = |id: u32| format!(r#"{{"id": {id}, "messages": []}}"#);
+    let simulations: Vec<String> = (0..9).map(simulation).collect();
+    let file = format!(
+        r#"{{"info": {{"environment_info": {{"policy": "{policy}"}}}}, "simulations": [{}]}}"#,
+        simulations.join(",")
+    );
+    let mut reading = super::Reading::new(super::Format::Tau2);
+    super::read_within(90, "f", &file, &mut reading).unwrap();
+    let counts: Vec<usize> = reading.sessions.iter().map(|session| session.threads[0].events.len()).collect();
+    assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 0, 0]);
+    assert_eq!(reading.warnings.len(), 2);
 }
