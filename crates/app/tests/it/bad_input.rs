@@ -41,8 +41,18 @@ fn an_empty_file_is_refused() {
 #[test]
 fn nesting_a_hundred_thousand_deep_is_refused() {
     check("[".repeat(100_000).as_bytes(), "nested too deeply");
-    let deep = format!(r#"[{{"role":"user","content":{}{}}}]"#, "[".repeat(100_000), "]".repeat(100_000));
-    check(deep.as_bytes(), "nested too deeply");
+}
+
+#[test]
+fn a_message_nested_a_hundred_thousand_deep_is_carried_with_a_warning() {
+    let bench = Bench::new();
+    let deep = format!(r#"{{"role":"user","content":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let file = bench.write("deep.json", format!(r#"[{{"role":"user","content":"hello"}},{deep}]"#));
+    let lines = bench.json(&["import", text(&file)]);
+    assert!(lines[0]["warnings"][0].as_str().is_some_and(|warning| warning.contains("nested")), "{}", lines[0]);
+    let session = lines[0]["session"].as_str().expect("a session");
+    assert!(bench.ok(&["export", session, "--format", "jsonl"]).contains(&deep), "nothing of it is lost");
+    assert_eq!(bench.json(&["doctor"])[0]["healthy"], true);
 }
 
 #[test]
