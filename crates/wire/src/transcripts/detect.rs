@@ -13,7 +13,7 @@ use serde::{
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, codex, gemini,
+    Format, ReadError, Reading, claude_code, codex, gemini,
     lines::{Limits, lines},
     opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
 };
@@ -35,8 +35,12 @@ type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 type Recognises = fn(&Value) -> bool;
 
 /// The formats whose readers take the file as it is.
-const FILES: [(Recognises, ReadFile); 3] =
-    [(codex::recognises, codex::read), (pi::recognises, pi::read), (gemini::recognises, gemini::read)];
+const FILES: [(Recognises, ReadFile); 4] = [
+    (claude_code::recognises, claude_code::read),
+    (codex::recognises, codex::read),
+    (pi::recognises, pi::read),
+    (gemini::recognises, gemini::read),
+];
 
 /// A reader of one value.
 #[derive(Clone, Copy)]

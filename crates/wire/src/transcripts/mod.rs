@@ -17,6 +17,8 @@ mod pieces;
 mod plain;
 #[cfg(test)]
 mod real;
+#[cfg(test)]
+mod real_lines;
 mod swe_agent;
 mod tau2;
 mod tau_bench;
