@@ -134,6 +134,6 @@ fn odd_messages_are_carried() {
       7 [#6 swe-agent] instructed Message "late"
     ! message 1 was carried as it is: its role is `oracle`
     ! message 2 was carried as it is: its role is `none`
-    ! file: the messages of several agents (a, b) are read as one line
+    ! file: the messages of 2 agents are read as one line
     "#);
 }
