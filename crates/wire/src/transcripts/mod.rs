@@ -19,6 +19,7 @@ mod plain;
 mod real;
 #[cfg(test)]
 mod real_lines;
+mod sketch;
 mod swe_agent;
 mod tau2;
 mod tau_bench;
