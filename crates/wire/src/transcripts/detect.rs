@@ -1,7 +1,7 @@
 //! Which agent wrote a file, told from its content.
 //!
 //! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
-//! at a [`sketch`](super::sketch) of it; the first value that one of them knows decides.
+//! at a sketch of it; the first value that one of them knows decides.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -144,7 +144,7 @@ fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Re
     if !most && !sample.first().is_some_and(Option::is_some) {
         return Err(error);
     }
-    let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text)).collect();
+    let sketches: Vec<Value> = usable.into_iter().map(sketch).collect();
     match sketches.iter().find_map(Reader::of) {
         Some(reader) => reader.read_lines(name, bytes, limits),
         None => Err(sketches.first().map_or(error, unknown)),

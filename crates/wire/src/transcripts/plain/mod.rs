@@ -2,7 +2,7 @@
 //! or a conversation a line.
 //!
 //! Nobody writes into such a file which provider it was for, and plain text says the same to all of them. A
-//! message is read as what it shows itself to be ([`evidence`]); one that shows nothing is read like the one
+//! message is read as what it shows itself to be; one that shows nothing is read like the one
 //! before it, and as OpenAI Chat if nothing has shown yet. Deciding over the whole list would change how the
 //! first messages are read when a later one is appended, so it is not done. A request is a snapshot and does not
 //! grow: there, everything decides together.
