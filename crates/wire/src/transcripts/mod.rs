@@ -19,6 +19,8 @@ mod plain;
 mod real;
 #[cfg(test)]
 mod real_lines;
+#[cfg(test)]
+mod shaken;
 mod sketch;
 mod swe_agent;
 mod tau2;

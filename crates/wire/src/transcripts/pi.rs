@@ -323,14 +323,14 @@ fn is_true(object: &Json<'_>, key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
     use crate::transcripts::testing::{grows, reading, shown};
 
     /// A conversation that goes back after its first answer, compacts, and goes back again.
-    const TREE: &str = r#"{"type":"session","version":3,"id":"019f7526-e56b-7b5f-a63c-68bff34eb1f1","timestamp":"2026-07-18T12:15:11.219Z","cwd":"/src"}
+    pub(crate) const TREE: &str = r#"{"type":"session","version":3,"id":"019f7526-e56b-7b5f-a63c-68bff34eb1f1","timestamp":"2026-07-18T12:15:11.219Z","cwd":"/src"}
 {"type":"model_change","id":"m","parentId":null,"timestamp":"2026-07-18T12:15:11.300Z","provider":"p","modelId":"big"}
 {"type":"thinking_level_change","id":"t","parentId":"m","timestamp":"2026-07-18T12:15:11.300Z","thinkingLevel":"high"}
 {"type":"message","id":"u1","parentId":"t","timestamp":"2026-07-18T12:15:12Z","message":{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}}
@@ -379,7 +379,7 @@ mod tests {
         grows(read, LINEAR);
     }
 
-    const LINEAR: &str = r#"{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/src","provider":"p","modelId":"small","branchedFrom":"/other.jsonl"}
+    pub(crate) const LINEAR: &str = r#"{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/src","provider":"p","modelId":"small","branchedFrom":"/other.jsonl"}
 {"type":"message","timestamp":"2025-11-20T23:33:51Z","message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
 {"type":"message","timestamp":"2025-11-20T23:33:52Z","message":{"role":"assistant","content":[{"type":"thinking","thinking":"a","thinkingSignature":"reasoning"},{"type":"text","text":"yes"}],"api":"openai-completions","model":"small","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0}}}
 {"type":"thinking_level_change","timestamp":"2025-11-20T23:33:53Z","thinkingLevel":"off"}

@@ -13,7 +13,7 @@ mod compaction;
 mod log;
 mod queue;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use self::log::Log;
 use super::{

@@ -34,6 +34,12 @@ fn operation(operation: &str, content: &str) -> String {
     )
 }
 
+/// Lines of every kind.
+pub(crate) fn lines() -> String {
+    let queue = [operation("enqueue", ",\"content\":\"write tests\""), operation("remove", "")].concat();
+    [attached(), compacted(), forked(), spawned(), queue].concat()
+}
+
 /// What is read of a text, which must read the same while it grows.
 #[track_caller]
 fn grown(text: &str) -> String {
@@ -79,9 +85,9 @@ fn a_message_keeps_its_bytes() {
     assert!(event.normal.is_some());
 }
 
-#[test]
-fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
-    let text = session(&[
+/// The lines of [`what_the_model_saw_is_kept_and_the_rest_is_counted`].
+fn attached() -> String {
+    session(&[
         r#"p1 - "type":"progress","data":{"type":"hook_progress","hookEvent":"SessionStart"}"#,
         r#"h1 p1 "type":"attachment","attachment":{"type":"hook_success","hookName":"SessionStart:startup","content":"","stdout":"x"}"#,
         r#"h2 h1 "type":"attachment","attachment":{"type":"hook_additional_context","hookName":"SessionStart:startup","content":["You have skills.","Use them."]}"#,
@@ -97,7 +103,12 @@ fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
         r#"q2 q1 "type":"attachment","attachment":{"type":"queued_command","prompt":"<task-notification>done</task-notification>","commandMode":"task-notification"}"#,
         r#"m1 q2 "type":"user","isMeta":true,"sourceToolUseID":"t9","message":{"role":"user","content":[{"type":"text","text":"Base directory for this skill: /s"}]}"#,
         r#"c1 m1 "type":"system","subtype":"local_command","content":"<local-command-stdout>ok</local-command-stdout>""#,
-    ]);
+    ])
+}
+
+#[test]
+fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
+    let text = attached();
     let notes = concat!(
         r#"{"type":"queue-operation","operation":"enqueue","sessionId":"030e1e67-6bf0-492d-8bd3-cc3383ec93ab","content":"x"}"#,
         "\n",
@@ -211,9 +222,9 @@ fn what_was_typed_during_a_call_is_heard_after_its_result() {
     "#);
 }
 
-#[test]
-fn a_compaction_is_a_marker_and_a_summary() {
-    let text = session(&[
+/// The lines of [`a_compaction_is_a_marker_and_a_summary`].
+fn compacted() -> String {
+    session(&[
         &format!("u1 - {}", user("one")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"1"}]}"#,
         &format!("u2 a1 {}", user("two")),
@@ -225,7 +236,12 @@ fn a_compaction_is_a_marker_and_a_summary() {
         r#"x1 b2 "type":"attachment","attachment":{"type":"skill_listing","content":"- a"}"#,
         r#"c2 x1 "type":"user","isCompactSummary":true,"message":{"role":"user","content":[{"type":"text","text":"In short."}]}"#,
         r#"c3 c2 "type":"user","isCompactSummary":true,"message":{"role":"user","content":"No marker."}"#,
-    ]);
+    ])
+}
+
+#[test]
+fn a_compaction_is_a_marker_and_a_summary() {
+    let text = compacted();
     assert_snapshot!(grown(&text), @r#"
         session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
          main
@@ -246,9 +262,9 @@ fn a_compaction_is_a_marker_and_a_summary() {
     assert_eq!(&*events[4].raw.json, r#"{"role":"user","content":"This session is being continued."}"#);
 }
 
-#[test]
-fn saying_something_else_in_the_same_place_forks() {
-    let text = session(&[
+/// The lines of [`saying_something_else_in_the_same_place_forks`].
+fn forked() -> String {
+    session(&[
         &format!("u1 - {}", user("one")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"1"}]}"#,
         r#"s1 a1 "type":"system","subtype":"turn_duration","durationMs":5"#,
@@ -261,7 +277,12 @@ fn saying_something_else_in_the_same_place_forks() {
         r#"r2 a4 "type":"user","toolUseResult":{},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t2","content":"B"}]}"#,
         &format!("n1 r2 {}", user("<task-notification>x</task-notification>")),
         &format!("n2 r2 {}", user("<task-notification>y</task-notification>")),
-    ]);
+    ])
+}
+
+#[test]
+fn saying_something_else_in_the_same_place_forks() {
+    let text = forked();
     assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at before u3
      main
@@ -281,9 +302,9 @@ fn saying_something_else_in_the_same_place_forks() {
     "#);
 }
 
-#[test]
-fn agents_have_threads_of_their_own() {
-    let text = session(&[
+/// The lines of [`agents_have_threads_of_their_own`].
+fn spawned() -> String {
+    session(&[
         &format!("u1 - {}", user("go")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Task","input":{"description":"d","prompt":"Find a"}},{"type":"tool_use","id":"t2","name":"Agent","input":{"prompt":"Find b"}},{"type":"tool_use","id":"t3","name":"Agent","input":{"prompt":"Find c"}}]}"#,
         r#"p1 a1 "type":"progress","parentToolUseID":"t1","data":{"type":"agent_progress","agentId":"ag1","prompt":"Find a","message":{"type":"user","uuid":"i1","timestamp":"2026-02-07T00:01:00Z","message":{"role":"user","content":[{"type":"text","text":"Find a"}]}}}"#,
@@ -295,7 +316,12 @@ fn agents_have_threads_of_their_own() {
         r#"d1 - "isSidechain":true,"agentId":"ag3","type":"user","message":{"role":"user","content":"Warmup"}"#,
         r#"r3 r1 "type":"user","toolUseResult":{"agentId":"ag3","status":"async_launched"},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t3","content":"launched"}]}"#,
         r#"d2 d1 "isSidechain":true,"agentId":"ag3","type":"assistant","message":{"model":"haiku","id":"msg_j","role":"assistant","content":[{"type":"text","text":"c"}]}"#,
-    ]);
+    ])
+}
+
+#[test]
+fn agents_have_threads_of_their_own() {
+    let text = spawned();
     assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
