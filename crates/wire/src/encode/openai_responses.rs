@@ -1,5 +1,7 @@
 //! Events, to Responses items.
 
+use std::collections::HashSet;
+
 use epitome_core::{
     Fact,
     event::{CallForm, Instruction, ToolCall, ToolResult},
@@ -40,10 +42,10 @@ fn legal(entries: &[Entry<'_>], head: &Head<'_>) -> Vec<Written> {
     let remote = head.has("previous_response_id") || head.has("conversation");
     let mut out = Vec::new();
     let mut run: Vec<&Entry<'_>> = Vec::new();
+    let dangling = dangling(entries);
     for (at, entry) in entries.iter().enumerate() {
         let continues = entries.get(at + 1).is_some_and(Entry::is_answer);
-        let dangles = is_reasoning(entry) && !continues;
-        if !dangles {
+        if !dangling.contains(&entry.index) {
             out.extend(items(entry, &|ordinal| remote || !outcomes.is_stray((entry.index, ordinal))));
         }
         if entry.is_answer() {
@@ -58,6 +60,20 @@ fn legal(entries: &[Entry<'_>], head: &Head<'_>) -> Vec<Written> {
         }
     }
     out
+}
+
+/// Reasoning that led to nothing: without the item that followed it, it is refused.
+fn dangling(entries: &[Entry<'_>]) -> HashSet<usize> {
+    let mut dangling = HashSet::new();
+    let mut leads_on = false;
+    for entry in entries.iter().rev() {
+        if !is_reasoning(entry) {
+            leads_on = entry.is_answer();
+        } else if !leads_on {
+            dangling.insert(entry.index);
+        }
+    }
+    dangling
 }
 
 fn is_reasoning(entry: &Entry<'_>) -> bool {

@@ -404,14 +404,14 @@ fn text(part: &Part) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
     use crate::transcripts::testing::{grows, reading, shown};
 
     /// A session with every kind of line.
-    const ROLLOUT: &str = r##"{"timestamp":"2026-05-31T11:07:41.436Z","type":"session_meta","payload":{"id":"019e7db7-d89c-7070-b812-4435399bcd61","cwd":"/src","base_instructions":{"text":"You are \u0041."}}}
+    pub(crate) const ROLLOUT: &str = r##"{"timestamp":"2026-05-31T11:07:41.436Z","type":"session_meta","payload":{"id":"019e7db7-d89c-7070-b812-4435399bcd61","cwd":"/src","base_instructions":{"text":"You are \u0041."}}}
 {"timestamp":"2026-05-31T11:07:41.440Z","type":"event_msg","payload":{"type":"task_started","turn_id":"t1"}}
 {"timestamp":"2026-05-31T11:07:43.028Z","type":"response_item","payload":{"type":"message","role":"developer","content":[{"type":"input_text","text":"sandbox"}]}}
 {"timestamp":"2026-05-31T11:07:43.028Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<recommended_plugins>\nnone\n</recommended_plugins>"},{"type":"input_text","text":"# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"}]}}
@@ -496,7 +496,7 @@ mod tests {
         grows(read, SPAWNED);
     }
 
-    const SPAWNED: &str = r#"{"timestamp":"2026-04-11T20:27:39Z","type":"session_meta","payload":{"id":"019d7e3a-8c28-7662-aaba-a2d9ed140081","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","source":{"subagent":{"thread_spawn":{"parent_thread_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","depth":1}}},"base_instructions":null}}
+    pub(crate) const SPAWNED: &str = r#"{"timestamp":"2026-04-11T20:27:39Z","type":"session_meta","payload":{"id":"019d7e3a-8c28-7662-aaba-a2d9ed140081","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","source":{"subagent":{"thread_spawn":{"parent_thread_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","depth":1}}},"base_instructions":null}}
 {"timestamp":"2026-04-11T20:27:39Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","source":"cli"}}
 {"timestamp":"2026-04-11T20:27:39Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}
 {"timestamp":"2026-04-11T20:27:40Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hello"}]}]}}

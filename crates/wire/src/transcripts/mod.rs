@@ -17,6 +17,11 @@ mod pieces;
 mod plain;
 #[cfg(test)]
 mod real;
+#[cfg(test)]
+mod real_lines;
+#[cfg(test)]
+mod shaken;
+mod sketch;
 mod swe_agent;
 mod tau2;
 mod tau_bench;

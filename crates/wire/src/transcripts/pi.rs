@@ -38,7 +38,7 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     for (number, entry) in values(bytes, limits) {
         match entry {
             Ok(entry) => {
-                tree.get_or_insert_with(|| Tree::new(name, &entry)).take(number, &entry, &mut reading)
+                tree.get_or_insert_with(|| Tree::new(name, &entry)).take(number, &entry, &mut reading);
             }
             Err(warning) => reading.warnings.push(warning),
         }
@@ -308,17 +308,14 @@ fn injected(hook: &str, content: Option<&Json<'_>>) -> Fact {
 fn ran(message: &Json<'_>) -> String {
     let command = message.text_at("command").unwrap_or_default();
     let output = message.text_at("output").unwrap_or_default();
-    let mut text = format!("Ran `{command}`\n");
-    match output {
-        "" => text.push_str("(no output)"),
-        _ => text.push_str(&format!("```\n{output}\n```")),
-    }
-    if is_true(message, "cancelled") {
-        text.push_str("\n\n(command cancelled)");
-    } else if let Some(code) = message.get("exitCode").and_then(Json::as_count).filter(|code| *code != 0) {
-        text.push_str(&format!("\n\nCommand exited with code {code}"));
-    }
-    text
+    let shown = if output.is_empty() { "(no output)".to_owned() } else { format!("```\n{output}\n```") };
+    let code = message.get("exitCode").and_then(Json::as_count).filter(|code| *code != 0);
+    let ended = match code {
+        _ if is_true(message, "cancelled") => "\n\n(command cancelled)".to_owned(),
+        Some(code) => format!("\n\nCommand exited with code {code}"),
+        None => String::new(),
+    };
+    format!("Ran `{command}`\n{shown}{ended}")
 }
 
 fn is_true(object: &Json<'_>, key: &str) -> bool {
@@ -326,14 +323,14 @@ fn is_true(object: &Json<'_>, key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
     use crate::transcripts::testing::{grows, reading, shown};
 
     /// A conversation that goes back after its first answer, compacts, and goes back again.
-    const TREE: &str = r##"{"type":"session","version":3,"id":"019f7526-e56b-7b5f-a63c-68bff34eb1f1","timestamp":"2026-07-18T12:15:11.219Z","cwd":"/src"}
+    pub(crate) const TREE: &str = r#"{"type":"session","version":3,"id":"019f7526-e56b-7b5f-a63c-68bff34eb1f1","timestamp":"2026-07-18T12:15:11.219Z","cwd":"/src"}
 {"type":"model_change","id":"m","parentId":null,"timestamp":"2026-07-18T12:15:11.300Z","provider":"p","modelId":"big"}
 {"type":"thinking_level_change","id":"t","parentId":"m","timestamp":"2026-07-18T12:15:11.300Z","thinkingLevel":"high"}
 {"type":"message","id":"u1","parentId":"t","timestamp":"2026-07-18T12:15:12Z","message":{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}}
@@ -351,7 +348,7 @@ mod tests {
 {"type":"compaction","id":"k2","parentId":"s2","timestamp":"2026-07-18T12:15:22Z","summary":"all","firstKeptEntryId":"u2","tokensBefore":50}
 {"type":"session_info","id":"i","parentId":"k2","timestamp":"2026-07-18T12:15:23Z","name":"Looking"}
 {"type":"custom","id":"z","parentId":"x","timestamp":"2026-07-18T12:15:24Z","customType":"state","data":{}}
-"##;
+"#;
 
     #[test]
     fn the_first_child_continues_and_later_ones_fork() {
@@ -382,7 +379,7 @@ mod tests {
         grows(read, LINEAR);
     }
 
-    const LINEAR: &str = r#"{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/src","provider":"p","modelId":"small","branchedFrom":"/other.jsonl"}
+    pub(crate) const LINEAR: &str = r#"{"type":"session","id":"old","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/src","provider":"p","modelId":"small","branchedFrom":"/other.jsonl"}
 {"type":"message","timestamp":"2025-11-20T23:33:51Z","message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
 {"type":"message","timestamp":"2025-11-20T23:33:52Z","message":{"role":"assistant","content":[{"type":"thinking","thinking":"a","thinkingSignature":"reasoning"},{"type":"text","text":"yes"}],"api":"openai-completions","model":"small","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0}}}
 {"type":"thinking_level_change","timestamp":"2025-11-20T23:33:53Z","thinkingLevel":"off"}

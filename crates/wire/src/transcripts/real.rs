@@ -30,7 +30,7 @@ fn data() -> Option<PathBuf> {
 }
 
 /// Every file of a folder, with its row of the manifest.
-fn files(folder: &str) -> Vec<(String, Vec<u8>, Value)> {
+pub(super) fn files(folder: &str) -> Vec<(String, Vec<u8>, Value)> {
     let Some(data) = data() else { return Vec::new() };
     let manifest: Vec<Value> = serde_json::from_slice(&fs::read(data.join("MANIFEST.json")).unwrap())
         .expect("the manifest is a list");

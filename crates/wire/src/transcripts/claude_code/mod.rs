@@ -13,11 +13,11 @@ mod compaction;
 mod log;
 mod queue;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use self::log::Log;
 use super::{
-    Format, ReadError, Reading, Warning,
+    Format, ReadError, Reading,
     lines::{Limits, values},
 };
 use crate::json::Json;
@@ -65,15 +65,11 @@ pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading,
     if !seen {
         return Err(ReadError::nothing("Claude Code", &reading.warnings));
     }
-    match log {
-        Some(log) => {
-            let title = titles.title(&log);
-            reading.sessions.push(log.into_session(title));
-        }
-        None => {
-            let what = "no line names a session yet; the file will be read once its conversation has begun";
-            reading.warnings.push(Warning { line: None, what: what.to_owned() });
-        }
+    if let Some(log) = log {
+        let title = titles.title(&log);
+        reading.sessions.push(log.into_session(title));
+    } else {
+        reading.warn("no line names a session yet; the file will be read once its conversation has begun");
     }
     Ok(reading)
 }

@@ -26,10 +26,25 @@ fn user(text: &str) -> String {
     format!(r#""type":"user","message":{{"role":"user","content":"{text}"}}"#)
 }
 
+/// An operation on the queue of what was typed meanwhile.
+fn operation(operation: &str, content: &str) -> String {
+    format!(
+        "{{\"type\":\"queue-operation\",\"operation\":\"{operation}\",\"sessionId\":\"{SESSION}\",\
+         \"timestamp\":\"2026-02-07T00:00:30Z\"{content}}}\n"
+    )
+}
+
+/// Lines of every kind.
+pub(crate) fn lines() -> String {
+    let queue = [operation("enqueue", ",\"content\":\"write tests\""), operation("remove", "")].concat();
+    [attached(), compacted(), forked(), spawned(), queue].concat()
+}
+
+/// What is read of a text, which must read the same while it grows.
 #[track_caller]
-fn check(text: &str, expect: impl FnOnce(String)) {
+fn grown(text: &str) -> String {
     grows(read, text);
-    expect(shown(&reading(read, text)));
+    shown(&reading(read, text))
 }
 
 #[test]
@@ -44,8 +59,7 @@ fn lines_of_one_answer_are_fragments_and_usage_is_told_when_it_changes() {
         r#"a4 r2 "type":"assistant","message":{"model":"opus","id":"msg_2","type":"message","role":"assistant","content":[{"type":"text","text":"B is gone."}]}"#,
         r#"a4 r2 "type":"assistant","message":{"model":"opus","id":"msg_2","type":"message","role":"assistant","content":[{"type":"text","text":"B is gone."}]}"#,
     ]);
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "look"
@@ -58,8 +72,7 @@ fn lines_of_one_answer_are_fragments_and_usage_is_told_when_it_changes() {
       8 [r2 @5000 anthropic] tool_returned t2 failed: "no"
       9 [a4 @6000 anthropic] assistant_said msg_2/opus "B is gone."
     skipped {"repeated line": 1}
-    "#)
-    });
+    "#);
 }
 
 #[test]
@@ -72,9 +85,9 @@ fn a_message_keeps_its_bytes() {
     assert!(event.normal.is_some());
 }
 
-#[test]
-fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
-    let text = session(&[
+/// The lines of [`what_the_model_saw_is_kept_and_the_rest_is_counted`].
+fn attached() -> String {
+    session(&[
         r#"p1 - "type":"progress","data":{"type":"hook_progress","hookEvent":"SessionStart"}"#,
         r#"h1 p1 "type":"attachment","attachment":{"type":"hook_success","hookName":"SessionStart:startup","content":"","stdout":"x"}"#,
         r#"h2 h1 "type":"attachment","attachment":{"type":"hook_additional_context","hookName":"SessionStart:startup","content":["You have skills.","Use them."]}"#,
@@ -90,7 +103,12 @@ fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
         r#"q2 q1 "type":"attachment","attachment":{"type":"queued_command","prompt":"<task-notification>done</task-notification>","commandMode":"task-notification"}"#,
         r#"m1 q2 "type":"user","isMeta":true,"sourceToolUseID":"t9","message":{"role":"user","content":[{"type":"text","text":"Base directory for this skill: /s"}]}"#,
         r#"c1 m1 "type":"system","subtype":"local_command","content":"<local-command-stdout>ok</local-command-stdout>""#,
-    ]);
+    ])
+}
+
+#[test]
+fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
+    let text = attached();
     let notes = concat!(
         r#"{"type":"queue-operation","operation":"enqueue","sessionId":"030e1e67-6bf0-492d-8bd3-cc3383ec93ab","content":"x"}"#,
         "\n",
@@ -104,8 +122,7 @@ fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
         r#"s2 s1 "type":"system","subtype":"microcompact_boundary","microcompactMetadata":{"trigger":"auto"}"#,
         &format!("u2 s2 {}", user("<command-name>/exit</command-name>")),
     ]);
-    check(&format!("{notes}{text}{more}"), |shown| {
-        assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&format!("{notes}{text}{more}")), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [h2 @2000 claude-code] injected SessionStart:startup "You have skills.\nUse them."
@@ -122,18 +139,11 @@ fn what_the_model_saw_is_kept_and_the_rest_is_counted() {
       12 [e2 @1000 anthropic] assistant_said y/- "No response requested."
       13 [u2 @4000 anthropic] user_said "<command-name>/exit</command-name>"
     skipped {"attachment/deferred_tools_delta": 1, "attachment/hook_success": 1, "attachment/hook_system_message": 1, "file-history-snapshot": 1, "message about an API error": 1, "progress/hook_progress": 1, "queue-operation": 1, "system/microcompact_boundary": 1, "system/stop_hook_summary": 1}
-    "#)
-    });
+    "#);
 }
 
 #[test]
 fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
-    let operation = |operation: &str, content: &str| {
-        format!(
-            "{{\"type\":\"queue-operation\",\"operation\":\"{operation}\",\"sessionId\":\"{SESSION}\",\
-             \"timestamp\":\"2026-02-07T00:00:30Z\"{content}}}\n"
-        )
-    };
     let queue = [
         operation("enqueue", ",\"content\":\"write tests\""),
         operation("enqueue", ",\"content\":\"/help\""),
@@ -153,8 +163,7 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
         session(&[&format!("u1 - {}", user("go"))]),
         session(&[&format!("u2 u1 {}", user("hello"))])
     );
-    check(&old, |shown| {
-        assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&old), @r#"
         session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
          main
           1 [u1 @0 anthropic] user_said "go"
@@ -162,8 +171,17 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
           3 [- @30000 claude-code] injected queued_command beside 2 "<task-notification>done</task-notification>"
           4 [u2 @0 anthropic] user_said "hello"
         skipped {"queue-operation": 11}
-        "#)
-    });
+        "#);
+    let new = session(&[
+        &format!("u1 - {}", user("go")),
+        r#"l1 u1 "type":"attachment","attachment":{"type":"command_permissions"}"#,
+    ]);
+    let new = reading(read, &format!("{new}{queue}"));
+    assert_eq!(new.sessions[0].threads[0].events.len(), 1, "newer versions attach it");
+}
+
+#[test]
+fn what_was_typed_during_a_call_is_heard_after_its_result() {
     let call = r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"A","input":{}}]}"#;
     let result = r#"r1 a1 "type":"user","toolUseResult":{},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"A"}]}"#;
     let called = session(&[&format!("u1 - {}", user("go")), call]);
@@ -175,7 +193,7 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
             session(&[after])
         )
     };
-    check(&amid(result), |shown| assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&amid(result)), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "go"
@@ -183,17 +201,17 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
       3 [r1 @0 anthropic] tool_returned t1 "A"
       4 [- @30000 claude-code] user_said "write tests"
     skipped {"queue-operation": 2}
-    "#));
+    "#);
     let parallel = call.replace("a1 u1", "a2 a1").replace("t1", "t2");
-    check(&amid(&parallel), |shown| assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&amid(&parallel)), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "go"
       2 [a1 @1000 anthropic] assistant_said msg_1/opus A(t1 {})
       3 [a2 @0 anthropic] assistant_said msg_1/opus A(t2 {})
     skipped {"queue-operation": 2}
-    "#));
-    check(&amid(&format!("u2 a1 {}", user("never mind"))), |shown| assert_snapshot!(shown, @r#"
+    "#);
+    assert_snapshot!(grown(&amid(&format!("u2 a1 {}", user("never mind")))), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "go"
@@ -201,18 +219,12 @@ fn what_was_typed_meanwhile_is_heard_where_the_queue_is_its_only_trace() {
       3 [- @30000 claude-code] user_said "write tests"
       4 [u2 @0 anthropic] user_said "never mind"
     skipped {"queue-operation": 2}
-    "#));
-    let new = session(&[
-        &format!("u1 - {}", user("go")),
-        r#"l1 u1 "type":"attachment","attachment":{"type":"command_permissions"}"#,
-    ]);
-    let new = reading(read, &format!("{new}{queue}"));
-    assert_eq!(new.sessions[0].threads[0].events.len(), 1, "newer versions attach it");
+    "#);
 }
 
-#[test]
-fn a_compaction_is_a_marker_and_a_summary() {
-    let text = session(&[
+/// The lines of [`a_compaction_is_a_marker_and_a_summary`].
+fn compacted() -> String {
+    session(&[
         &format!("u1 - {}", user("one")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"1"}]}"#,
         &format!("u2 a1 {}", user("two")),
@@ -224,9 +236,13 @@ fn a_compaction_is_a_marker_and_a_summary() {
         r#"x1 b2 "type":"attachment","attachment":{"type":"skill_listing","content":"- a"}"#,
         r#"c2 x1 "type":"user","isCompactSummary":true,"message":{"role":"user","content":[{"type":"text","text":"In short."}]}"#,
         r#"c3 c2 "type":"user","isCompactSummary":true,"message":{"role":"user","content":"No marker."}"#,
-    ]);
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    ])
+}
+
+#[test]
+fn a_compaction_is_a_marker_and_a_summary() {
+    let text = compacted();
+    assert_snapshot!(grown(&text), @r#"
         session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
          main
           1 [u1 @0 anthropic] user_said "one"
@@ -240,16 +256,15 @@ fn a_compaction_is_a_marker_and_a_summary() {
           9 [x1 @8000 claude-code] injected skill_listing beside 7 "- a"
           10 [c2 @9000 anthropic] compacted through 5 kept 6 before 900 Manual "In short."
           11 [c3 @10000 anthropic] compacted through 10 kept none before ? Unknown "No marker."
-        "#)
-    });
+        "#);
     let reading = reading(read, &text);
     let events = &reading.sessions[0].threads[0].events;
     assert_eq!(&*events[4].raw.json, r#"{"role":"user","content":"This session is being continued."}"#);
 }
 
-#[test]
-fn saying_something_else_in_the_same_place_forks() {
-    let text = session(&[
+/// The lines of [`saying_something_else_in_the_same_place_forks`].
+fn forked() -> String {
+    session(&[
         &format!("u1 - {}", user("one")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"1"}]}"#,
         r#"s1 a1 "type":"system","subtype":"turn_duration","durationMs":5"#,
@@ -262,9 +277,13 @@ fn saying_something_else_in_the_same_place_forks() {
         r#"r2 a4 "type":"user","toolUseResult":{},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t2","content":"B"}]}"#,
         &format!("n1 r2 {}", user("<task-notification>x</task-notification>")),
         &format!("n2 r2 {}", user("<task-notification>y</task-notification>")),
-    ]);
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    ])
+}
+
+#[test]
+fn saying_something_else_in_the_same_place_forks() {
+    let text = forked();
+    assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at before u3
      main
       1 [u1 @0 anthropic] user_said "one"
@@ -280,13 +299,12 @@ fn saying_something_else_in_the_same_place_forks() {
       8 [n1 @10000 anthropic] user_said "<task-notification>x</task-notification>"
       9 [n2 @11000 anthropic] user_said "<task-notification>y</task-notification>"
     skipped {"system/turn_duration": 1}
-    "#)
-    });
+    "#);
 }
 
-#[test]
-fn agents_have_threads_of_their_own() {
-    let text = session(&[
+/// The lines of [`agents_have_threads_of_their_own`].
+fn spawned() -> String {
+    session(&[
         &format!("u1 - {}", user("go")),
         r#"a1 u1 "type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Task","input":{"description":"d","prompt":"Find a"}},{"type":"tool_use","id":"t2","name":"Agent","input":{"prompt":"Find b"}},{"type":"tool_use","id":"t3","name":"Agent","input":{"prompt":"Find c"}}]}"#,
         r#"p1 a1 "type":"progress","parentToolUseID":"t1","data":{"type":"agent_progress","agentId":"ag1","prompt":"Find a","message":{"type":"user","uuid":"i1","timestamp":"2026-02-07T00:01:00Z","message":{"role":"user","content":[{"type":"text","text":"Find a"}]}}}"#,
@@ -298,9 +316,13 @@ fn agents_have_threads_of_their_own() {
         r#"d1 - "isSidechain":true,"agentId":"ag3","type":"user","message":{"role":"user","content":"Warmup"}"#,
         r#"r3 r1 "type":"user","toolUseResult":{"agentId":"ag3","status":"async_launched"},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t3","content":"launched"}]}"#,
         r#"d2 d1 "isSidechain":true,"agentId":"ag3","type":"assistant","message":{"model":"haiku","id":"msg_j","role":"assistant","content":[{"type":"text","text":"c"}]}"#,
-    ]);
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    ])
+}
+
+#[test]
+fn agents_have_threads_of_their_own() {
+    let text = spawned();
+    assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "go"
@@ -318,8 +340,7 @@ fn agents_have_threads_of_their_own() {
       1 [d1 @8000 anthropic] user_said "Warmup"
       2 [d2 @10000 anthropic] assistant_said msg_j/haiku "c"
     skipped {"progress/agent_progress": 1}
-    "#)
-    });
+    "#);
 }
 
 #[test]
@@ -328,15 +349,13 @@ fn an_agents_own_file_belongs_to_the_session_that_started_it() {
         r#"c1 - "isSidechain":true,"agentId":"ag1","type":"user","message":{"role":"user","content":"Find a"}"#,
         r#"c2 c1 "isSidechain":true,"agentId":"ag1","type":"assistant","message":{"model":"haiku","id":"msg_i","role":"assistant","content":[{"type":"text","text":"a"}]}"#,
     ]);
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
      agent ag1, spawned by main with ?
       1 [c1 @0 anthropic] user_said "Find a"
       2 [c2 @1000 anthropic] assistant_said msg_i/haiku "a"
-    "#)
-    });
+    "#);
 }
 
 #[test]
@@ -367,8 +386,7 @@ fn odd_lines_are_told_and_the_rest_is_kept() {
         "{text}{{\n{}",
         r#"{"type":"user","sessionId":"other","uuid":"u5","message":{"role":"user","content":"x"}}"#
     );
-    check(&text, |shown| {
-        assert_snapshot!(shown, @r#"
+    assert_snapshot!(grown(&text), @r#"
     session 030e1e67-6bf0-492d-8bd3-cc3383ec93ab: untitled, at main
      main
       1 [u1 @0 anthropic] user_said "one"
@@ -380,8 +398,7 @@ fn odd_lines_are_told_and_the_rest_is_kept() {
     ! line 5: the line is not JSON (EOF while parsing an object at line 1 column 1); it was left out
     ! line 6: lines of session other stand here too; they were read as part of 030e1e67-6bf0-492d-8bd3-cc3383ec93ab
     skipped {"line without a message": 1}
-    "#)
-    });
+    "#);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn id<'j>(message: &'j Json<'_>) -> Option<&'j str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use insta::assert_snapshot;
 
     use super::*;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// Everything JSONL can do to a chat.
-    const LINES: &str = r#"{"sessionId":"s-1","projectHash":"7e","startTime":"2026-01-10T02:00:00Z","kind":"main"}
+    pub(crate) const LINES: &str = r#"{"sessionId":"s-1","projectHash":"7e","startTime":"2026-01-10T02:00:00Z","kind":"main"}
 {"id":"c","timestamp":"2026-01-10T02:00:00Z","type":"user","content":[{"text":"<session_context>\nToday.\n</session_context>"}]}
 {"id":"u1","timestamp":"2026-01-10T02:00:01Z","type":"user","content":[{"text":"look at "},{"text":"a.txt"}],"displayContent":"look"}
 {"$set":{"lastUpdated":"2026-01-10T02:00:01Z"}}
