@@ -8,6 +8,8 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
 };
 
 use epitome_core::{Event, EventId, Fact, Link, Seq, ThreadId};
@@ -19,6 +21,9 @@ use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warnin
 
 /// How many events go into one append. Large enough to share a commit, small enough not to hold a session twice.
 const BATCH: usize = 512;
+
+/// How many sessions of a file are recorded at a time.
+const WRITERS: usize = 16;
 
 /// How much of the first user message makes a title.
 const TITLE_CHARS: usize = 80;
@@ -136,8 +141,8 @@ fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
 fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
     let Reading { format, sessions, mut warnings, skipped } = reading;
     let mut imported = Vec::with_capacity(sessions.len());
-    for session in sessions {
-        let session = record_session(store, format, session)?;
+    for session in at_once(sessions, |session| record_session(store, format, session)) {
+        let session = session?;
         for (at, fork) in &session.diverged {
             warnings.push(Warning {
                 line: None,
@@ -151,6 +156,31 @@ fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
         imported.push(session);
     }
     Ok(Imported { format, sessions: imported, warnings, skipped })
+}
+
+/// Does `work` to many items at a time, in their order. Writes that wait for the disk together share one commit.
+fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let workers = WRITERS.min(items.len());
+    let queue = Mutex::new(items.into_iter().enumerate());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let send = send.clone();
+            let (take, work) = (&take, &work);
+            scope.spawn(move || {
+                while let Some((index, item)) = take() {
+                    if send.send((index, work(item))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    drop(send);
+    let mut done: Vec<(usize, R)> = receive.into_iter().collect();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 fn record_session(
@@ -313,10 +343,16 @@ fn append(
 fn title_of(event: &Event) -> Option<String> {
     let Fact::UserSaid { .. } = event.fact else { return None };
     let text = event.fact.text();
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'))?;
+    let is_words = |line: &&str| !line.is_empty() && !line.starts_with('<') && !is_command(line);
+    let line = text.lines().map(str::trim).find(is_words)?;
     let mut title: String = line.chars().take(TITLE_CHARS).collect();
     if title.len() < line.len() {
         title.push('…');
     }
     Some(title)
+}
+
+/// `/model`, `/clear`: words to the agent's program, not to the agent.
+fn is_command(line: &str) -> bool {
+    line.starts_with('/') && !line.contains(char::is_whitespace)
 }
