@@ -1,6 +1,9 @@
 //! The fixtures: requests, and streams with the response that each should amount to.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use epitome_wire::Format;
 
@@ -11,11 +14,16 @@ pub(crate) struct Fixture {
     pub(crate) text: String,
 }
 
+impl Fixture {
+    fn is_stream(&self) -> bool {
+        Path::new(&self.name).extension().is_some_and(|extension| extension == "sse")
+    }
+}
+
 /// Every request.
 pub(crate) fn requests() -> Vec<Fixture> {
-    let requests =
-        all().into_iter().filter(|file| file.name.ends_with(".json") && !file.name.contains(".response."));
-    let requests: Vec<Fixture> = requests.collect();
+    let is_request = |file: &Fixture| !file.is_stream() && !file.name.contains(".response.");
+    let requests: Vec<Fixture> = all().into_iter().filter(is_request).collect();
     assert!(requests.len() >= 12, "fixtures are missing");
     requests
 }
@@ -30,7 +38,7 @@ pub(crate) fn streams() -> Vec<(Fixture, String)> {
     };
     let streams: Vec<(Fixture, String)> = all
         .iter()
-        .filter(|file| file.name.ends_with(".sse"))
+        .filter(|file| file.is_stream())
         .map(|file| {
             let stream = Fixture { format: file.format, name: file.name.clone(), text: file.text.clone() };
             (stream, twin(file))

@@ -2,7 +2,7 @@
 
 use epitome_core::{
     Event, Fact,
-    event::{Compaction, Summary, Trigger},
+    event::{Compaction, Pin, Summary, Trigger, Usage},
     id::Seq,
 };
 use epitome_wire::{Completion, Format, anthropic, openai_chat, openai_responses};
@@ -330,7 +330,10 @@ fn a_compaction_is_its_own_message_or_the_users() {
     item.fact = compacted(Summary::Encrypted("g".into()));
     let check = |format: Format, event: &Event, expect: Value| {
         for completion in [Completion::AsRecorded, Completion::Legal] {
-            assert_eq!(history(format, std::slice::from_ref(event), completion), [expect.clone()]);
+            assert_eq!(
+                history(format, std::slice::from_ref(event), completion),
+                std::slice::from_ref(&expect)
+            );
         }
     };
     check(Format::OpenaiChat, &plain, json!({"role": "user", "content": "We built it."}));
@@ -358,8 +361,8 @@ fn facts_no_provider_sees_become_nothing() {
     let facts = [
         Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("x".into()) },
         Fact::CompactionReverted { compaction: Seq(1) },
-        Fact::Pinned { pin: epitome_core::event::Pin::Text("x".into()) },
-        Fact::UsageReported { answer: None, model: None, usage: Default::default() },
+        Fact::Pinned { pin: Pin::Text("x".into()) },
+        Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
         Fact::ModelChanged { model: "m".into() },
         Fact::Carried { kind: "x".into() },
     ];
@@ -397,41 +400,50 @@ fn a_legal_request_is_left_alone() {
 
 /// A letter a message: `u`ser, `a`nswer, `c`all of x, `d` calls of x and y, `x`/`y` results, `e`mpty.
 fn scripted(format: Format, script: &str) -> Vec<Event> {
-    let message = |letter: char| match (format, letter) {
-        (Format::Anthropic, 'u') => json!({"role": "user", "content": "u"}),
-        (Format::Anthropic, 'a') => json!({"role": "assistant", "content": "a"}),
-        (Format::Anthropic, 'e') => json!({"role": "user", "content": [{"type": "text", "text": ""}]}),
-        (Format::Anthropic, 'c' | 'd') => {
-            let ids: &[&str] = if letter == 'c' { &["x"] } else { &["x", "y"] };
-            let calls: Vec<Value> = ids
-                .iter()
-                .map(|id| json!({"type": "tool_use", "id": id, "name": "t", "input": {}}))
-                .collect();
-            json!({"role": "assistant", "content": calls})
-        }
-        (Format::Anthropic, id) => {
-            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "r"}]})
-        }
-        (Format::OpenaiChat, 'u' | 'e') => json!({"role": "user", "content": "u"}),
-        (Format::OpenaiChat, 'a') => json!({"role": "assistant", "content": "a"}),
-        (Format::OpenaiChat, 'c' | 'd') => {
-            let ids: &[&str] = if letter == 'c' { &["x"] } else { &["x", "y"] };
-            let call = |id: &&str| json!({"id": id, "type": "function", "function": {"name": "t", "arguments": "{}"}});
-            json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(call).collect::<Vec<_>>()})
-        }
-        (Format::OpenaiChat, id) => json!({"role": "tool", "tool_call_id": id, "content": "r"}),
-        (Format::OpenaiResponses, 'u' | 'e') => json!({"role": "user", "content": "u"}),
-        (Format::OpenaiResponses, 'a') => json!({"type": "reasoning", "summary": []}),
-        (Format::OpenaiResponses, 'c' | 'd') => {
-            let id = if letter == 'c' { "x" } else { "y" };
-            json!({"type": "function_call", "call_id": id, "name": "t", "arguments": "{}"})
-        }
-        (Format::OpenaiResponses, id) => {
-            json!({"type": "function_call_output", "call_id": id, "output": "r"})
-        }
+    let message = |letter: char| match format {
+        Format::Anthropic => anthropic_message(letter),
+        Format::OpenaiChat => chat_message(letter),
+        Format::OpenaiResponses => responses_item(letter),
     };
     let messages: Vec<String> = script.chars().map(|letter| message(letter).to_string()).collect();
     events(format, &messages.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn anthropic_message(letter: char) -> Value {
+    let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "t", "input": {}});
+    match letter {
+        'u' => json!({"role": "user", "content": "u"}),
+        'a' => json!({"role": "assistant", "content": "a"}),
+        'e' => json!({"role": "user", "content": [{"type": "text", "text": ""}]}),
+        'c' => json!({"role": "assistant", "content": [call("x")]}),
+        'd' => json!({"role": "assistant", "content": [call("x"), call("y")]}),
+        id => {
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "r"}]})
+        }
+    }
+}
+
+fn chat_message(letter: char) -> Value {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "t", "arguments": "{}"}});
+    match letter {
+        'u' | 'e' => json!({"role": "user", "content": "u"}),
+        'a' => json!({"role": "assistant", "content": "a"}),
+        'c' => json!({"role": "assistant", "content": null, "tool_calls": [call("x")]}),
+        'd' => json!({"role": "assistant", "content": null, "tool_calls": [call("x"), call("y")]}),
+        id => json!({"role": "tool", "tool_call_id": id, "content": "r"}),
+    }
+}
+
+/// Here an answer is reasoning, and `d` is a call of y alone.
+fn responses_item(letter: char) -> Value {
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "t", "arguments": "{}"});
+    match letter {
+        'u' | 'e' => json!({"role": "user", "content": "u"}),
+        'a' => json!({"type": "reasoning", "summary": []}),
+        'c' => call("x"),
+        'd' => call("y"),
+        id => json!({"type": "function_call_output", "call_id": id, "output": "r"}),
+    }
 }
 
 fn ids(message: &Value, kind: &str, key: &str) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! The wire formats, tried on whole requests, responses and streams.
 
+#![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
+
 mod fixtures;
 mod legal;
 mod normal;

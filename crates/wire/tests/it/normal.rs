@@ -243,13 +243,14 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(members) => {
-            members.iter().for_each(|(key, value)| places(value, &format!("{at}/{key}"), found))
+            for (key, value) in members {
+                places(value, &format!("{at}/{key}"), found);
+            }
         }
         Value::Array(elements) => {
-            elements
-                .iter()
-                .enumerate()
-                .for_each(|(index, value)| places(value, &format!("{at}/{index}"), found));
+            for (index, value) in elements.iter().enumerate() {
+                places(value, &format!("{at}/{index}"), found);
+            }
         }
         _ => {}
     }
@@ -283,7 +284,6 @@ proptest! {
     ) {
         let mut all = Vec::new();
         places(&message, "", &mut all);
-        // A mark inside an input is data, but the members of a block's own mark are not.
         let place = at.get(&all);
         let mut changed = message.clone();
         change(changed.pointer_mut(place).expect("the place was just found"));

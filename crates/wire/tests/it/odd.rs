@@ -56,6 +56,10 @@ fn newer_instructions_win_and_older_ones_only_fill_their_place() {
 
 #[test]
 fn a_bare_input_that_is_followed_becomes_an_item() {
+    let preamble = r#"{"input":"<environment_context>x</environment_context>"}"#;
+    let events = Format::OpenaiResponses.decode_request(preamble).unwrap();
+    assert_eq!(Format::OpenaiResponses.encode(&events, Completion::AsRecorded).unwrap().body, preamble);
+
     let mut events = Format::OpenaiResponses.decode_request(r#"{"input":"caf\u00e9"}"#).unwrap();
     events.push(openai_responses::item(r#"{"role":"assistant","content":"yes"}"#).unwrap());
     assert_eq!(
@@ -95,7 +99,7 @@ fn answers_that_repeat_themselves_are_told_apart() {
 
 #[test]
 fn many_calls_in_one_message_take_no_more_than_many_times_one() {
-    const MANY: usize = 20_000;
+    const MANY: usize = 10_000;
     let calls: Vec<Value> = (0..MANY)
         .map(|id| json!({"type": "tool_use", "id": id.to_string(), "name": "t", "input": {}}))
         .collect();

@@ -79,8 +79,8 @@ fn a_stream_that_breaks_off_anywhere_gives_what_came() {
 }
 
 fn check(format: Format, payloads: &[&str], ending: &Ending, expect: &[&str]) {
-    let stream: String = payloads.iter().map(|payload| format!("data: {payload}\n\n")).collect();
-    let streamed = decoded(format, [stream.as_bytes()]);
+    let lines: Vec<String> = payloads.iter().map(|payload| format!("data: {payload}\n\n")).collect();
+    let streamed = decoded(format, lines.iter().map(String::as_bytes));
     assert_eq!(&streamed.ending, ending);
     let facts: Vec<String> = streamed.events.iter().map(|event| event.fact.text()).collect();
     assert_eq!(facts.iter().map(String::as_str).collect::<Vec<_>>(), expect);

@@ -12,18 +12,18 @@ fn translated(from: Format, name: &str, to: Format) -> String {
     let events = from.decode_request(&fixtures::request(from, name)).unwrap();
     let body = to.encode(&events, Completion::Legal).unwrap().body;
     let value: serde_json::Value = serde_json::from_str(&body).unwrap();
-    let mut out = String::new();
+    let mut lines = Vec::new();
     for (key, value) in value.as_object().unwrap() {
         match value.as_array() {
             Some(elements) => {
-                out.push_str(&format!("{key}:\n"));
-                elements.iter().for_each(|element| out.push_str(&format!("  {element}\n")));
+                lines.push(format!("{key}:"));
+                lines.extend(elements.iter().map(|element| format!("  {element}")));
             }
-            None => out.push_str(&format!("{key}: {value}\n")),
+            None => lines.push(format!("{key}: {value}")),
         }
     }
     // The picture's bytes are checked elsewhere.
-    out.replace(
+    lines.join("\n").replace(
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
         "PNG",
     )
