@@ -23,17 +23,22 @@ const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAA
 
 /// Writes the history.
 pub(super) fn write(entries: &[Entry<'_>], completion: Completion, head: &Head<'_>) -> History {
-    if let [Entry { index, own: Some(own), event }] = entries
-        && own.as_text().is_some()
-        && matches!(event.fact, Fact::UserSaid { .. })
+    if let [only] = entries
+        && let Some(text) = bare_text(only)
     {
-        let message = Written { json: own.raw.to_owned(), events: vec![*index] };
+        let message = Written { json: text.to_owned(), events: vec![only.index] };
         return History { messages: vec![message], layout: Layout::Bare };
     }
     History::list(match completion {
         Completion::AsRecorded => entries.iter().flat_map(|entry| items(entry, &|_| true)).collect(),
         Completion::Legal => legal(entries, head),
     })
+}
+
+/// The literal of an input that was only a string. A string among the items of a list was carried, and is none.
+fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
+    let own = entry.own.as_ref().filter(|own| own.as_text().is_some())?;
+    (!matches!(entry.event.fact, Fact::Carried { .. })).then_some(own.raw)
 }
 
 fn legal(entries: &[Entry<'_>], head: &Head<'_>) -> Vec<Written> {
@@ -84,8 +89,7 @@ fn is_reasoning(entry: &Entry<'_>) -> bool {
 fn items(entry: &Entry<'_>, keep: &dyn Fn(usize) -> bool) -> Vec<Written> {
     let json = match (&entry.own, &entry.event.fact) {
         (Some(_), Fact::ToolReturned { .. }) if !keep(0) => Vec::new(),
-        (Some(own), Fact::UserSaid { .. }) if own.as_text().is_some() => vec![bare_item(own.raw)],
-        (Some(own), _) => vec![own.raw.to_owned()],
+        (Some(own), _) => vec![bare_text(entry).map_or_else(|| own.raw.to_owned(), bare_item)],
         (None, fact) => foreign(entry, fact, keep),
     };
     json.into_iter().map(|json| Written { json, events: vec![entry.index] }).collect()

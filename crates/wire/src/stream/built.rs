@@ -162,12 +162,10 @@ impl Members {
     fn add(&mut self, key: &str) -> usize {
         let place = self.list.len();
         self.list.push((key.to_owned(), Built::null()));
-        match place {
-            ..FEW => {}
-            FEW => {
-                self.places.extend(self.list.iter().zip(0..).map(|((name, _), place)| (name.clone(), place)))
-            }
-            _ => self.places.extend([(key.to_owned(), place)]),
+        if place == FEW {
+            self.places.extend(self.list.iter().zip(0..).map(|((name, _), place)| (name.clone(), place)));
+        } else if place > FEW {
+            self.places.insert(key.to_owned(), place);
         }
         place
     }
