@@ -159,6 +159,17 @@ pub(crate) fn quoted(text: &str) -> String {
 /// The bytes a string literal stands for, quotes included in `literal`: UTF-8, except that half a surrogate pair
 /// is written as the three bytes UTF-8 would have given it.
 pub(crate) fn unescaped(literal: &str) -> Cow<'_, [u8]> {
+    unescape(literal, |half, out| {
+        #[expect(clippy::cast_possible_truncation, reason = "a code below 0x1_0000 makes three bytes")]
+        let bytes = [0xe0 | half >> 12, 0x80 | half >> 6 & 0x3f, 0x80 | half & 0x3f].map(|part| part as u8);
+        out.extend(bytes);
+    })
+}
+
+/// What to write for half a surrogate pair.
+type Half = fn(u32, &mut Vec<u8>);
+
+fn unescape(literal: &str, half: Half) -> Cow<'_, [u8]> {
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
     let Some(first) = inner.find('\\') else { return Cow::Borrowed(inner.as_bytes()) };
     let mut out = Vec::with_capacity(inner.len());
@@ -166,7 +177,7 @@ pub(crate) fn unescaped(literal: &str) -> Cow<'_, [u8]> {
     let mut rest = &inner.as_bytes()[first..];
     while let Some((&byte, after)) = rest.split_first() {
         rest = if byte == b'\\' {
-            unescape_one(after, &mut out)
+            unescape_one(after, &mut out, half)
         } else {
             out.push(byte);
             after
@@ -176,7 +187,7 @@ pub(crate) fn unescaped(literal: &str) -> Cow<'_, [u8]> {
 }
 
 /// Writes what one escape stands for; gives back what follows it.
-fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8] {
     let Some((&letter, rest)) = escape.split_first() else { return escape };
     let byte = match letter {
         b'b' => 8,
@@ -184,14 +195,14 @@ fn unescape_one<'a>(escape: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         b'n' => b'\n',
         b'r' => b'\r',
         b't' => b'\t',
-        b'u' => return unescape_unit(rest, out),
+        b'u' => return unescape_unit(rest, out, half),
         other => other,
     };
     out.push(byte);
     rest
 }
 
-fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>, half: Half) -> &'a [u8] {
     let Some((first, rest)) = hex_unit(digits) else { return digits };
     let low = rest.strip_prefix(b"\\u").and_then(hex_unit);
     let (code, rest) = match (first, low) {
@@ -200,13 +211,9 @@ fn unescape_unit<'a>(digits: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         }
         _ => (first, rest),
     };
-    if let Some(letter) = char::from_u32(code) {
-        out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
-    } else {
-        // Half a pair has no char: three bytes, built by hand.
-        #[expect(clippy::cast_possible_truncation, reason = "a code below 0x1_0000 makes three bytes")]
-        let bytes = [0xe0 | code >> 12, 0x80 | code >> 6 & 0x3f, 0x80 | code & 0x3f].map(|part| part as u8);
-        out.extend(bytes);
+    match char::from_u32(code) {
+        Some(letter) => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        None => half(code, out),
     }
     rest
 }
@@ -292,7 +299,8 @@ impl<'a> Cursor<'a> {
             }
         }
         self.at += 1;
-        match unescaped(self.text.get(start..self.at).unwrap_or_default()) {
+        let literal = self.text.get(start..self.at).unwrap_or_default();
+        match unescape(literal, |_, out| out.extend("\u{fffd}".as_bytes())) {
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
             Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
                 Ok(text) => text,

@@ -1,5 +1,7 @@
 //! A whole request, to events.
 
+use std::collections::HashMap;
+
 use epitome_core::{
     Event, Fact, Part,
     event::{Dialect, Instruction},
@@ -117,17 +119,24 @@ pub(crate) fn bare_item(literal: &str) -> String {
     format!(r#"{{"role":"user","content":{literal}}}"#)
 }
 
-/// Output items that follow each other are fragments of one answer, named after the first of them.
+/// Output items that follow each other are fragments of one answer, named after the first of them. Servers and
+/// clients repeat themselves, so a name that was given before is given again with a number.
 fn name_answers(events: &mut [Event]) {
+    let mut given: HashMap<String, u64> = HashMap::new();
     let mut current: Option<AnswerId> = None;
     for event in events {
-        let derived = || event.origin.clone().or_else(|| event.normal.map(|digest| digest.to_string()));
-        match &event.fact {
-            Fact::AssistantSaid { .. } => current = current.or_else(|| derived().map(AnswerId)),
-            _ => current = None,
+        let derived = event.origin.clone().or_else(|| event.normal.map(|digest| digest.to_string()));
+        let Fact::AssistantSaid { answer, .. } = &mut event.fact else {
+            current = None;
+            continue;
+        };
+        if current.is_none()
+            && let Some(name) = derived
+        {
+            let times = given.entry(name.clone()).or_default();
+            *times += 1;
+            current = Some(if *times == 1 { name.into() } else { format!("{name}#{times}").into() });
         }
-        if let Fact::AssistantSaid { answer, .. } = &mut event.fact {
-            answer.clone_from(&current);
-        }
+        answer.clone_from(&current);
     }
 }

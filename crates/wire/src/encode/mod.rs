@@ -96,7 +96,7 @@ pub(crate) fn encode<'a>(
         Format::OpenaiResponses => openai_responses::write(&entries, completion, &head),
         Format::Anthropic => History::list(anthropic::write(&entries, completion)),
     };
-    Ok(skeleton::fill(format, &head, history))
+    Ok(skeleton::fill(format, &head, history, completion))
 }
 
 /// An event to be written, with its raw JSON if that is in the format it is written in.

@@ -1,5 +1,7 @@
 //! Events, to Responses items.
 
+use std::collections::HashSet;
+
 use epitome_core::{
     Fact,
     event::{CallForm, Instruction, ToolCall, ToolResult},
@@ -21,11 +23,10 @@ const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAA
 
 /// Writes the history.
 pub(super) fn write(entries: &[Entry<'_>], completion: Completion, head: &Head<'_>) -> History {
-    if let [Entry { index, own: Some(own), event }] = entries
-        && own.as_text().is_some()
-        && matches!(event.fact, Fact::UserSaid { .. })
+    if let [only] = entries
+        && let Some(text) = bare_text(only)
     {
-        let message = Written { json: own.raw.to_owned(), events: vec![*index] };
+        let message = Written { json: text.to_owned(), events: vec![only.index] };
         return History { messages: vec![message], layout: Layout::Bare };
     }
     History::list(match completion {
@@ -34,16 +35,22 @@ pub(super) fn write(entries: &[Entry<'_>], completion: Completion, head: &Head<'
     })
 }
 
+/// The literal of an input that was only a string. A string among the items of a list was carried, and is none.
+fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
+    let own = entry.own.as_ref().filter(|own| own.as_text().is_some())?;
+    (!matches!(entry.event.fact, Fact::Carried { .. })).then_some(own.raw)
+}
+
 fn legal(entries: &[Entry<'_>], head: &Head<'_>) -> Vec<Written> {
     let outcomes = Outcomes::of(entries);
     // With history on the provider's side, a result's call may be there.
     let remote = head.has("previous_response_id") || head.has("conversation");
     let mut out = Vec::new();
     let mut run: Vec<&Entry<'_>> = Vec::new();
+    let dangling = dangling(entries);
     for (at, entry) in entries.iter().enumerate() {
         let continues = entries.get(at + 1).is_some_and(Entry::is_answer);
-        let dangles = is_reasoning(entry) && !continues;
-        if !dangles {
+        if !dangling.contains(&entry.index) {
             out.extend(items(entry, &|ordinal| remote || !outcomes.is_stray((entry.index, ordinal))));
         }
         if entry.is_answer() {
@@ -60,6 +67,20 @@ fn legal(entries: &[Entry<'_>], head: &Head<'_>) -> Vec<Written> {
     out
 }
 
+/// Reasoning that led to nothing: without the item that followed it, it is refused.
+fn dangling(entries: &[Entry<'_>]) -> HashSet<usize> {
+    let mut dangling = HashSet::new();
+    let mut leads_on = false;
+    for entry in entries.iter().rev() {
+        if !is_reasoning(entry) {
+            leads_on = entry.is_answer();
+        } else if !leads_on {
+            dangling.insert(entry.index);
+        }
+    }
+    dangling
+}
+
 fn is_reasoning(entry: &Entry<'_>) -> bool {
     entry.own.as_ref().is_some_and(|own| own.text_at("type") == Some("reasoning"))
 }
@@ -68,8 +89,7 @@ fn is_reasoning(entry: &Entry<'_>) -> bool {
 fn items(entry: &Entry<'_>, keep: &dyn Fn(usize) -> bool) -> Vec<Written> {
     let json = match (&entry.own, &entry.event.fact) {
         (Some(_), Fact::ToolReturned { .. }) if !keep(0) => Vec::new(),
-        (Some(own), Fact::UserSaid { .. }) if own.as_text().is_some() => vec![bare_item(own.raw)],
-        (Some(own), _) => vec![own.raw.to_owned()],
+        (Some(own), _) => vec![bare_text(entry).map_or_else(|| own.raw.to_owned(), bare_item)],
         (None, fact) => foreign(entry, fact, keep),
     };
     json.into_iter().map(|json| Written { json, events: vec![entry.index] }).collect()

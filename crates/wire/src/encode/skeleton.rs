@@ -6,7 +6,7 @@
 
 use epitome_core::{Fact, Part, event::Instruction};
 
-use super::{Encoded, Entry, History, Layout, Placed, Written, portable::Portable};
+use super::{Completion, Encoded, Entry, History, Layout, Placed, Written, portable::Portable};
 use crate::{
     format::Format,
     json::{Json, quoted},
@@ -31,7 +31,7 @@ impl Head<'_> {
 }
 
 /// Writes the whole request.
-pub(super) fn fill(format: Format, head: &Head<'_>, mut history: History) -> Encoded {
+pub(super) fn fill(format: Format, head: &Head<'_>, mut history: History, completion: Completion) -> Encoded {
     let keys = Keys::of(format);
     let settings = head.settings.as_ref().and_then(|entry| entry.own.as_ref()).filter(|own| own.is_object());
     let mut body = Body { settings, edits: Vec::new(), added: Vec::new() };
@@ -44,7 +44,9 @@ pub(super) fn fill(format: Format, head: &Head<'_>, mut history: History) -> Enc
     if let Some(entry) = &head.tools {
         body.offer(keys.tools, entry, head, tool_list(format, entry));
     }
-    if !history.messages.is_empty() {
+    // A history of which nothing is left is still a list.
+    let emptied = completion == Completion::Legal && body.place(keys.history).is_some_and(Json::is_null);
+    if !history.messages.is_empty() || emptied {
         body.put(keys.history, Value::History(history));
     }
     body.written()
@@ -64,18 +66,21 @@ enum Value {
     History(History),
 }
 
-impl Body<'_, '_> {
+impl<'s, 'a> Body<'s, 'a> {
+    fn place(&self, key: &str) -> Option<&'s Json<'a>> {
+        self.settings.and_then(|settings| settings.get(key))
+    }
+
     /// Puts an instruction in its place, if it still counts.
     fn offer(&mut self, key: &'static str, entry: &Entry<'_>, head: &Head<'_>, value: String) {
         let newer = head.settings.as_ref().is_none_or(|settings| settings.index < entry.index);
-        let place = self.settings.and_then(|settings| settings.get(key));
-        if newer || place.is_some_and(Json::is_null) {
+        if newer || self.place(key).is_some_and(Json::is_null) {
             self.put(key, Value::Json(value));
         }
     }
 
     fn put(&mut self, key: &'static str, value: Value) {
-        match self.settings.and_then(|settings| settings.get(key)) {
+        match self.place(key) {
             Some(place) => self.edits.push((place, value)),
             None => self.added.push((key, value)),
         }

@@ -27,7 +27,7 @@ impl Anthropic {
     pub(super) fn take(&mut self, event: &Json<'_>) -> Taken {
         match event.text_at("type") {
             Some("message_start") => {
-                Taken::kept(event.get("message").map_or(0, |message| self.message.update(message)))
+                Taken::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
             }
             Some("content_block_start") => self.start(event),
             Some("content_block_delta") => Taken::kept(self.grow(event).unwrap_or(0)),

@@ -1,7 +1,7 @@
 //! JSON that is still growing.
 //!
 //! Leaves are kept as they were written, so numbers keep their digits; strings are kept unescaped, so that the next
-//! piece can be appended. Members are found by name without a search, as their number is the sender's choice.
+//! piece can be appended. An object with many members gets an index, as their number is the sender's choice.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,12 @@ pub(super) enum Built {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     list: Vec<(String, Built)>,
+    /// Where the members are, once there are too many to look through.
     places: HashMap<String, usize>,
 }
+
+/// Up to here looking through is faster than an index.
+const FEW: usize = 32;
 
 impl Built {
     /// `null`.
@@ -139,17 +143,31 @@ impl From<&Json<'_>> for Built {
 impl Members {
     /// The member called `key`, made as `null` if it is not there.
     pub(super) fn at(&mut self, key: &str) -> &mut Built {
-        let next = self.list.len();
-        let place = self.places.get(key).copied().unwrap_or(next);
-        if place == next {
-            self.places.insert(key.to_owned(), place);
-            self.list.push((key.to_owned(), Built::null()));
-        }
+        let place = self.place(key).unwrap_or_else(|| self.add(key));
         &mut self.list[place].1
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Built> {
-        self.places.get(key).map(|&place| &self.list[place].1)
+        self.place(key).map(|place| &self.list[place].1)
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        if self.list.len() <= FEW {
+            self.list.iter().position(|(name, _)| name == key)
+        } else {
+            self.places.get(key).copied()
+        }
+    }
+
+    fn add(&mut self, key: &str) -> usize {
+        let place = self.list.len();
+        self.list.push((key.to_owned(), Built::null()));
+        if place == FEW {
+            self.places.extend(self.list.iter().zip(0..).map(|((name, _), place)| (name.clone(), place)));
+        } else if place > FEW {
+            self.places.insert(key.to_owned(), place);
+        }
+        place
     }
 
     pub(super) fn set(&mut self, key: &str, value: Built) {
@@ -168,13 +186,19 @@ impl Members {
         self.list.is_empty()
     }
 
-    /// Sets every member that `json` has and that is not `null`, one by one. Gives back how many bytes that keeps.
+    /// Sets every member that `json` has. Gives back how many bytes that keeps.
+    pub(super) fn assign(&mut self, json: &Json<'_>) -> usize {
+        json.members().iter().map(|(key, value)| self.assign_one(key, value)).sum()
+    }
+
+    /// Sets every member that `json` has and that is not `null`. Gives back how many bytes that keeps.
     pub(super) fn update(&mut self, json: &Json<'_>) -> usize {
         let said = json.members().iter().filter(|(_, value)| !value.is_null());
-        said.map(|(key, value)| {
-            self.set(key, value.into());
-            key.len() + value.raw.len()
-        })
-        .sum()
+        said.map(|(key, value)| self.assign_one(key, value)).sum()
+    }
+
+    fn assign_one(&mut self, key: &str, value: &Json<'_>) -> usize {
+        self.set(key, value.into());
+        key.len() + value.raw.len()
     }
 }

@@ -1,23 +1,17 @@
 //! Which agent wrote a file, told from its content.
 //!
 //! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
-//! at a sketch of it: the outer structure with long strings and lists cut short. So a document of any size is
-//! never parsed as a whole just to find out what it is, and however deep it is nested, nothing recurses into it.
+//! at a sketch of it; the first value that one of them knows decides.
 
-use std::fmt;
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     Format, ReadError, Reading, claude_code, codex, gemini,
     lines::{Limits, lines},
-    opencode, openhands, pi, pieces, plain, swe_agent, tau_bench, tau2,
+    opencode, openhands, pi, plain,
+    sketch::{sketch, too_deep},
+    swe_agent, tau_bench, tau2,
 };
-use crate::json::Json;
 
 /// Reads a file that is not compressed.
 pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
@@ -107,67 +101,8 @@ fn document(bytes: &[u8]) -> Result<&str, ReadError> {
     }
 }
 
-/// The error that says so, if the text is nested deeper than any agent nests.
-fn too_deep(text: &str) -> Option<ReadError> {
-    let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
-    matches!(error, ReadError::TooDeep { .. }).then_some(error)
-}
-
-/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
-struct Walked;
-
-impl<'de> Deserialize<'de> for Walked {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Walk)
-    }
-}
-
-struct Walk;
-
-impl<'de> Visitor<'de> for Walk {
-    type Value = Walked;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
-        Ok(Walked)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Walked, A::Error> {
-        while list.next_element::<Walked>()?.is_some() {}
-        Ok(Walked)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Walked, A::Error> {
-        while object.next_entry::<IgnoredAny, Walked>()?.is_some() {}
-        Ok(Walked)
-    }
-}
-
 fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    let sketch = sketch(text, DEPTH);
+    let sketch = sketch(text);
     match Reader::of(&sketch) {
         Some(Reader::Value(reader)) => {
             let mut reading = Reading::new(reader.format);
@@ -209,7 +144,7 @@ fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Re
     if !most && !sample.first().is_some_and(Option::is_some) {
         return Err(error);
     }
-    let sketches: Vec<Value> = usable.into_iter().map(|text| sketch(text, DEPTH)).collect();
+    let sketches: Vec<Value> = usable.into_iter().map(sketch).collect();
     match sketches.iter().find_map(Reader::of) {
         Some(reader) => reader.read_lines(name, bytes, limits),
         None => Err(sketches.first().map_or(error, unknown)),
@@ -248,39 +183,11 @@ impl ValueReader {
     }
 
     fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
-        if !(self.recognises)(&sketch(text, DEPTH)) {
+        if !(self.recognises)(&sketch(text)) {
             reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
         } else if let Err(error) = (self.read)(key, text, reading) {
             reading.warn(format!("{error}; it was left out"));
         }
-    }
-}
-
-/// How much of a value a sketch holds.
-const DEPTH: usize = 5;
-const ELEMENTS: usize = 3;
-const LETTERS: usize = 200;
-
-/// The outer structure of a value: no deeper than `depth`, lists and strings cut short.
-fn sketch(json: &str, depth: usize) -> Value {
-    let inner = |json: &str| depth.checked_sub(1).map_or(Value::Null, |depth| sketch(json, depth));
-    match json.trim_ascii_start().as_bytes().first() {
-        Some(b'{') if depth == 0 => Value::Object(Map::new()),
-        Some(b'[') if depth == 0 => Value::Array(Vec::new()),
-        Some(b'{') => {
-            let members = pieces::members(json).unwrap_or_default();
-            members.into_iter().map(|(key, value)| (key.into_owned(), inner(value))).collect()
-        }
-        Some(b'[') => {
-            let elements = pieces::elements(json).unwrap_or_default();
-            elements.into_iter().take(ELEMENTS).map(inner).collect()
-        }
-        Some(b'"') => {
-            let text = Json::parse(json, "a string").ok();
-            let text = text.as_ref().and_then(Json::as_text).unwrap_or_default();
-            Value::String(text.chars().take(LETTERS).collect())
-        }
-        _ => serde_json::from_str(json).unwrap_or(Value::Null),
     }
 }
 

@@ -21,6 +21,7 @@ mod real;
 mod real_lines;
 #[cfg(test)]
 mod shaken;
+mod sketch;
 mod swe_agent;
 mod tau2;
 mod tau_bench;

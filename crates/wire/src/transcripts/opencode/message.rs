@@ -55,7 +55,8 @@ impl<'a> Message<'a> {
 
     /// Whether it is an answer that the model, or a tool, is still at.
     pub(super) fn is_unfinished(&self) -> bool {
-        self.role() == "assistant" && self.time("completed").is_none() && self.error().is_none()
+        let begun = self.role() == "assistant" && self.time("created").is_some();
+        begun && self.time("completed").is_none() && self.error().is_none()
     }
 
     /// Whether it marks the place of a compaction.

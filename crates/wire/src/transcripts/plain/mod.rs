@@ -2,7 +2,7 @@
 //! or a conversation a line.
 //!
 //! Nobody writes into such a file which provider it was for, and plain text says the same to all of them. A
-//! message is read as what it shows itself to be ([`evidence`]); one that shows nothing is read like the one
+//! message is read as what it shows itself to be; one that shows nothing is read like the one
 //! before it, and as OpenAI Chat if nothing has shown yet. Deciding over the whole list would change how the
 //! first messages are read when a later one is appended, so it is not done. A request is a snapshot and does not
 //! grow: there, everything decides together.
@@ -26,20 +26,19 @@ const FORMAT: Format = Format::OpenaiChat;
 
 /// Whether a document, or a line, is a conversation.
 pub(super) fn recognises(value: &Value) -> bool {
-    let list = |value: &Value| value.as_array().and_then(|list| list.first()).is_some_and(is_message);
+    let list = |value: &Value| value.as_array().is_some_and(|list| list.iter().any(is_message));
     let empty = value["messages"].as_array().is_some_and(Vec::is_empty);
     list(value) || list(&value["messages"]) || empty || request::recognises(value)
 }
 
-/// Whether a value is one message or item.
+/// Whether a value is one message or item. Many logs have records with a role or a type: it takes more than that.
 pub(super) fn is_message(value: &Value) -> bool {
-    let role = value["role"].as_str();
-    let speaks = role.is_some_and(|role| {
-        matches!(role, "system" | "developer" | "user" | "assistant" | "tool" | "function")
-    });
-    let says = ["content", "tool_calls", "function_call"].iter().any(|key| value.get(key).is_some());
-    (speaks && says)
-        || value["type"].as_str().is_some_and(|kind| kind != "message" && evidence::is_item(kind))
+    let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
+    let one_of = |key: &str, known: fn(&str) -> bool| value[key].as_str().is_some_and(known);
+    let role =
+        |role: &str| matches!(role, "system" | "developer" | "user" | "assistant" | "tool" | "function");
+    (one_of("role", role) && has(&["content", "tool_calls", "function_call"]))
+        || (one_of("type", evidence::is_item) && has(&["call_id", "summary", "encrypted_content"]))
 }
 
 /// Reads one conversation. It does not name itself: `key` does.
@@ -50,6 +49,10 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
         request::read(json, reading)?
     } else {
         let mut log = Log::default();
+        let beside = pieces::members(json).unwrap_or_default();
+        for _ in beside.iter().filter(|(key, _)| !matches!(key.as_ref(), "messages" | "title")) {
+            reading.skip("member beside the messages");
+        }
         for message in list.or_else(within).unwrap_or_default() {
             log.message(message, reading);
         }

@@ -87,7 +87,7 @@ fn a_message_a_line_is_one_conversation_and_a_conversation_a_line_is_many() {
     ! line 3: the line is not JSON (expected value at line 1 column 1); it was left out
     "#);
     let conversations = format!(
-        "{{\"messages\": [{ASKED}], \"title\": \"First\"}}\n{{\"messages\": [{ASKED}, {}]}}\n[{ASKED}]\n",
+        "{{\"messages\": [{ASKED}], \"title\": \"First\", \"score\": 1}}\n{{\"messages\": [{ASKED}, {}]}}\n[{ASKED}]\n",
         ANTHROPIC[0]
     );
     assert_snapshot!(check(&conversations), @r#"
@@ -102,6 +102,7 @@ fn a_message_a_line_is_one_conversation_and_a_conversation_a_line_is_many() {
     session file#3: untitled, at main
      main
       1 [#0 openai-chat] user_said "hi"
+    skipped {"member beside the messages": 1}
     "#);
 }
 
@@ -142,6 +143,20 @@ fn a_whole_request_is_read_in_its_own_format() {
         ),
         "instructed instructed user_said assistant_said"
     );
+}
+
+#[test]
+fn a_record_of_some_log_is_no_message() {
+    let check = |json: &str, expect: bool| {
+        assert_eq!(super::is_message(&serde_json::from_str(json).unwrap()), expect, "{json}");
+    };
+    check(ASKED, true);
+    check(RESPONSES[0], true);
+    check(RESPONSES[3], true);
+    check(r#"{"role":"user","name":"Ann"}"#, false);
+    check(r#"{"role":"admin","content":"x"}"#, false);
+    check(r#"{"type":"tool_call","tool":"ls"}"#, false);
+    check("[]", false);
 }
 
 #[test]
