@@ -521,6 +521,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_compressed_rollout_reads_as_the_plain_one() {
+        let packed = ruzstd::encoding::compress_to_vec(
+            ROLLOUT.as_bytes(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        let unpacked = crate::transcripts::read("file", &packed, &Limits::default()).expect("it can be read");
+        assert_eq!(shown(&unpacked), shown(&reading(read, ROLLOUT)));
+    }
+
+    #[test]
     fn codex_is_told_by_its_envelopes() {
         let check = |json: &str, expect: bool| {
             assert_eq!(recognises(&serde_json::from_str(json).unwrap()), expect, "{json}");

@@ -18,8 +18,8 @@ use super::{
 pub(crate) struct Threads {
     session: SessionId,
     list: Vec<Thread>,
-    /// For each thread, the one it forks from.
-    parents: Vec<Option<Index>>,
+    /// For each thread, where it stands among the forks.
+    forks: Vec<Fork>,
     /// How often each name was asked for.
     names: HashMap<String, u64>,
 }
@@ -27,6 +27,16 @@ pub(crate) struct Threads {
 /// A thread of a [`Threads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Index(usize);
+
+/// Where a thread stands among the forks.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    /// The thread it forks from.
+    parent: Option<Index>,
+    /// A thread further up, or itself: so that no chain of forks is long to climb.
+    jump: Index,
+    depth: usize,
+}
 
 /// After an event of a thread, or before its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +51,12 @@ impl Place {
     /// The place of the event that comes next on the same thread.
     pub(crate) fn next(self) -> Self {
         Self { thread: self.thread, seq: self.seq.next() }
+    }
+}
+
+impl Fork {
+    fn root(index: Index) -> Self {
+        Self { parent: None, jump: index, depth: 0 }
     }
 }
 
@@ -62,7 +78,7 @@ impl Threads {
     /// The threads of a session whose main one comes from `start`.
     pub(crate) fn new(session: SessionId, start: Start) -> Self {
         let main = Thread { id: main_thread(session), name: MAIN.to_owned(), start, events: Vec::new() };
-        Self { session, list: vec![main], parents: vec![None], names: HashMap::new() }
+        Self { session, list: vec![main], forks: vec![Fork::root(Self::MAIN)], names: HashMap::new() }
     }
 
     /// The id of a thread.
@@ -119,13 +135,12 @@ impl Threads {
     /// Whether the event at `place` is on the line of events that ends in `thread`.
     pub(crate) fn sees(&self, thread: Index, place: Place) -> bool {
         let place = self.owner(place);
-        let (mut thread, mut last) = (thread, self.last(thread));
-        while thread != place.thread {
-            let Some(parent) = self.parents[thread.0] else { return false };
-            last = self.shared(thread).min(last);
-            thread = parent;
+        if thread == place.thread {
+            return place.seq <= self.last(thread);
         }
-        place.seq <= last
+        // The path from the place's thread to this one leaves it where the first fork on the path begins.
+        let fork = self.ancestor(thread, self.forks[place.thread.0].depth + 1);
+        self.forks[fork.0].parent == Some(place.thread) && place.seq <= self.shared(fork)
     }
 
     /// Whether any thread has an event.
@@ -146,8 +161,27 @@ impl Threads {
         let name = if *asked == 1 { name } else { format!("{name} ({asked})") };
         let id = ThreadId::derived(&[&self.session.to_string(), kind, &name]);
         self.list.push(Thread { id, name, start, events: Vec::new() });
-        self.parents.push(parent);
-        Index(self.list.len() - 1)
+        let index = Index(self.forks.len());
+        self.forks.push(parent.map_or(Fork::root(index), |parent| self.below(parent)));
+        index
+    }
+
+    /// A fork of `parent`. Where two jumps from there are equally long, one over both of them.
+    fn below(&self, parent: Index) -> Fork {
+        let at = |index: Index| self.forks[index.0];
+        let (first, second) = (at(parent).jump, at(at(parent).jump).jump);
+        let even = at(parent).depth - at(first).depth == at(first).depth - at(second).depth;
+        Fork { parent: Some(parent), jump: if even { second } else { parent }, depth: at(parent).depth + 1 }
+    }
+
+    /// The thread that `thread` comes from at some depth; itself if it is no deeper.
+    fn ancestor(&self, mut thread: Index, depth: usize) -> Index {
+        while let Fork { parent: Some(parent), jump, depth: at } = self.forks[thread.0]
+            && at > depth
+        {
+            thread = if self.forks[jump.0].depth >= depth { jump } else { parent };
+        }
+        thread
     }
 
     /// How far a thread's line of events is another thread's.
@@ -160,7 +194,7 @@ impl Threads {
 
     /// The same place, on the thread that owns its event.
     fn owner(&self, mut place: Place) -> Place {
-        while let Some(parent) = self.parents[place.thread.0]
+        while let Some(parent) = self.forks[place.thread.0].parent
             && place.seq <= self.shared(place.thread)
         {
             place.thread = parent;
@@ -211,6 +245,25 @@ mod tests {
         assert!(threads.sees(fork.thread, first) && threads.sees(fork.thread, fork));
         assert!(!threads.sees(fork.thread, main) && !threads.sees(fork.thread, other));
         assert!(!threads.sees(Threads::MAIN, main.next()));
+    }
+
+    #[test]
+    fn a_long_chain_of_forks_is_seen_through() {
+        let mut threads = Threads::new(SessionId::derived(&["s"]), Start::Root);
+        let mut chain = vec![threads.push(Threads::MAIN, event())];
+        for _ in 0..100 {
+            let before = *chain.last().expect("it begins with one");
+            threads.push(before.thread, event());
+            chain.push(threads.push_after(before, event(), || "next".to_owned()));
+        }
+        let side = threads.push_after(chain[40], event(), || "side".to_owned());
+        for (index, place) in chain.iter().enumerate() {
+            assert!(threads.sees(chain[100].thread, *place), "{index}");
+            assert!(!threads.sees(place.thread, side), "{index}");
+            assert_eq!(threads.sees(side.thread, *place), index <= 40, "{index}");
+            // What the thread went on with after the fork is its own.
+            assert!(!threads.sees(chain[100].thread, place.next()), "{index}");
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! file of their own (`agent-<id>.jsonl`), and in progress reports of the conversation that started them, which
 //! leave out the final answer. A report and a file of its own tell of the same agent in different bytes, so reports
 //! have a thread apart.
+//!
+//! The call that started a side chain may become known only later, with its result: then the thread's start says
+//! more than it did, while its events stay as they were.
 
 use std::collections::{HashMap, HashSet};
 

@@ -157,7 +157,8 @@ impl Log {
         }
         let mut event = anthropic::read_message(message);
         let is_main = !is_true(line, "isSidechain");
-        if is_main && matches!(event.fact, Fact::UserSaid { .. }) {
+        let is_meta = is_true(line, "isMeta") && matches!(event.fact, Fact::UserSaid { .. });
+        if is_main && !is_meta && matches!(event.fact, Fact::UserSaid { .. }) {
             let heard = self.queue.heard_at_last();
             self.hear(heard);
         }
@@ -165,7 +166,7 @@ impl Log {
         if is_true(line, "isCompactSummary") {
             event.fact = self.compacted(thread, &event.fact);
             event.normal = None;
-        } else if is_true(line, "isMeta") && matches!(event.fact, Fact::UserSaid { .. }) {
+        } else if is_meta {
             event.fact = self.injected(thread, "meta", event.fact.parts().to_vec());
         }
         self.agents.see(self.threads.id(thread), line, &event.fact, &mut self.threads);
@@ -369,15 +370,15 @@ enum Speaker {
     Agent,
 }
 
-/// What begins with a tag was put together by the agent: commands, their output, notifications. What does not may
-/// still be its own words; a doubt keeps the order of the file.
+/// What begins with a tag was put together by the agent: commands, their output, notifications. So was the note
+/// that the user interrupted it. A doubt keeps the order of the file.
 fn speaker(line: &Json<'_>, fact: &Fact) -> Speaker {
     let Fact::UserSaid { parts } = fact else { return Speaker::Agent };
-    let tagged =
-        parts.iter().any(|part| matches!(part, Part::Text { text } if text.trim_start().starts_with('<')));
+    let made = |text: &str| text.starts_with('<') || text.starts_with("[Request interrupted");
+    let made = parts.iter().any(|part| matches!(part, Part::Text { text } if made(text.trim_start())));
     let marked =
         ["isMeta", "isCompactSummary", "isVisibleInTranscriptOnly"].iter().any(|key| is_true(line, key));
-    if tagged || marked || line.get("toolUseResult").is_some() { Speaker::Agent } else { Speaker::User }
+    if made || marked || line.get("toolUseResult").is_some() { Speaker::Agent } else { Speaker::User }
 }
 
 /// The line that a line follows. After a compaction the link is only a logical one.

@@ -277,6 +277,8 @@ fn forked() -> String {
         r#"r2 a4 "type":"user","toolUseResult":{},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t2","content":"B"}]}"#,
         &format!("n1 r2 {}", user("<task-notification>x</task-notification>")),
         &format!("n2 r2 {}", user("<task-notification>y</task-notification>")),
+        &format!("i1 n2 {}", user("[Request interrupted by user]")),
+        &format!("u4 n2 {}", user("go on")),
     ])
 }
 
@@ -298,6 +300,8 @@ fn saying_something_else_in_the_same_place_forks() {
       7 [r2 @9000 anthropic] tool_returned t2 "B"
       8 [n1 @10000 anthropic] user_said "<task-notification>x</task-notification>"
       9 [n2 @11000 anthropic] user_said "<task-notification>y</task-notification>"
+      10 [i1 @12000 anthropic] user_said "[Request interrupted by user]"
+      11 [u4 @13000 anthropic] user_said "go on"
     skipped {"system/turn_duration": 1}
     "#);
 }
