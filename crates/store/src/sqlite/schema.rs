@@ -9,7 +9,7 @@ use std::{
 use epitome_core::Fact;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
 
-use super::{Options, fault::Fault};
+use super::{Options, codec::signed, fault::Fault};
 use crate::error::StoreError;
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
@@ -19,9 +19,9 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
 const APPLICATION: i32 = 0x4550_4954;
 
 /// The newest schema version this build knows.
-pub(super) const NEWEST: i64 = 1;
-
-const _: () = assert!(MIGRATIONS.len() == NEWEST as usize, "one script a version");
+pub(super) fn newest() -> i64 {
+    signed(MIGRATIONS.len() as u64)
+}
 
 /// Opens the one connection that writes, making and migrating the file as needed.
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
@@ -97,8 +97,8 @@ fn recognise(connection: &Connection, path: &Path, options: &Options) -> Result<
     if application != APPLICATION && (application, found, tables) != (0, 0, 0) {
         return Err(StoreError::ForeignDatabase { path: path.to_owned() });
     }
-    if found > NEWEST {
-        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: NEWEST });
+    if found > newest() {
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest() });
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ fn patiently<T>(options: &Options, attempt: impl Fn() -> Result<T, Fault>) -> Re
 /// Runs the scripts the file has not seen, each in a transaction. The version is read inside it: another process
 /// may be doing the same.
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {
-    while version(connection)? < NEWEST {
+    while version(connection)? < newest() {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let version = version(&transaction)?;
         let script = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version));
