@@ -47,7 +47,12 @@ pub fn odd_events() -> Vec<Event> {
     vec![
         Event::own(Fact::UserSaid { parts: vec![Part::text("")] }, None),
         Event::own(Fact::Carried { kind: "other".to_owned() }, Some(Time(i64::MAX))),
-        with(Fact::UserSaid { parts: vec![Part::text("a\0b\u{7}\u{2028}𝄞 'quoted' -- ; DROP TABLE events")] }, "{ \"spaced\" : 1 }"),
+        with(
+            Fact::UserSaid {
+                parts: vec![Part::text("a\0b\u{7}\u{2028}𝄞 'quoted' -- ; DROP TABLE events")]
+            },
+            "{ \"spaced\" : 1 }",
+        ),
         with(Fact::AssistantSaid { answer: Some("m".into()), model: None, parts: vec![call] }, "[1,\n2]"),
         with(Fact::ToolReturned { results: vec![result], parts: vec![] }, "\"nul \0 inside\""),
         Event::native("some agent's own", "not JSON at all", Fact::Carried { kind: String::new() }),
@@ -80,7 +85,13 @@ fn said(text: &str) -> Event {
     let json = format!("{{\"role\":\"user\",\"content\":\"{text}\"}}");
     let normal = Some(Digest::of(text.as_bytes()));
     let raw = Raw { dialect: Dialect::OpenaiChat, json: json.into() };
-    Event { time: Some(Time(7)), origin: None, fact: Fact::UserSaid { parts: vec![Part::text(text)] }, raw, normal }
+    Event {
+        time: Some(Time(7)),
+        origin: None,
+        fact: Fact::UserSaid { parts: vec![Part::text(text)] },
+        raw,
+        normal,
+    }
 }
 
 fn append(log: &dyn EventLog, thread: ThreadId, texts: &[&str]) -> Head {
@@ -174,7 +185,8 @@ fn a_fork_reads_as_a_copy_of_the_prefix(log: &dyn EventLog) {
     // Of the child's own part, of exactly its start, of its parent's part, and of nothing at all.
     for at in [4, 3, 2, 0] {
         let copy = open(log, Start::Fork { of: child, at: Seq(at) });
-        let prefix: Vec<Logged> = all(log, child).into_iter().take_while(|event| event.id.seq <= Seq(at)).collect();
+        let prefix: Vec<Logged> =
+            all(log, child).into_iter().take_while(|event| event.id.seq <= Seq(at)).collect();
         assert_eq!(all(log, copy), prefix);
         let link = prefix.last().map_or(Link::ROOT, |event| event.link);
         assert_eq!(log.head(copy).expect("exists"), Head { seq: Seq(at), link });
@@ -194,7 +206,9 @@ fn a_fork_beyond_the_end_is_refused(log: &dyn EventLog) {
     append(log, root, &["1"]);
     let beyond = new_thread(Start::Fork { of: root, at: Seq(2) });
     match log.open(&beyond) {
-        Err(StoreError::ForkBeyondHead { of, at, head }) => assert_eq!((of, at, head), (root, Seq(2), Seq(1))),
+        Err(StoreError::ForkBeyondHead { of, at, head }) => {
+            assert_eq!((of, at, head), (root, Seq(2), Seq(1)))
+        }
         other => panic!("a fork beyond the end gave {other:?}"),
     }
     assert!(matches!(log.head(beyond.id), Err(StoreError::UnknownThread(_))));

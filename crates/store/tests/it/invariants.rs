@@ -245,11 +245,21 @@ fn reverted(memory: &Memory, thread: ThreadId, compaction: Seq) -> bool {
 }
 
 /// Changes one bit of one column of one event, behind the store's back; gives where, if anything changed.
-fn flip(place: &Place, row: prop::sample::Index, column: &str, byte: prop::sample::Index, bit: u8) -> Option<String> {
+fn flip(
+    place: &Place,
+    row: prop::sample::Index,
+    column: &str,
+    byte: prop::sample::Index,
+    bit: u8,
+) -> Option<String> {
     let connection = place.raw();
     let rows: Vec<(i64, String, i64)> = connection
-        .prepare("SELECT events.id, uuid, seq FROM events JOIN threads ON threads.id = thread ORDER BY events.id")
-        .and_then(|mut statement| statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect())
+        .prepare(
+            "SELECT events.id, uuid, seq FROM events JOIN threads ON threads.id = thread ORDER BY events.id",
+        )
+        .and_then(|mut statement| {
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+        })
         .expect("events");
     if rows.is_empty() {
         return None;
@@ -266,7 +276,9 @@ fn flip(place: &Place, row: prop::sample::Index, column: &str, byte: prop::sampl
     let changed = match value {
         Value::Integer(number) => Value::Integer(number ^ (1 << bit)),
         Value::Blob(bytes) => Value::Blob(flipped(bytes)),
-        Value::Text(text) if !text.is_empty() => Value::Text(String::from_utf8(flipped(text.into_bytes())).ok()?),
+        Value::Text(text) if !text.is_empty() => {
+            Value::Text(String::from_utf8(flipped(text.into_bytes())).ok()?)
+        }
         Value::Null | Value::Text(_) | Value::Real(_) => return None,
     };
     // Another event may stand where a changed place would put this one; then the database refuses by itself.

@@ -86,7 +86,11 @@ pub(crate) fn events(first: Seq, script: &str) -> Vec<Event> {
 
 fn event(seq: Seq, letter: char) -> Event {
     let call = || Part::ToolCall(ToolCall::function("c", "tool", format!("{{\"at\":{seq}}}")));
-    let said = |answer: Option<&str>, parts| Fact::AssistantSaid { answer: answer.map(Into::into), model: None, parts };
+    let said = |answer: Option<&str>, parts| Fact::AssistantSaid {
+        answer: answer.map(Into::into),
+        model: None,
+        parts,
+    };
     let compacted = |through: Seq, first_kept: Option<Seq>| {
         Fact::Compacted(Compaction {
             summary: Summary::Text(format!("summary at {seq}")),
@@ -100,11 +104,18 @@ fn event(seq: Seq, letter: char) -> Event {
     let fact = match letter {
         'u' => Fact::UserSaid { parts: vec![Part::text(format!("question {seq}"))] },
         'i' => Fact::Instructed { what: Instruction::System, parts: vec![Part::text("be brief")] },
-        'a' => Fact::AssistantSaid { answer: None, model: Some("named".into()), parts: vec![Part::text("yes")] },
+        'a' => {
+            Fact::AssistantSaid { answer: None, model: Some("named".into()), parts: vec![Part::text("yes")] }
+        }
         'f' => said(Some("m"), vec![call()]),
         'F' => said(Some("n"), vec![call(), call()]),
         'r' => Fact::ToolReturned {
-            results: vec![ToolResult { call: "c".into(), name: None, parts: vec![Part::text("done")], error: false }],
+            results: vec![ToolResult {
+                call: "c".into(),
+                name: None,
+                parts: vec![Part::text("done")],
+                error: false,
+            }],
             parts: vec![],
         },
         'g' => Fact::UsageReported {
