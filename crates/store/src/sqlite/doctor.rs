@@ -78,7 +78,7 @@ impl Examination<'_> {
 
 fn schema_version(connection: &Connection) -> Result<Finding, Fault> {
     let found = schema::version(connection)?;
-    let problems = (found != schema::NEWEST).then(|| format!("expected version {}", schema::NEWEST));
+    let problems = (found != schema::newest()).then(|| format!("expected version {}", schema::newest()));
     Ok((format!("version {found}"), problems.into_iter().collect()))
 }
 

@@ -9,7 +9,7 @@ use std::{
 use epitome_core::Fact;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
 
-use super::{Options, fault::Fault};
+use super::{Options, codec::signed, fault::Fault};
 use crate::error::StoreError;
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
@@ -19,17 +19,25 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
 const APPLICATION: i32 = 0x4550_4954;
 
 /// The newest schema version this build knows.
-pub(super) const NEWEST: i64 = 1;
-
-const _: () = assert!(MIGRATIONS.len() == NEWEST as usize, "one script a version");
+pub(super) fn newest() -> i64 {
+    signed(MIGRATIONS.len() as u64)
+}
 
 /// Opens the one connection that writes, making and migrating the file as needed.
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
-    let explained = |fault: Fault| fault.explained("opening the store", path, options.busy_timeout);
+    let read_only = || StoreError::ReadOnly { doing: OPENING, path: path.to_owned() };
+    let explained = |fault: Fault| match fault {
+        // The file itself is there: what cannot be opened are the files SQLite makes beside it.
+        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
+        fault => fault.explained(OPENING, path, options.busy_timeout),
+    };
     let state = prepare_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, options).map_err(explained)?;
-    recognise(&connection, path, options)?;
+    if connection.is_readonly("main").map_err(|error| explained(error.into()))? {
+        return Err(read_only());
+    }
+    recognise(&connection, path).map_err(explained)?;
     set_up(&connection, options).map_err(explained)?;
     migrate(&mut connection).map_err(explained)?;
     if state == FileState::New {
@@ -37,6 +45,8 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
     }
     Ok(connection)
 }
+
+const OPENING: &str = "opening the store";
 
 /// Opens a connection that can only read.
 pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Fault> {
@@ -74,7 +84,7 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
         Err(error) => return Err(failed("making the store")(error)),
     }
     let mut start = Vec::new();
-    let mut file = File::open(path).map_err(failed("opening the store"))?;
+    let mut file = File::open(path).map_err(failed(OPENING))?;
     file.by_ref().take(100).read_to_end(&mut start).map_err(failed("reading"))?;
     let not = |detail: &str| StoreError::NotADatabase { path: path.to_owned(), detail: detail.to_owned() };
     match start.len() {
@@ -86,19 +96,15 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
 }
 
 /// Refuses a file of another program or of a newer version, before anything is written to it.
-fn recognise(connection: &Connection, path: &Path, options: &Options) -> Result<(), StoreError> {
-    let look = || -> Result<(i32, i64, i64), Fault> {
-        let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        Ok((application, version(connection)?, tables))
-    };
-    let (application, found, tables) =
-        look().map_err(|fault| fault.explained("opening the store", path, options.busy_timeout))?;
+fn recognise(connection: &Connection, path: &Path) -> Result<(), Fault> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let found = version(connection)?;
     if application != APPLICATION && (application, found, tables) != (0, 0, 0) {
-        return Err(StoreError::ForeignDatabase { path: path.to_owned() });
+        return Err(StoreError::ForeignDatabase { path: path.to_owned() }.into());
     }
-    if found > NEWEST {
-        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: NEWEST });
+    if found > newest() {
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest() }.into());
     }
     Ok(())
 }
@@ -160,7 +166,7 @@ fn patiently<T>(options: &Options, attempt: impl Fn() -> Result<T, Fault>) -> Re
 /// Runs the scripts the file has not seen, each in a transaction. The version is read inside it: another process
 /// may be doing the same.
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {
-    while version(connection)? < NEWEST {
+    while version(connection)? < newest() {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let version = version(&transaction)?;
         let script = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version));

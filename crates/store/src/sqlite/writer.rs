@@ -228,3 +228,86 @@ fn same(error: &rusqlite::Error) -> rusqlite::Error {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn writer() -> Writer {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
+        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO).unwrap()
+    }
+
+    fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
+        writer.write("inserting", move |desk| {
+            desk.connection.execute("INSERT INTO numbers VALUES (-?1)", [number])?;
+            desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+            Ok(())
+        })
+    }
+
+    fn numbers(writer: &Writer) -> i64 {
+        writer
+            .write("counting", |desk| {
+                Ok(desk.connection.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?)
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_refused_job_takes_no_neighbour_along() {
+        let writer = Arc::new(writer());
+        let jobs: Vec<_> = (0..64)
+            .map(|job| {
+                let writer = Arc::clone(&writer);
+                std::thread::spawn(move || insert(&writer, job % 32 + 1))
+            })
+            .collect();
+        let done = jobs.into_iter().map(|job| job.join().unwrap()).filter(Result::is_ok).count();
+        assert_eq!((done, numbers(&writer)), (32, 64));
+    }
+
+    #[test]
+    fn a_group_whose_transaction_is_lost_is_tried_one_by_one() {
+        let writer = writer();
+        writer
+            .write_alone("grouping", |connection, derivations| {
+                let mut answers = Vec::new();
+                let mut group: Vec<Box<dyn Job>> = Vec::new();
+                for job in 0..3 {
+                    let (reply, answer) = mpsc::sync_channel(1);
+                    let work = move |desk: &mut Desk<'_>| {
+                        desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
+                        if job == 1 {
+                            // What SQLite does by itself when the disk is full.
+                            desk.connection.execute_batch("ROLLBACK")?;
+                            return Err(Fault::Damaged("lost".to_owned()));
+                        }
+                        Ok(job)
+                    };
+                    group.push(Box::new(Task { work, value: None, reply }));
+                    answers.push(answer);
+                }
+                commit(connection, derivations, group);
+                let outcomes: Vec<bool> =
+                    answers.iter().map(|answer| answer.recv().unwrap().is_ok()).collect();
+                assert_eq!(outcomes, [true, false, true]);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(numbers(&writer), 2);
+    }
+
+    #[test]
+    fn a_dead_writer_is_an_error_and_not_a_hang() {
+        let writer = writer();
+        let died = writer.write::<()>("dying", |_| panic!("on purpose"));
+        let after = insert(&writer, 1);
+        for error in [died.unwrap_err(), after.unwrap_err()] {
+            assert!(matches!(error, StoreError::WriterGone { .. }), "{error}");
+        }
+    }
+}
