@@ -137,7 +137,7 @@ impl Turns {
                 self.extend(id.seq);
             }
             Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
-                self.extend(id.seq)
+                self.extend(id.seq);
             }
         }
     }
@@ -366,6 +366,41 @@ mod tests {
     fn shown(turns: &[Turn]) -> String {
         let turn = |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
         turns.iter().map(turn).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Groups of `messages`, whose turns are letters and `-` for none.
+    fn groups(messages: &str) -> TurnMap {
+        let messages: Vec<char> = messages.chars().collect();
+        TurnMap::from_messages(&messages, |turn| (*turn != '-').then_some(*turn))
+    }
+
+    #[test]
+    fn a_message_without_a_turn_is_a_group_of_its_own() {
+        let map = groups("--aab-b");
+        let ranges: Vec<_> =
+            (0..map.turn_count()).map(|turn| map.turn_msg_range(turn).expect("counted")).collect();
+        assert_eq!(ranges, [0..1, 1..2, 2..4, 4..5, 5..6, 6..7]);
+        assert_eq!(map.turn_msg_range(6), None);
+    }
+
+    #[test]
+    fn a_range_gives_its_messages_and_nothing_beyond() {
+        let messages: Vec<char> = "aabccc".chars().collect();
+        let map = groups("aabccc");
+        let range = |start_turn, end_turn| {
+            map.messages_for_range(TurnRange { start_turn, end_turn }, &messages).iter().collect::<String>()
+        };
+        assert_eq!([range(0, 0), range(0, 1), range(1, 9), range(9, 9)], ["aa", "aab", "bccc", ""]);
+        assert_eq!(range(2, 0), "", "a range turned round is empty");
+        assert!(
+            TurnMap::default()
+                .messages_for_range(TurnRange { start_turn: 0, end_turn: 0 }, &messages)
+                .is_empty()
+        );
+        let section =
+            CompactedSection { range: TurnRange { start_turn: 0, end_turn: 1 }, messages: vec!["s"] };
+        let stored = serde_json::to_string(&section).expect("plain data");
+        assert_eq!(stored, r#"{"range":{"start_turn":0,"end_turn":1},"messages":["s"]}"#);
     }
 
     #[test]

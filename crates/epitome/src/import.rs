@@ -211,7 +211,7 @@ fn record_session(
             }
         };
         let new = NewThread { id: thread.id, session: id, name: thread.name, start };
-        let done = record_thread(store, new, thread.events)?;
+        let done = record_thread(store, &new, thread.events)?;
         places.insert(thread.id, done.thread);
         appended += done.appended;
         diverged.extend(done.diverged.map(|at| (at, done.thread)));
@@ -248,13 +248,13 @@ struct RecordedThread {
 }
 
 /// Brings a thread up to date with `events`, its own events as the file has them.
-fn record_thread(store: &Sqlite, new: NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
+fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
     let base = match new.start {
         Start::Fork { of, at } => Head { seq: at, link: link_at(store, of, at)? },
         Start::Root | Start::Spawned { .. } => Head::START,
     };
     let thread = new.id;
-    match store.open(&new) {
+    match store.open(new) {
         // Who started it may have become known since; the thread is the same.
         Ok(()) | Err(StoreError::ThreadDiffers(_)) => {}
         Err(error) => return Err(error),
@@ -276,7 +276,7 @@ fn record_thread(store: &Sqlite, new: NewThread, events: Vec<Event>) -> Result<R
         start: Start::Fork { of: thread, at },
     };
     let rest = events.into_iter().skip(known).collect();
-    let done = record_thread(store, fork, rest)?;
+    let done = record_thread(store, &fork, rest)?;
     let diverged = (done.appended > 0).then_some(at);
     Ok(RecordedThread { diverged: done.diverged.or(diverged), ..done })
 }

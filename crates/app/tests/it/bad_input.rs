@@ -49,7 +49,11 @@ fn a_message_nested_a_hundred_thousand_deep_is_carried_with_a_warning() {
     let deep = format!(r#"{{"role":"user","content":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let file = bench.write("deep.json", format!(r#"[{{"role":"user","content":"hello"}},{deep}]"#));
     let lines = bench.json(&["import", text(&file)]);
-    assert!(lines[0]["warnings"][0].as_str().is_some_and(|warning| warning.contains("nested")), "{}", lines[0]);
+    assert!(
+        lines[0]["warnings"][0].as_str().is_some_and(|warning| warning.contains("nested")),
+        "{}",
+        lines[0]
+    );
     let session = lines[0]["session"].as_str().expect("a session");
     assert!(bench.ok(&["export", session, "--format", "jsonl"]).contains(&deep), "nothing of it is lost");
     assert_eq!(bench.json(&["doctor"])[0]["healthy"], true);
@@ -84,7 +88,9 @@ fn a_line_over_the_limit_is_reported_and_the_limit_can_be_raised() {
     let long = "x".repeat(5_000);
     let file = bench.write(
         "session.jsonl",
-        format!("{{\"role\":\"user\",\"content\":\"one\"}}\n{{\"role\":\"assistant\",\"content\":\"{long}\"}}\n"),
+        format!(
+            "{{\"role\":\"user\",\"content\":\"one\"}}\n{{\"role\":\"assistant\",\"content\":\"{long}\"}}\n"
+        ),
     );
     let lines = bench.json(&["import", text(&file), "--max-line", "1000"]);
     assert_eq!(lines[0]["messages"], 1);

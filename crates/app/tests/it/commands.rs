@@ -49,7 +49,8 @@ fn importing_again_adds_nothing_and_a_grown_file_only_what_is_new() {
     bench.json(&["import", text(&file)]);
     assert_eq!(bench.json(&["import", text(&file)])[0]["appended"], 0);
 
-    let grown = TALK.trim_end().trim_end_matches(']').trim_end().to_owned() + r#",{"role":"user","content":"Thanks."}]"#;
+    let grown = TALK.trim_end().trim_end_matches(']').trim_end().to_owned()
+        + r#",{"role":"user","content":"Thanks."}]"#;
     bench.write("talk.json", grown);
     let lines = bench.json(&["import", text(&file)]);
     assert_eq!((&lines[0]["appended"], &lines[0]["messages"]), (&json!(1), &json!(8)));
@@ -101,23 +102,31 @@ fn history_walks_through_compactions_and_says_what_each_covered() {
     let bench = Bench::new();
     let line = |value: Value| value.to_string() + "\n";
     let user = |id: &str, parent: Value, content: &str| {
-        line(json!({"type":"user","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
-            "timestamp":"2026-01-05T10:00:00.000Z","message":{"role":"user","content":content}}))
+        line(
+            json!({"type":"user","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
+            "timestamp":"2026-01-05T10:00:00.000Z","message":{"role":"user","content":content}}),
+        )
     };
     let answer = |id: &str, parent: &str, text: &str| {
-        line(json!({"type":"assistant","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
+        line(
+            json!({"type":"assistant","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
             "timestamp":"2026-01-05T10:00:01.000Z","message":{"id":format!("msg_{id}"),"type":"message","role":"assistant",
             "model":"claude-opus-4-5","content":[{"type":"text","text":text}],
-            "usage":{"input_tokens":5,"output_tokens":3,"cache_read_input_tokens":7,"cache_creation_input_tokens":0}}}))
+            "usage":{"input_tokens":5,"output_tokens":3,"cache_read_input_tokens":7,"cache_creation_input_tokens":0}}}),
+        )
     };
     let boundary = |id: &str, parent: &str| {
-        line(json!({"type":"system","subtype":"compact_boundary","uuid":id,"parentUuid":null,"logicalParentUuid":parent,
+        line(
+            json!({"type":"system","subtype":"compact_boundary","uuid":id,"parentUuid":null,"logicalParentUuid":parent,
             "sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11","timestamp":"2026-01-05T10:00:02.000Z","content":"Conversation compacted",
-            "compactMetadata":{"trigger":"auto","preTokens":155_000}}))
+            "compactMetadata":{"trigger":"auto","preTokens":155_000}}),
+        )
     };
     let summary = |id: &str, parent: &str, text: &str| {
-        line(json!({"type":"user","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
-            "timestamp":"2026-01-05T10:00:03.000Z","isCompactSummary":true,"message":{"role":"user","content":text}}))
+        line(
+            json!({"type":"user","uuid":id,"parentUuid":parent,"sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a11",
+            "timestamp":"2026-01-05T10:00:03.000Z","isCompactSummary":true,"message":{"role":"user","content":text}}),
+        )
     };
     let file = bench.write(
         "session.jsonl",
@@ -157,7 +166,15 @@ fn history_walks_through_compactions_and_says_what_each_covered() {
 fn search_finds_words_in_sessions_and_in_the_ledger() {
     let bench = Bench::new();
     let session = bench.session("talk.json", TALK);
-    bench.ok(&["ledger", "add", "the zebrawood has arrived", "--channel", "mail", "--turn", &format!("{session}/3")]);
+    bench.ok(&[
+        "ledger",
+        "add",
+        "the zebrawood has arrived",
+        "--channel",
+        "mail",
+        "--turn",
+        &format!("{session}/3"),
+    ]);
     let hits = bench.json(&["search", "zebrawood"]);
     let found: Vec<_> = hits.iter().map(|hit| hit["found"].as_str().expect("where")).collect();
     assert_eq!(found.iter().filter(|place| **place == "event").count(), 2);
@@ -172,12 +189,34 @@ fn the_ledger_takes_an_entry_once_and_lists_by_turn() {
     let bench = Bench::new();
     let session = bench.session("talk.json", TALK);
     let turn = format!("{session}/2");
-    let add = ["ledger", "add", "hello", "--channel", "chat", "--id", "m1", "--time", "2026-01-05", "--turn", &turn];
+    let add = [
+        "ledger",
+        "add",
+        "hello",
+        "--channel",
+        "chat",
+        "--id",
+        "m1",
+        "--time",
+        "2026-01-05",
+        "--turn",
+        &turn,
+    ];
     assert_eq!(bench.json(&add)[0]["new"], true);
     assert_eq!(bench.json(&add)[0]["new"], false);
     assert_eq!(bench.json(&["ledger", "list", "--turn", &turn]).len(), 1);
     assert!(bench.json(&["ledger", "list", "--channel", "other"]).is_empty());
-    let said = bench.fails(&["ledger", "add", "other words", "--channel", "chat", "--id", "m1", "--time", "2026-01-05"]);
+    let said = bench.fails(&[
+        "ledger",
+        "add",
+        "other words",
+        "--channel",
+        "chat",
+        "--id",
+        "m1",
+        "--time",
+        "2026-01-05",
+    ]);
     assert!(said.contains("never changed"), "{said}");
 }
 
@@ -270,5 +309,9 @@ fn output_that_nobody_reads_is_no_error() {
         .expect("the binary runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("the binary ends");
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

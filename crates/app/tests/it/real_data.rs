@@ -8,7 +8,8 @@ use super::harness::{Bench, text, workspace};
 
 /// Where real sessions lie, unless `EPITOME_DATA` says otherwise. They are no part of the project.
 fn data() -> Option<PathBuf> {
-    let folder = env::var_os("EPITOME_DATA").map_or_else(|| workspace().join("../shared/data"), PathBuf::from);
+    let folder =
+        env::var_os("EPITOME_DATA").map_or_else(|| workspace().join("../shared/data"), PathBuf::from);
     if folder.join("MANIFEST.json").exists() {
         return Some(folder);
     }
@@ -21,8 +22,10 @@ fn every_real_session_imports_once() {
     let Some(data) = data() else { return };
     let manifest: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(data.join("MANIFEST.json")).expect("UTF-8")).expect("JSON");
-    let files: Vec<String> =
-        manifest.iter().map(|row| text(&data.join(row["file"].as_str().expect("a file"))).to_owned()).collect();
+    let files: Vec<String> = manifest
+        .iter()
+        .map(|row| text(&data.join(row["file"].as_str().expect("a file"))).to_owned())
+        .collect();
     let mut args = vec!["import"];
     args.extend(files.iter().map(String::as_str));
 

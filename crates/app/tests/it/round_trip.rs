@@ -22,7 +22,8 @@ fn fixtures(format: &str) -> Vec<PathBuf> {
 
 /// The messages of a request, each with its own bytes.
 fn messages(request: &str) -> Vec<String> {
-    let top: std::collections::BTreeMap<String, Box<RawValue>> = serde_json::from_str(request).expect("an object");
+    let top: std::collections::BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(request).expect("an object");
     let history = top.get("messages").or_else(|| top.get("input")).expect("a history").get();
     match serde_json::from_str::<Vec<Box<RawValue>>>(history) {
         Ok(messages) => messages.into_iter().map(|message| message.get().to_owned()).collect(),

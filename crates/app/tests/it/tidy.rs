@@ -51,7 +51,10 @@ fn what_belongs_to_one_crate_stays_there() {
     for (dependency, home) in ONLY_IN {
         for (name, dependencies) in &all {
             let here = dependencies.iter().any(|other| other == dependency);
-            assert!(!here || *name == home, "{dependency} belongs to crates/{home}, but crates/{name} has it");
+            assert!(
+                !here || *name == home,
+                "{dependency} belongs to crates/{home}, but crates/{name} has it"
+            );
         }
     }
 }
