@@ -25,6 +25,7 @@ fn main() {
     let directory = directory.map_or_else(std::env::temp_dir, PathBuf::from);
     let place = tempfile::tempdir_in(directory).expect("a directory to measure in");
     appends(place.path());
+    long_turns(place.path());
     writers(place.path());
     reads(place.path());
 }
@@ -53,6 +54,29 @@ fn appends(directory: &Path) {
     );
 }
 
+/// An append to a turn that holds thousands of results already, against one to a turn that holds none.
+fn long_turns(directory: &Path) {
+    const ROUNDS: usize = 100;
+    let store = open(&directory.join("turns.db"));
+    let answer =
+        || Event::own(Fact::AssistantSaid { answer: Some("m".into()), model: None, parts: vec![] }, None);
+    let result = || Event::own(Fact::ToolReturned { results: vec![], parts: vec![Part::text("done")] }, None);
+    let (short, long) = (root(&store, "short"), root(&store, "long"));
+    store
+        .append(long, Seq::START, std::iter::once(answer()).chain((0..20_000).map(|_| result())).collect())
+        .expect("appended");
+    store.append(short, Seq::START, vec![answer()]).expect("appended");
+    let (mut to_short, mut to_long) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for (thread, times) in [(short, &mut to_short), (long, &mut to_long)] {
+            let head = store.head(thread).expect("known").seq;
+            times.push(timed(|| store.append(thread, head, vec![result()]).expect("appended")));
+        }
+    }
+    let (short, long) = (median(&mut to_short), median(&mut to_long));
+    println!("append to a turn of 20K results: {long:>10.1?}   {:.2} × to an empty one", ratio(long, short));
+}
+
 /// Many writers, each on a thread of its own, against one.
 fn writers(directory: &Path) {
     const EACH: usize = 64;
@@ -74,7 +98,7 @@ fn writers(directory: &Path) {
             .collect();
         start.wait();
         let elapsed = timed(|| handles.into_iter().for_each(|handle| handle.join().expect("a writer")));
-        (writers * EACH) as f64 / elapsed.as_secs_f64()
+        float(writers * EACH) / elapsed.as_secs_f64()
     };
     let (one, many) = (rate(1), rate(64));
     println!("appends a second, 64 writers:    {many:>10.0}   {:.1} × one writer ({one:.0})", many / one);
@@ -105,7 +129,7 @@ fn reads(directory: &Path) {
             "last {LAST} of {length:>6} events, p50:  {time:>10.1?}   {:.2} × the shortest; {} KiB, {:.2} ×",
             ratio(time, base_time),
             memory / 1024,
-            memory as f64 / base_memory as f64
+            float(memory) / float(base_memory)
         );
     }
     let mut heads: Vec<Duration> = (0..50).map(|_| timed(|| store.sessions().expect("listed"))).collect();
@@ -150,4 +174,8 @@ fn median(times: &mut [Duration]) -> Duration {
 
 fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
+}
+
+fn float(number: usize) -> f64 {
+    f64::from(u32::try_from(number).expect("a small number"))
 }

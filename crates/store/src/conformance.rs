@@ -207,7 +207,7 @@ fn a_fork_beyond_the_end_is_refused(log: &dyn EventLog) {
     let beyond = new_thread(Start::Fork { of: root, at: Seq(2) });
     match log.open(&beyond) {
         Err(StoreError::ForkBeyondHead { of, at, head }) => {
-            assert_eq!((of, at, head), (root, Seq(2), Seq(1)))
+            assert_eq!((of, at, head), (root, Seq(2), Seq(1)));
         }
         other => panic!("a fork beyond the end gave {other:?}"),
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use epitome_core::{Digest, EventId, Fact, Link, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
+use epitome_core::{EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -195,12 +195,11 @@ pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCoun
 
 /// Makes what is derived of one thread again; its counts are kept.
 pub(super) fn derive_thread(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
-    let base = bases(connection)?.into_iter().find(|(id, _)| *id == thread);
-    if let Some((_, base)) = base {
-        Derivations::default().derive_own(connection, thread, base, None)?;
-    }
+    let base = read::base(connection, thread)?;
+    Derivations::default().derive_own(connection, thread, base, None)?;
     connection.execute(
-        "INSERT INTO token_totals SELECT thread, tokenizer, sum(tokens) FROM counts WHERE thread = ?1 GROUP BY tokenizer",
+        "INSERT INTO token_totals SELECT thread, tokenizer, sum(tokens) FROM counts WHERE thread = ?1
+         GROUP BY tokenizer",
         [thread.blob()],
     )?;
     Ok(())
@@ -208,13 +207,12 @@ pub(super) fn derive_thread(connection: &Connection, thread: ThreadId) -> Result
 
 /// Every thread with the head it starts from, parents before their forks.
 pub(super) fn bases(connection: &Connection) -> Result<Vec<(ThreadId, Head)>, Fault> {
-    let mut statement = connection
-        .prepare("SELECT id, base_seq, base_raw_link, base_normal_link FROM threads ORDER BY number")?;
+    let mut statement = connection.prepare("SELECT id FROM threads ORDER BY number")?;
     let mut rows = statement.query([])?;
     let mut bases = Vec::new();
     while let Some(row) = rows.next()? {
-        let link = Link { raw: Digest(row.get(2)?), normal: Digest(row.get(3)?) };
-        bases.push((codec::thread(row, 0)?, Head { seq: codec::seq(row, 1)?, link }));
+        let thread = codec::thread(row, 0)?;
+        bases.push((thread, read::base(connection, thread)?));
     }
     Ok(bases)
 }

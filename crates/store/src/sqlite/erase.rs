@@ -13,9 +13,12 @@ use super::{
     codec::{self, AsBlob, signed, unsigned},
     derived::{self, Derivations},
     fault::Fault,
-    sessions,
+    read, sessions,
 };
-use crate::records::{Erased, Scrubbed};
+use crate::{
+    log::Head,
+    records::{Erased, Scrubbed},
+};
 
 /// Erases a session and scrubs the files.
 pub(super) fn erase(
@@ -138,6 +141,10 @@ fn lift_triggers(connection: &Connection) -> Result<Vec<String>, Fault> {
 
 /// Keeps the shared beginning of a thread, in the session that inherits it.
 fn rehome(connection: &Connection, line: &Line, shared: Shared, erased: &mut Erased) -> Result<(), Fault> {
+    if let Some(parent) = line.parent.filter(|_| shared.through < line.base) {
+        // Only something before its own beginning is shared, and the rest of its parent goes too.
+        rebase(connection, line.id, read::head_at(connection, parent, shared.through)?)?;
+    }
     let through = shared.through.max(line.base);
     unindex(connection, line.id, line.base)?;
     erased.events += remove_rows(connection, line.id, through)?;
@@ -151,6 +158,15 @@ fn rehome(connection: &Connection, line: &Line, shared: Shared, erased: &mut Era
         params![line.id.blob(), shared.heir.blob()],
     )?;
     derived::derive_thread(connection, line.id)
+}
+
+/// Lets a thread without events of its own begin earlier.
+fn rebase(connection: &Connection, thread: ThreadId, base: Head) -> Result<(), Fault> {
+    connection.execute(
+        "UPDATE threads SET base_seq = ?2, base_raw_link = ?3, base_normal_link = ?4 WHERE id = ?1",
+        params![thread.blob(), signed(base.seq.0), base.link.raw.0, base.link.normal.0],
+    )?;
+    Ok(())
 }
 
 fn remove_events(connection: &Connection, thread: ThreadId, after: Seq) -> Result<u64, Fault> {

@@ -232,24 +232,27 @@ pub(super) fn counts(
 
 /// Where a thread ends.
 pub(super) fn head(connection: &Connection, thread: ThreadId) -> Result<Head, Fault> {
-    let head = |row: &Row<'_>| {
-        let link = Link { raw: Digest(row.get(1)?), normal: Digest(row.get(2)?) };
-        Ok(Head { seq: Seq(unsigned(row.get(0)?)), link })
-    };
     let last = connection
         .prepare_cached(
             "SELECT seq, raw_link, normal_link FROM events WHERE thread = ?1 ORDER BY seq DESC LIMIT 1",
         )?
-        .query_row([thread.blob()], head)
+        .query_row([thread.blob()], head_row)
         .optional()?;
-    if let Some(last) = last {
-        return Ok(last);
-    }
+    last.map_or_else(|| base(connection, thread), Ok)
+}
+
+/// Where a thread's own events begin.
+pub(super) fn base(connection: &Connection, thread: ThreadId) -> Result<Head, Fault> {
     connection
         .prepare_cached("SELECT base_seq, base_raw_link, base_normal_link FROM threads WHERE id = ?1")?
-        .query_row([thread.blob()], head)
+        .query_row([thread.blob()], head_row)
         .optional()?
         .ok_or(Fault::Store(StoreError::UnknownThread(thread)))
+}
+
+fn head_row(row: &Row<'_>) -> rusqlite::Result<Head> {
+    let link = Link { raw: Digest(row.get(1)?), normal: Digest(row.get(2)?) };
+    Ok(Head { seq: Seq(unsigned(row.get(0)?)), link })
 }
 
 /// The head of a thread as it was at `at`, wherever in its ancestry that event is.

@@ -266,7 +266,7 @@ mod tests {
                 std::thread::spawn(move || insert(&writer, job % 32 + 1))
             })
             .collect();
-        let done = jobs.into_iter().map(|job| job.join().unwrap()).filter(Result::is_ok).count();
+        let done = jobs.into_iter().filter_map(|job| job.join().unwrap().ok()).count();
         assert_eq!((done, numbers(&writer)), (32, 64));
     }
 

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use crate::support::{Place, append, events, raw, root, thread, user};
 
 /// Opens, and gives the words of the error with the path left out.
 fn refusal(path: &Path) -> String {
-    let error = Sqlite::open(path, Options::default()).err().expect("it cannot be opened");
+    let error = Sqlite::open(path, Options::default()).expect_err("it cannot be opened");
     error.to_string().replace(&path.display().to_string(), "PATH")
 }
 
@@ -27,6 +27,25 @@ fn an_empty_file_is_a_new_store() {
     let id = root(&store, "t");
     append(&store, id, events(Seq(1), "ua"));
     assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn many_may_make_the_same_new_store_at_once() {
+    for _ in 0..10 {
+        let place = Place::new();
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let place = &place;
+                scope.spawn(move || {
+                    let store = place.open();
+                    append(&store, root(&store, &writer.to_string()), events(Seq(1), "ua"));
+                });
+            }
+        });
+        let store = place.open();
+        assert_eq!(store.sessions().unwrap().len(), 8);
+        assert!(store.doctor().unwrap().is_healthy());
+    }
 }
 
 #[cfg(unix)]
@@ -300,7 +319,11 @@ impl Drop for Mounted {
 }
 
 /// Another process that holds the lock.
-struct Holder(Child);
+struct Holder {
+    child: Child,
+    /// Kept open: whatever else it prints must not be an error to it.
+    output: BufReader<ChildStdout>,
+}
 
 impl Holder {
     fn lock(path: &Path) -> Self {
@@ -311,22 +334,24 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this test runs again");
-        let output = child.stdout.take().expect("piped");
-        let locked = BufReader::new(output).lines().map_while(Result::ok).any(|line| line.contains("locked"));
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let locked = output.by_ref().lines().map_while(Result::ok).any(|line| line.contains("locked"));
         assert!(locked);
-        Self(child)
+        Self { child, output }
     }
 
     fn release(&mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().expect("it ends");
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("its last words");
+        self.child.wait().expect("it ends");
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -101,6 +101,24 @@ fn what_forks_elsewhere_share_moves_to_the_session_that_inherits_it() {
     assert!(report.is_healthy(), "{report:#?}");
 }
 
+#[test]
+fn a_fork_of_less_than_its_parent_shares_keeps_no_more_than_that() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "gone");
+    append(&store, main, events(Seq(1), "uaua"));
+    let side = in_session(&store, "gone", "side", Start::Fork { of: main, at: Seq(3) });
+    append(&store, side, vec![user(CANARY)]);
+    let heir = in_session(&store, "heir", "heir", Start::Fork { of: side, at: Seq(2) });
+    let before = all(&store, heir);
+    let erased = store.erase(session("gone"), Time(1)).unwrap();
+    assert_eq!((erased.threads, erased.events, erased.shared), (0, 3, 2));
+    assert_eq!(all(&store, heir), before);
+    assert_eq!(store.head(side).unwrap(), store.head(heir).unwrap());
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

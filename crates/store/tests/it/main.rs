@@ -1,5 +1,7 @@
 //! The store from outside: what must hold, under bad conditions too.
 
+#![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
+
 mod conditions;
 mod conformance;
 mod crash;

@@ -239,7 +239,8 @@ CREATE VIRTUAL TABLE search USING fts5 (
     text, content = 'search_text', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2');
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
 
--- Turns for people who read the file with other tools: ids are written as text, `thread:seq`.
+-- Turns for people who read the file with other tools: ids are written as text, `thread:seq`. `token_count` is
+-- by the first tokenizer that counted in this file, over the turn's events in its own thread.
 CREATE VIEW turns AS
 SELECT
     owner.uuid || ':' || turn.seq AS id,
