@@ -4,6 +4,8 @@
 //! all the rest costs. Run with `cargo bench -p epitome --features bpe`; a folder of transcripts may be given in
 //! `EPITOME_DATA`.
 
+#![expect(clippy::cast_precision_loss, reason = "ratios are printed with two digits")]
+
 use std::{
     env, fs,
     path::PathBuf,

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     for row in &rows {
         let mut title = text::one_line(&row.title, wide);
         for label in &row.labels {
-            title.push_str(&format!(" [{label}]"));
+            title.extend([" [", label, "]"]);
         }
         table.add_row([
             row.id.to_string()[..13].to_owned(),

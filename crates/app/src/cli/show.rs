@@ -224,13 +224,13 @@ impl View {
                 Part::Text { text } if text.trim().is_empty() => {}
                 Part::Text { text } => out.line(format_args!("       {}", clip(text, width)))?,
                 Part::Refusal { text } => {
-                    out.line(format_args!("       {NOTE}refused:{NOTE:#} {}", clip(text, width)))?
+                    out.line(format_args!("       {NOTE}refused:{NOTE:#} {}", clip(text, width)))?;
                 }
                 Part::Reasoning { text, .. } if text.is_empty() => {
-                    out.line(format_args!("       {DIM}(hidden reasoning){DIM:#}"))?
+                    out.line(format_args!("       {DIM}(hidden reasoning){DIM:#}"))?;
                 }
                 Part::Reasoning { text, .. } => {
-                    out.line(format_args!("       {DIM}({}){DIM:#}", clip(text, width)))?
+                    out.line(format_args!("       {DIM}({}){DIM:#}", clip(text, width)))?;
                 }
                 Part::ToolCall(call) => {
                     let outcome =

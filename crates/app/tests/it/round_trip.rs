@@ -11,10 +11,8 @@ fn fixtures(format: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.expect("readable").path())
-        .filter(|path| {
-            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            name.ends_with(".json") && !name.ends_with(".response.json")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| !path.to_string_lossy().ends_with(".response.json"))
         .collect();
     files.sort();
     files
