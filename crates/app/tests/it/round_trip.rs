@@ -1,13 +1,13 @@
 //! In and out again: what a client sent is what an export gives, to the byte.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use serde_json::{Value, value::RawValue};
 
 use super::harness::{Bench, text, workspace};
 
 fn fixtures(format: &str) -> Vec<PathBuf> {
-    let folder = workspace().join("crates/wire/tests/fixtures").join(format.replace('-', "_"));
+    let folder = workspace().join("crates/wire/tests/fixtures").join(format);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.expect("readable").path())
@@ -18,15 +18,18 @@ fn fixtures(format: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The messages of a request, each with its own bytes.
-fn messages(request: &str) -> Vec<String> {
-    let top: std::collections::BTreeMap<String, Box<RawValue>> =
-        serde_json::from_str(request).expect("an object");
-    let history = top.get("messages").or_else(|| top.get("input")).expect("a history").get();
-    match serde_json::from_str::<Vec<Box<RawValue>>>(history) {
+type Top = BTreeMap<String, Box<RawValue>>;
+
+/// The messages of a request, each with its own bytes; the rest of the request without them.
+fn split(request: &str) -> (Vec<String>, BTreeMap<String, Value>) {
+    let mut top: Top = serde_json::from_str(request).expect("an object");
+    let history = top.remove("messages").or_else(|| top.remove("input")).expect("a history");
+    let messages = match serde_json::from_str::<Vec<Box<RawValue>>>(history.get()) {
         Ok(messages) => messages.into_iter().map(|message| message.get().to_owned()).collect(),
-        Err(_) => vec![history.to_owned()],
-    }
+        Err(_) => vec![history.get().to_owned()],
+    };
+    let rest = top.into_iter().map(|(key, value)| (key, serde_json::from_str(value.get()).expect("JSON")));
+    (messages, rest.collect())
 }
 
 fn check(format: &str) {
@@ -39,10 +42,9 @@ fn check(format: &str) {
         let session = lines[0]["session"].as_str().expect("a session");
         let exported = bench.ok(&["export", session, "--format", format]);
         let original = fs::read_to_string(&file).expect("UTF-8");
-        let (before, after): (Value, Value) =
-            (serde_json::from_str(&original).expect("JSON"), serde_json::from_str(&exported).expect("JSON"));
+        let ((before, settings), (after, settings_after)) = (split(&original), split(&exported));
+        assert_eq!(settings, settings_after, "{}", file.display());
         assert_eq!(before, after, "{}", file.display());
-        assert_eq!(messages(&original), messages(&exported), "{}", file.display());
     }
 }
 
