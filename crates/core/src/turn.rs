@@ -94,13 +94,7 @@ impl Turns {
         let Logged { id, event, .. } = logged;
         match &event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
-                self.answer(
-                    *id,
-                    answer.as_ref(),
-                    model.as_ref(),
-                    event.time,
-                    event.fact.calls().count() as u64,
-                );
+                self.answer(*id, answer.as_ref(), model.as_ref(), event.time, event.fact.calls().count() as u64);
             }
             Fact::Compacted(compaction) => {
                 self.close();
@@ -136,9 +130,7 @@ impl Turns {
                 }
                 self.extend(id.seq);
             }
-            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
-                self.extend(id.seq)
-            }
+            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
         }
     }
 
@@ -166,8 +158,7 @@ impl Turns {
         time: Option<Time>,
         calls: u64,
     ) {
-        let fragment =
-            answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
+        let fragment = answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
         if !fragment {
             self.close();
             if let Some(model) = model {
@@ -364,7 +355,8 @@ mod tests {
 
     /// Each turn as `loop:id[first-last]`.
     fn shown(turns: &[Turn]) -> String {
-        let turn = |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
+        let turn =
+            |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
         turns.iter().map(turn).collect::<Vec<_>>().join(" ")
     }
 
