@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use epitome_core::{Digest, EventId, Link, ThreadId, TokenCounter};
+use epitome_core::{Digest, EventId, Link, Logged, ThreadId, TokenCounter};
 use rusqlite::{Connection, Statement};
 
 use super::{
     Options,
-    codec::{self, EVENT_COLUMNS},
+    codec::{self, EVENT_COLUMNS, Stored},
     derived,
     fault::Fault,
     read, schema,
@@ -136,35 +136,33 @@ fn chain(
         if id.seq != before.seq.next() {
             problems.push(format!("event {id} follows event {}", before.seq));
         }
-        let stored = match codec::stored(connection, row) {
-            Ok(stored) => stored,
-            Err(Fault::Sql(error)) if error.sqlite_error_code().is_some() => return Err(error.into()),
-            Err(Fault::Damaged(why)) => {
-                problems.push(why);
-                before = Head { seq: id.seq, link: stored_link(row).unwrap_or(before.link) };
-                continue;
-            }
-            Err(Fault::Sql(error)) => {
+        match codec::stored(connection, row) {
+            Ok(stored) => verify(before, &stored, problems),
+            Err(Fault::Damaged(why)) => problems.push(why),
+            // A value of the wrong type is the row's fault; a code of SQLite's is the file's.
+            Err(Fault::Sql(error)) if error.sqlite_error_code().is_none() => {
                 problems.push(format!("event {id} cannot be read: {error}"));
-                before = Head { seq: id.seq, link: stored_link(row).unwrap_or(before.link) };
-                continue;
             }
-            Err(Fault::Store(error)) => return Err(error.into()),
-        };
-        let expected = before.link.next(&stored.logged.event, &stored.fact);
-        let stored_kind = stored.kind.as_str();
-        if expected.raw != stored.logged.link.raw {
-            problems.push(format!("event {id} or the link before it was changed: the raw chain breaks here"));
+            Err(fault) => return Err(fault),
         }
-        if expected.normal != stored.logged.link.normal {
-            problems.push(format!("event {id}: the normalised chain breaks here"));
-        }
-        if stored_kind != stored.logged.event.fact.kind() {
-            problems.push(format!("event {id} is stored as `{stored_kind}` but is something else"));
-        }
-        before = Head { seq: id.seq, link: stored.logged.link };
+        before = Head { seq: id.seq, link: stored_link(row).unwrap_or(before.link) };
     }
     Ok(events)
+}
+
+/// Compares what is stored of an event with what follows from the link before it.
+fn verify(before: Head, stored: &Stored, problems: &mut Vec<String>) {
+    let Stored { logged: Logged { id, event, link }, fact, kind, .. } = stored;
+    let expected = before.link.next(event, fact);
+    if expected.raw != link.raw {
+        problems.push(format!("event {id} or the link before it was changed: the raw chain breaks here"));
+    }
+    if expected.normal != link.normal {
+        problems.push(format!("event {id}: the normalised chain breaks here"));
+    }
+    if kind != event.fact.kind() {
+        problems.push(format!("event {id} is stored as `{kind}` but is something else"));
+    }
 }
 
 fn stored_link(row: &rusqlite::Row<'_>) -> Option<Link> {

@@ -97,9 +97,12 @@ fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
 
 /// Refuses a file of another program or of a newer version, before anything is written to it.
 fn recognise(connection: &Connection, path: &Path) -> Result<(), Fault> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let found = version(connection)?;
+    // In one moment: between two looks another process may have made the tables.
+    let moment = connection.unchecked_transaction()?;
+    let tables: i64 = moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let application: i32 = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found = version(&moment)?;
+    moment.finish()?;
     if application != APPLICATION && (application, found, tables) != (0, 0, 0) {
         return Err(StoreError::ForeignDatabase { path: path.to_owned() }.into());
     }
