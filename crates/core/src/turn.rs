@@ -55,8 +55,8 @@ impl Turn {
 
 /// Derives turns from events, one event at a time.
 ///
-/// To go on where an earlier derivation stopped, start from its last turn's parent and feed the events from that
-/// turn's first on.
+/// To go on where an earlier derivation stopped, start with [`Turns::after`] its last turn's parent and feed the
+/// events from that last turn's first on.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     done: Vec<Turn>,
@@ -70,14 +70,9 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Continues after `parent`, which is in loop `loop_index` and was answered by `model`.
-    pub fn after(parent: &Turn) -> Self {
-        Self {
-            parent: Some(parent.id),
-            loops: Some(parent.loop_index),
-            model: parent.model.clone(),
-            ..Self::default()
-        }
+    /// Continues after the turn `parent` of loop `loop_index`, where `model` answers unless an event says otherwise.
+    pub fn after(parent: EventId, loop_index: u64, model: Option<ModelName>) -> Self {
+        Self { parent: Some(parent), loops: Some(loop_index), model, ..Self::default() }
     }
 
     /// All turns of a line of events.
@@ -322,7 +317,7 @@ mod tests {
         lineage::{covered_by, turn_of},
     };
 
-    /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage,
+    /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage, `m`odel,
     /// `c`ompaction of everything so far, `k` compaction that keeps the last event.
     fn log(script: &str) -> Vec<Logged> {
         let thread = ThreadId::derived(&["test"]);
@@ -352,6 +347,7 @@ mod tests {
                     results: vec![ToolResult { call: "c".into(), name: None, parts: vec![], error: false }],
                     parts: vec![],
                 },
+                'm' => Fact::ModelChanged { model: format!("model {seq}").into() },
                 'g' => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
                 'c' => compacted(seq.previous(), None),
                 'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
@@ -447,7 +443,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgck]{0,40}") {
+        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmck]{0,40}") {
             let log = log(&script);
             let turns = Turns::of(&log);
             let mut next = Seq(1);
@@ -462,7 +458,7 @@ mod tests {
         }
 
         #[test]
-        fn a_traversal_visits_every_turn_once(script in "[uiafrgck]{0,40}") {
+        fn a_traversal_visits_every_turn_once(script in "[uiafrgmck]{0,40}") {
             let turns = Turns::of(&log(&script));
             let mut seen = Vec::new();
             let mut at = turns.last();
@@ -475,12 +471,20 @@ mod tests {
         }
 
         #[test]
-        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgck]{2,40}", cut in any::<prop::sample::Index>()) {
+        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgmck]{2,40}", cut in any::<prop::sample::Index>()) {
             let log = log(&script);
             let whole = Turns::of(&log);
             let early = Turns::of(&log[..cut.index(log.len())]);
             let Some((last, before)) = early.split_last() else { return Ok(()) };
-            let mut turns = before.last().map_or_else(Turns::default, Turns::after);
+            let model = log.iter().filter(|event| event.id.seq < last.first).rev().find_map(|event| {
+                match &event.event.fact {
+                    Fact::ModelChanged { model } => Some(model.clone()),
+                    _ => None,
+                }
+            });
+            let mut turns = before
+                .last()
+                .map_or_else(Turns::default, |parent| Turns::after(parent.id, parent.loop_index, model));
             for event in log.iter().filter(|event| event.id.seq >= last.first) {
                 turns.push(event);
             }

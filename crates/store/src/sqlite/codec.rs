@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId,
+    Digest, Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Dialect, Raw, Time},
 };
 use rusqlite::{Connection, Row};
@@ -99,4 +99,64 @@ pub(super) fn unsigned(number: i64) -> u64 {
 
 fn uuid(bytes: [u8; 16]) -> uuid::Uuid {
     uuid::Uuid::from_bytes(bytes)
+}
+/// Counts as LEB128 numbers: nearly always one or two bytes each.
+pub(super) fn pieces_blob(pieces: &[Tokens]) -> Vec<u8> {
+    let mut blob = Vec::with_capacity(pieces.len() * 2);
+    for piece in pieces {
+        let mut rest = piece.0;
+        while rest >= 0x80 {
+            blob.push(0x80 | (rest & 0x7f) as u8);
+            rest >>= 7;
+        }
+        blob.push((rest & 0x7f) as u8);
+    }
+    blob
+}
+
+/// Reads back what [`pieces_blob`] wrote.
+pub(super) fn pieces(blob: &[u8]) -> Result<Vec<Tokens>, Fault> {
+    let mut pieces = Vec::new();
+    let (mut piece, mut shift) = (0_u64, 0);
+    for byte in blob {
+        if shift > 63 {
+            return Err(Fault::Damaged("a token count is too large to be one".to_owned()));
+        }
+        piece |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            pieces.push(Tokens(piece));
+            (piece, shift) = (0, 0);
+        }
+    }
+    if shift > 0 {
+        return Err(Fault::Damaged("token counts are cut off".to_owned()));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn counts_come_back_as_they_went(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
+            let counts: Vec<Tokens> = numbers.into_iter().map(Tokens).collect();
+            let blob = pieces_blob(&counts);
+            prop_assert_eq!(pieces(&blob).ok(), Some(counts.clone()));
+            if !counts.is_empty() {
+                let mut cut = blob;
+                cut.pop();
+                prop_assert_ne!(pieces(&cut).ok(), Some(counts), "what was cut off is not the same");
+            }
+        }
+
+        #[test]
+        fn no_blob_of_counts_panics(blob in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = pieces(&blob);
+        }
+    }
 }

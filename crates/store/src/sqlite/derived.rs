@@ -25,22 +25,25 @@ pub(super) struct Item {
     /// What is searched.
     pub(super) text: String,
     /// Its size, if it was counted.
-    pub(super) tokens: Option<Tokens>,
+    pub(super) pieces: Option<Vec<Tokens>>,
 }
 
 impl Item {
     /// Derives what an event alone gives.
     pub(super) fn new(logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
-        let tokens = counter.map(|counter| count(&logged.event.fact, counter));
-        Self { row: 0, text: logged.event.fact.text(), logged, tokens }
+        let pieces = counter.map(|counter| count(&logged.event.fact, counter));
+        Self { row: 0, text: logged.event.fact.text(), logged, pieces }
     }
 }
 
-/// The tokens of everything a fact says.
-pub(super) fn count(fact: &Fact, counter: &dyn TokenCounter) -> Tokens {
-    let mut tokens = Tokens(0);
-    fact.visit_text(&mut |text| tokens += counter.count(text));
-    tokens
+/// An event with the tokens of each of its texts.
+pub(super) type Counted = (EventId, Vec<Tokens>);
+
+/// The tokens of each text of a fact, in order.
+pub(super) fn count(fact: &Fact, counter: &dyn TokenCounter) -> Vec<Tokens> {
+    let mut pieces = Vec::new();
+    fact.visit_text(&mut |text| pieces.push(counter.count(text)));
+    pieces
 }
 
 /// How far the turns of some threads have been derived.
@@ -139,9 +142,7 @@ impl Derivation {
             None => (Turns::default(), Seq(1)),
             Some(last) => match last.parent {
                 None => (Turns::default(), last.first),
-                Some(parent) => {
-                    (Turns::after(&turn_rows::resumed(connection, thread, parent, last.first)?), last.first)
-                }
+                Some(parent) => (turn_rows::resumed(connection, thread, parent, last.first)?, last.first),
             },
         };
         read::each(connection, thread, (from, head.seq), usize::MAX, &mut |stored| {
@@ -283,25 +284,29 @@ pub(super) fn add_counts(
     tokenizer: Option<&str>,
 ) -> Result<(), Fault> {
     let Some(tokenizer) = tokenizer else { return Ok(()) };
-    let counted = items.iter().filter_map(|item| Some((item.logged.id.seq, item.tokens?)));
+    let counted = items.iter().filter_map(|item| Some((item.logged.id.seq, item.pieces.as_deref()?)));
     add_count_rows(connection, thread, counted, tokenizer)?;
     Ok(())
 }
 
 /// The same for bare numbers; a count that is there already stays. Gives how many were new.
-pub(super) fn add_count_rows(
+pub(super) fn add_count_rows<'p>(
     connection: &Connection,
     thread: ThreadId,
-    counted: impl Iterator<Item = (Seq, Tokens)>,
+    counted: impl Iterator<Item = (Seq, &'p [Tokens])>,
     tokenizer: &str,
 ) -> Result<u64, Fault> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO counts (thread, seq, tokenizer, tokens) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+        "INSERT INTO counts (thread, seq, tokenizer, tokens, pieces) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING",
     )?;
     let mut sum = Tokens(0);
     let mut new = 0;
-    for (seq, tokens) in counted {
-        if insert.execute(params![thread.blob(), signed(seq.0), tokenizer, signed(tokens.0)])? > 0 {
+    for (seq, pieces) in counted {
+        let tokens: Tokens = pieces.iter().copied().sum();
+        let row =
+            params![thread.blob(), signed(seq.0), tokenizer, signed(tokens.0), codec::pieces_blob(pieces)];
+        if insert.execute(row)? > 0 {
             sum += tokens;
             new += 1;
         }
@@ -323,7 +328,7 @@ pub(super) fn uncounted(
     counter: &dyn TokenCounter,
     after: i64,
     limit: usize,
-) -> Result<(Vec<(EventId, Tokens)>, i64), Fault> {
+) -> Result<(Vec<Counted>, i64), Fault> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {EVENT_COLUMNS} FROM events WHERE id > ?1 AND NOT EXISTS (
             SELECT 1 FROM counts WHERE counts.thread = events.thread AND counts.seq = events.seq AND tokenizer = ?2)

@@ -203,6 +203,19 @@ impl Sqlite {
         })
     }
 
+    /// The same, for each text of an event apart, in the order [`epitome_core::Fact::visit_text`] shows them.
+    pub fn pieces(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
+        let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
+        self.lend("reading token counts", |connection| {
+            read::pieces(connection, tokenizer, thread, from, limit)
+        })
+    }
+
     /// Counts every event that the store's counter has not counted yet; gives how many. Without a counter, none.
     pub fn count_missing(&self) -> Result<u64, StoreError> {
         const CHUNK: usize = 256;
@@ -220,8 +233,8 @@ impl Sqlite {
             after = last;
             total += self.writer.write("storing token counts", move |desk| {
                 let mut new = 0;
-                for (id, tokens) in &rows {
-                    let row = std::iter::once((id.seq, *tokens));
+                for (id, pieces) in &rows {
+                    let row = std::iter::once((id.seq, pieces.as_slice()));
                     new += derived::add_count_rows(desk.connection, id.thread, row, name)?;
                 }
                 Ok(new)

@@ -212,22 +212,46 @@ pub(super) fn counts(
     from: Seq,
     limit: usize,
 ) -> Result<Vec<(EventId, Tokens)>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT thread, seq, tokens FROM counts WHERE thread = ?1 AND tokenizer = ?2 AND seq BETWEEN ?3 AND ?4
+    counted(connection, "tokens", tokenizer, thread, (from, limit), |row| Ok(Tokens(unsigned(row.get(2)?))))
+}
+
+/// The same, for each text of an event apart.
+pub(super) fn pieces(
+    connection: &Connection,
+    tokenizer: &str,
+    thread: ThreadId,
+    from: Seq,
+    limit: usize,
+) -> Result<Vec<(EventId, Vec<Tokens>)>, Fault> {
+    counted(connection, "pieces", tokenizer, thread, (from, limit), |row| {
+        codec::pieces(&row.get::<_, Vec<u8>>(2)?)
+    })
+}
+
+fn counted<T>(
+    connection: &Connection,
+    column: &'static str,
+    tokenizer: &str,
+    thread: ThreadId,
+    (from, limit): (Seq, usize),
+    value: impl Fn(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<(EventId, T)>, Fault> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT thread, seq, {column} FROM counts WHERE thread = ?1 AND tokenizer = ?2 AND seq BETWEEN ?3 AND ?4
          ORDER BY seq LIMIT ?5",
-    )?;
-    let mut counts = Vec::new();
+    ))?;
+    let mut found = Vec::new();
     for segment in segments(connection, thread, from)? {
         let first = signed(from.max(segment.after.next()).0);
-        let left = i64::try_from(limit - counts.len()).unwrap_or(i64::MAX);
+        let left = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
         let range = params![segment.thread.blob(), tokenizer, first, signed(segment.until.0), left];
         let mut rows = statement.query(range)?;
         while let Some(row) = rows.next()? {
             let id = EventId { thread: segment.thread, seq: codec::seq(row, 1)? };
-            counts.push((id, Tokens(unsigned(row.get(2)?))));
+            found.push((id, value(row)?));
         }
     }
-    Ok(counts)
+    Ok(found)
 }
 
 /// Where a thread ends.

@@ -1,6 +1,10 @@
 //! The rows of turns: written as events arrive, and read back to go on from where a derivation stopped.
 
-use epitome_core::{EventId, Fact, Seq, ThreadId, id::ModelName, turn::Turn};
+use epitome_core::{
+    EventId, Fact, Seq, ThreadId,
+    id::ModelName,
+    turn::{Turn, Turns},
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -37,13 +41,13 @@ pub(super) fn last(connection: &Connection, thread: ThreadId, until: Seq) -> Res
     Ok(None)
 }
 
-/// The turn `id` as [`Turns::after`] needs it to go on at `first`: with the model that holds there.
+/// A derivation that goes on at `first`, after the turn `id`.
 pub(super) fn resumed(
     connection: &Connection,
     thread: ThreadId,
     id: EventId,
     first: Seq,
-) -> Result<Turn, Fault> {
+) -> Result<Turns, Fault> {
     let row = connection
         .prepare_cached("SELECT loop_index, model FROM turn_rows WHERE thread = ?1 AND seq = ?2")?
         .query_row(params![id.thread.blob(), signed(id.seq.0)], |row| {
@@ -56,22 +60,7 @@ pub(super) fn resumed(
         Some(model) => Some(model),
         None => model.map(ModelName),
     };
-    Ok(Turn {
-        id,
-        parent: None,
-        loop_index: unsigned(loop_index),
-        first: id.seq,
-        last: id.seq,
-        asked: Vec::new(),
-        answered: Vec::new(),
-        returned: Vec::new(),
-        answer: None,
-        model,
-        time: None,
-        tool_calls: 0,
-        usage: None,
-        compaction: None,
-    })
+    Ok(Turns::after(id, unsigned(loop_index), model))
 }
 
 /// The model that took over between two places of a view, both excluded.

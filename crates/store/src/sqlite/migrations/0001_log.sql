@@ -206,6 +206,8 @@ CREATE TABLE counts (
     seq INTEGER NOT NULL,
     tokenizer TEXT NOT NULL,
     tokens INTEGER NOT NULL,
+    -- The count of each text of the event, in order, as LEB128 numbers; `tokens` is their sum.
+    pieces BLOB NOT NULL,
     PRIMARY KEY (thread, tokenizer, seq)
 ) WITHOUT ROWID;
 
