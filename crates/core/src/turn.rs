@@ -55,8 +55,8 @@ impl Turn {
 
 /// Derives turns from events, one event at a time.
 ///
-/// To go on where an earlier derivation stopped, start from its last turn's parent and feed the events from that
-/// turn's first on.
+/// To go on where an earlier derivation stopped, start with [`Turns::after`] its last turn's parent and feed the
+/// events from that last turn's first on.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     done: Vec<Turn>,
@@ -70,14 +70,9 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Continues after `parent`, which is in loop `loop_index` and was answered by `model`.
-    pub fn after(parent: &Turn) -> Self {
-        Self {
-            parent: Some(parent.id),
-            loops: Some(parent.loop_index),
-            model: parent.model.clone(),
-            ..Self::default()
-        }
+    /// Continues after the turn `parent` of loop `loop_index`, where `model` answers unless an event says otherwise.
+    pub fn after(parent: EventId, loop_index: u64, model: Option<ModelName>) -> Self {
+        Self { parent: Some(parent), loops: Some(loop_index), model, ..Self::default() }
     }
 
     /// All turns of a line of events.
@@ -94,7 +89,13 @@ impl Turns {
         let Logged { id, event, .. } = logged;
         match &event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
-                self.answer(*id, answer.as_ref(), model.as_ref(), event.time, event.fact.calls().count() as u64);
+                self.answer(
+                    *id,
+                    answer.as_ref(),
+                    model.as_ref(),
+                    event.time,
+                    event.fact.calls().count() as u64,
+                );
             }
             Fact::Compacted(compaction) => {
                 self.close();
@@ -130,8 +131,20 @@ impl Turns {
                 }
                 self.extend(id.seq);
             }
-            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
+            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
+                self.extend(id.seq);
+            }
         }
+    }
+
+    /// Hands over the turns that no later event can change, and goes on without them.
+    pub fn take_done(&mut self) -> Vec<Turn> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// The turn that the next event may still belong to.
+    pub fn open_turn(&self) -> Option<&Turn> {
+        self.current.as_ref()
     }
 
     /// The turns so far. What was asked and not yet answered belongs to none.
@@ -148,7 +161,8 @@ impl Turns {
         time: Option<Time>,
         calls: u64,
     ) {
-        let fragment = answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
+        let fragment =
+            answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
         if !fragment {
             self.close();
             if let Some(model) = model {
@@ -303,7 +317,7 @@ mod tests {
         lineage::{covered_by, turn_of},
     };
 
-    /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage,
+    /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage, `m`odel,
     /// `c`ompaction of everything so far, `k` compaction that keeps the last event.
     fn log(script: &str) -> Vec<Logged> {
         let thread = ThreadId::derived(&["test"]);
@@ -333,6 +347,7 @@ mod tests {
                     results: vec![ToolResult { call: "c".into(), name: None, parts: vec![], error: false }],
                     parts: vec![],
                 },
+                'm' => Fact::ModelChanged { model: format!("model {seq}").into() },
                 'g' => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
                 'c' => compacted(seq.previous(), None),
                 'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
@@ -345,9 +360,43 @@ mod tests {
 
     /// Each turn as `loop:id[first-last]`.
     fn shown(turns: &[Turn]) -> String {
-        let turn =
-            |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
+        let turn = |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
         turns.iter().map(turn).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Groups of `messages`, whose turns are letters and `-` for none.
+    fn groups(messages: &str) -> TurnMap {
+        let messages: Vec<char> = messages.chars().collect();
+        TurnMap::from_messages(&messages, |turn| (*turn != '-').then_some(*turn))
+    }
+
+    #[test]
+    fn a_message_without_a_turn_is_a_group_of_its_own() {
+        let map = groups("--aab-b");
+        let ranges: Vec<_> =
+            (0..map.turn_count()).map(|turn| map.turn_msg_range(turn).expect("counted")).collect();
+        assert_eq!(ranges, [0..1, 1..2, 2..4, 4..5, 5..6, 6..7]);
+        assert_eq!(map.turn_msg_range(6), None);
+    }
+
+    #[test]
+    fn a_range_gives_its_messages_and_nothing_beyond() {
+        let messages: Vec<char> = "aabccc".chars().collect();
+        let map = groups("aabccc");
+        let range = |start_turn, end_turn| {
+            map.messages_for_range(TurnRange { start_turn, end_turn }, &messages).iter().collect::<String>()
+        };
+        assert_eq!([range(0, 0), range(0, 1), range(1, 9), range(9, 9)], ["aa", "aab", "bccc", ""]);
+        assert_eq!(range(2, 0), "", "a range turned round is empty");
+        assert!(
+            TurnMap::default()
+                .messages_for_range(TurnRange { start_turn: 0, end_turn: 0 }, &messages)
+                .is_empty()
+        );
+        let section =
+            CompactedSection { range: TurnRange { start_turn: 0, end_turn: 1 }, messages: vec!["s"] };
+        let stored = serde_json::to_string(&section).expect("plain data");
+        assert_eq!(stored, r#"{"range":{"start_turn":0,"end_turn":1},"messages":["s"]}"#);
     }
 
     #[test]
@@ -394,7 +443,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgck]{0,40}") {
+        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmck]{0,40}") {
             let log = log(&script);
             let turns = Turns::of(&log);
             let mut next = Seq(1);
@@ -409,7 +458,7 @@ mod tests {
         }
 
         #[test]
-        fn a_traversal_visits_every_turn_once(script in "[uiafrgck]{0,40}") {
+        fn a_traversal_visits_every_turn_once(script in "[uiafrgmck]{0,40}") {
             let turns = Turns::of(&log(&script));
             let mut seen = Vec::new();
             let mut at = turns.last();
@@ -422,12 +471,20 @@ mod tests {
         }
 
         #[test]
-        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgck]{2,40}", cut in any::<prop::sample::Index>()) {
+        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgmck]{2,40}", cut in any::<prop::sample::Index>()) {
             let log = log(&script);
             let whole = Turns::of(&log);
             let early = Turns::of(&log[..cut.index(log.len())]);
             let Some((last, before)) = early.split_last() else { return Ok(()) };
-            let mut turns = before.last().map_or_else(Turns::default, Turns::after);
+            let model = log.iter().filter(|event| event.id.seq < last.first).rev().find_map(|event| {
+                match &event.event.fact {
+                    Fact::ModelChanged { model } => Some(model.clone()),
+                    _ => None,
+                }
+            });
+            let mut turns = before
+                .last()
+                .map_or_else(Turns::default, |parent| Turns::after(parent.id, parent.loop_index, model));
             for event in log.iter().filter(|event| event.id.seq >= last.first) {
                 turns.push(event);
             }

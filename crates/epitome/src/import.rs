@@ -8,20 +8,22 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
 };
 
-use epitome_core::{
-    Event, EventId, Fact, Link, Seq, SessionId, ThreadId,
-};
+use epitome_core::{Event, EventId, Fact, Link, Seq, ThreadId};
 use epitome_store::{
-    EventLog, Head, NewThread, Sqlite, Start, StoreError,
-    opencode,
+    EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
     records::{NewSession, SessionRow},
 };
 use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warning};
 
 /// How many events go into one append. Large enough to share a commit, small enough not to hold a session twice.
 const BATCH: usize = 512;
+
+/// How many sessions of a file are recorded at a time.
+const WRITERS: usize = 16;
 
 /// How much of the first user message makes a title.
 const TITLE_CHARS: usize = 80;
@@ -81,7 +83,12 @@ pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
 }
 
 /// Imports the bytes of a file known as `name`.
-pub fn import_bytes(store: &Sqlite, name: &str, bytes: &[u8], limits: &Limits) -> Result<Imported, ImportError> {
+pub fn import_bytes(
+    store: &Sqlite,
+    name: &str,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Imported, ImportError> {
     record(store, transcripts::read(name, bytes, limits)?)
 }
 
@@ -109,7 +116,8 @@ pub fn find_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn may_be_transcript(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["json", "jsonl", "traj", "zst"].contains(&extension) || path.file_name().is_some_and(|name| name == "opencode.db")
+    ["json", "jsonl", "traj", "zst"].contains(&extension)
+        || path.file_name().is_some_and(|name| name == "opencode.db")
 }
 
 fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
@@ -133,8 +141,8 @@ fn import_opencode(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Impor
 fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
     let Reading { format, sessions, mut warnings, skipped } = reading;
     let mut imported = Vec::with_capacity(sessions.len());
-    for session in sessions {
-        let session = record_session(store, format, session)?;
+    for session in at_once(sessions, |session| record_session(store, format, session)) {
+        let session = session?;
         for (at, fork) in &session.diverged {
             warnings.push(Warning {
                 line: None,
@@ -148,6 +156,31 @@ fn record(store: &Sqlite, reading: Reading) -> Result<Imported, ImportError> {
         imported.push(session);
     }
     Ok(Imported { format, sessions: imported, warnings, skipped })
+}
+
+/// Does `work` to many items at a time, in their order. Writes that wait for the disk together share one commit.
+fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let workers = WRITERS.min(items.len());
+    let queue = Mutex::new(items.into_iter().enumerate());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let send = send.clone();
+            let (take, work) = (&take, &work);
+            scope.spawn(move || {
+                while let Some((index, item)) = take() {
+                    if send.send((index, work(item))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    drop(send);
+    let mut done: Vec<(usize, R)> = receive.into_iter().collect();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 fn record_session(
@@ -178,7 +211,7 @@ fn record_session(
             }
         };
         let new = NewThread { id: thread.id, session: id, name: thread.name, start };
-        let done = record_thread(store, new, thread.events)?;
+        let done = record_thread(store, &new, thread.events)?;
         places.insert(thread.id, done.thread);
         appended += done.appended;
         diverged.extend(done.diverged.map(|at| (at, done.thread)));
@@ -215,13 +248,13 @@ struct RecordedThread {
 }
 
 /// Brings a thread up to date with `events`, its own events as the file has them.
-fn record_thread(store: &Sqlite, new: NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
+fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
     let base = match new.start {
         Start::Fork { of, at } => Head { seq: at, link: link_at(store, of, at)? },
         Start::Root | Start::Spawned { .. } => Head::START,
     };
     let thread = new.id;
-    match store.open(&new) {
+    match store.open(new) {
         // Who started it may have become known since; the thread is the same.
         Ok(()) | Err(StoreError::ThreadDiffers(_)) => {}
         Err(error) => return Err(error),
@@ -243,7 +276,7 @@ fn record_thread(store: &Sqlite, new: NewThread, events: Vec<Event>) -> Result<R
         start: Start::Fork { of: thread, at },
     };
     let rest = events.into_iter().skip(known).collect();
-    let done = record_thread(store, fork, rest)?;
+    let done = record_thread(store, &fork, rest)?;
     let diverged = (done.appended > 0).then_some(at);
     Ok(RecordedThread { diverged: done.diverged.or(diverged), ..done })
 }
@@ -289,10 +322,7 @@ fn link_at(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Link, StoreError
         return Ok(Link::ROOT);
     }
     let found = store.read(thread, at, 1)?;
-    found
-        .first()
-        .map(|logged| logged.link)
-        .ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
+    found.first().map(|logged| logged.link).ok_or(StoreError::UnknownEvent(EventId { thread, seq: at }))
 }
 
 fn append(
@@ -313,7 +343,8 @@ fn append(
 fn title_of(event: &Event) -> Option<String> {
     let Fact::UserSaid { .. } = event.fact else { return None };
     let text = event.fact.text();
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'))?;
+    let is_words = |line: &&str| !line.is_empty() && !line.starts_with('<') && !is_command(line);
+    let line = text.lines().map(str::trim).find(is_words)?;
     let mut title: String = line.chars().take(TITLE_CHARS).collect();
     if title.len() < line.len() {
         title.push('…');
@@ -321,3 +352,7 @@ fn title_of(event: &Event) -> Option<String> {
     Some(title)
 }
 
+/// `/model`, `/clear`: words to the agent's program, not to the agent.
+fn is_command(line: &str) -> bool {
+    line.starts_with('/') && !line.contains(char::is_whitespace)
+}

@@ -1,5 +1,31 @@
 //! Provider wire formats and agents' transcript files, to events and back.
 //!
-//! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round.
+//! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
+//! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
+//! [`openai_responses`] read single messages and items. What this version does not understand is carried with its
+//! bytes, never refused.
 
+pub mod anthropic;
+pub mod openai_chat;
+pub mod openai_responses;
 pub mod transcripts;
+
+mod decoded;
+mod encode;
+mod error;
+mod format;
+mod json;
+mod media;
+mod normal;
+mod preamble;
+mod request;
+mod response;
+mod sse;
+mod stream;
+mod tools;
+
+pub use encode::{Completion, EncodeError, Encoded, Placed};
+pub use error::WireError;
+pub use format::{Format, UnknownFormat};
+pub use preamble::is_project_preamble;
+pub use stream::{Ending, StreamDecoder, Streamed};

@@ -16,7 +16,9 @@ use super::{
 };
 
 #[derive(ClapArgs)]
-#[command(after_help = "What forks in other sessions share with it stays with them. A line without content goes to the audit.")]
+#[command(
+    after_help = "What forks in other sessions share with it stays with them. A line without content goes to the audit."
+)]
 pub(crate) struct Args {
     /// Its id, the start of it, or its title.
     session: String,
@@ -61,7 +63,10 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         text::count(erased.media, "medium").replace("mediums", "media"),
     ))?;
     if erased.shared > 0 {
-        out.line(format_args!("{} stay: forks in other sessions share them.", text::count(erased.shared, "event")))?;
+        out.line(format_args!(
+            "{} stay: forks in other sessions share them.",
+            text::count(erased.shared, "event")
+        ))?;
     }
     if erased.scrubbed == Scrubbed::Waiting {
         out.line("Another process still reads old pages of the file; they go when it has finished and the next erase runs.")?;

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use epitome::{
-    core::{Event, Logged},
+    core::Logged,
     wire::{Completion, Format},
 };
 use serde_json::{json, value::RawValue};
@@ -92,8 +92,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 
 fn request(format: Format, events: &[Logged], legal: bool) -> anyhow::Result<Vec<u8>> {
     let completion = if legal { Completion::Legal } else { Completion::AsRecorded };
-    let events: Vec<&Event> = events.iter().map(|logged| &logged.event).collect();
-    let mut body = format.encode(&events, completion)?.into_bytes();
+    let mut body = format.encode(events.iter().map(|logged| &logged.event), completion)?.body.into_bytes();
     body.push(b'\n');
     Ok(body)
 }

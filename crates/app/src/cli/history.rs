@@ -115,7 +115,8 @@ fn line(number: usize, row: &TurnRow, all: &[TurnRow]) -> String {
         return format!("{number:5}  {time}  {tokens:>6} tokens  {model}{calls}  {DIM}{id}{DIM:#}");
     };
     let place = |id| all.iter().position(|row| Some(row.turn.id) == id).map(|index| index + 1);
-    let through = place(row.summarized_through).map_or(String::new(), |number| format!("through turn {number}"));
+    let through =
+        place(row.summarized_through).map_or(String::new(), |number| format!("through turn {number}"));
     let kept = place(row.first_kept).map_or(String::new(), |number| format!(", kept from turn {number}"));
     let sizes = match (compaction.tokens_before, compaction.tokens_after) {
         (Some(before), Some(after)) => format!(", {} → {} tokens", text::tokens(before), text::tokens(after)),

@@ -191,7 +191,9 @@ impl Report {
         let file = source.path.display().to_string();
         match result {
             Ok(imported) => self.imported(&file, imported),
-            Err(ImportError::Read(error @ ReadError::UnknownAgent { .. })) if source.named == Named::InFolder => {
+            Err(ImportError::Read(error @ ReadError::UnknownAgent { .. }))
+                if source.named == Named::InFolder =>
+            {
                 self.not_transcripts.push(format!("{file}: {error}"));
                 Ok(())
             }

@@ -135,7 +135,11 @@ fn list(args: List, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> 
             text::minute(entry.time),
             entry.channel,
             entry.id,
-            if turns.is_empty() { String::new() } else { format!(" · {}", text::count(turns.len() as u64, "turn")) },
+            if turns.is_empty() {
+                String::new()
+            } else {
+                format!(" · {}", text::count(turns.len() as u64, "turn"))
+            },
         ))?;
         out.line(format_args!("    {}", text::one_line(&entry.text, text::width().saturating_sub(4) * 3)))?;
     }

@@ -80,14 +80,13 @@ pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -
 
 /// A turn of a chain, and its number: named by its number (from 1) or by its id.
 pub(crate) fn turn<'a>(turns: &'a [TurnRow], name: &str) -> anyhow::Result<(usize, &'a TurnRow)> {
-    let index = match name.parse::<usize>() {
-        Ok(number) => number.checked_sub(1).filter(|index| *index < turns.len()),
-        Err(_) => {
-            let id: EventId = name.parse().with_context(|| {
-                format!("`{name}` names no turn: give its number from `epitome show`, or its id")
-            })?;
-            turns.iter().position(|row| row.turn.id == id)
-        }
+    let index = if let Ok(number) = name.parse::<usize>() {
+        number.checked_sub(1).filter(|index| *index < turns.len())
+    } else {
+        let id: EventId = name.parse().with_context(|| {
+            format!("`{name}` names no turn: give its number from `epitome show`, or its id")
+        })?;
+        turns.iter().position(|row| row.turn.id == id)
     };
     match index {
         Some(index) => Ok((index + 1, &turns[index])),

@@ -13,7 +13,9 @@ use super::{
 };
 
 #[derive(ClapArgs)]
-#[command(after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations.")]
+#[command(
+    after_help = "All words must occur. \"Words in quotes\" stand together, and prefix* finds its continuations."
+)]
 pub(crate) struct Args {
     /// What to look for.
     #[arg(required = true)]
@@ -80,16 +82,11 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 }
 
 fn snippet(hit: &Hit) -> String {
-    let mut line = String::new();
-    for excerpt in &hit.snippet {
-        match excerpt {
-            Excerpt::Plain(plain) => line.push_str(&edges(plain)),
-            Excerpt::Match(found) => {
-                line.push_str(&format!("{BOLD}{}{BOLD:#}", text::one_line(found, 200)));
-            }
-        }
-    }
-    line
+    let piece = |excerpt: &Excerpt| match excerpt {
+        Excerpt::Plain(plain) => edges(plain),
+        Excerpt::Match(found) => format!("{BOLD}{}{BOLD:#}", text::one_line(found, 200)),
+    };
+    hit.snippet.iter().map(piece).collect()
 }
 
 /// One line, with the white space at its ends kept as a blank.

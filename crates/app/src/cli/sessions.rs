@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     for row in &rows {
         let mut title = text::one_line(&row.title, wide);
         for label in &row.labels {
-            title.push_str(&format!(" [{label}]"));
+            title.extend([" [", label, "]"]);
         }
         table.add_row([
             row.id.to_string()[..13].to_owned(),
@@ -171,7 +171,8 @@ fn report(row: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
     if out.is_json() {
         out.object(&SessionJson::from(row))?;
     } else {
-        let labels = if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
+        let labels =
+            if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
         out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}{labels}", row.id, row.title))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -141,12 +141,18 @@ impl View {
             out.line(format_args!("labels: {}", session.labels.join(", ")))?;
         }
         if self.threads.len() > 1 {
-            let names: Vec<_> =
-                self.threads.iter().map(|other| format!("{} ({})", other.name, &other.id.to_string()[..8])).collect();
+            let names: Vec<_> = self
+                .threads
+                .iter()
+                .map(|other| format!("{} ({})", other.name, &other.id.to_string()[..8]))
+                .collect();
             out.line(format_args!("{DIM}threads: {}{DIM:#}", text::one_line(&names.join(", "), 400)))?;
         }
         if self.strays > 0 {
-            out.line(format_args!("{NOTE}{} that no call asked for{NOTE:#}", text::count(self.strays as u64, "result")))?;
+            out.line(format_args!(
+                "{NOTE}{} that no call asked for{NOTE:#}",
+                text::count(self.strays as u64, "result")
+            ))?;
         }
         Ok(())
     }
@@ -185,7 +191,11 @@ impl View {
         match &logged.event.fact {
             Fact::UserSaid { .. } => {
                 let media = logged.event.fact.media().count() as u64;
-                let media = if media == 0 { String::new() } else { format!(" [{}]", text::count(media, "attachment")) };
+                let media = if media == 0 {
+                    String::new()
+                } else {
+                    format!(" [{}]", text::count(media, "attachment"))
+                };
                 out.line(format_args!("     {BOLD}›{BOLD:#} {}{media}", clip(&said, width)))
             }
             Fact::Instructed { what, .. } => {
@@ -198,7 +208,11 @@ impl View {
                 };
                 out.line(format_args!("       {DIM}{what}: {tokens}{DIM:#}"))
             }
-            fact => out.line(format_args!("       {DIM}{}: {}{DIM:#}", fact.kind().replace('_', " "), clip(&said, width))),
+            fact => out.line(format_args!(
+                "       {DIM}{}: {}{DIM:#}",
+                fact.kind().replace('_', " "),
+                clip(&said, width)
+            )),
         }
     }
 
@@ -209,18 +223,28 @@ impl View {
             match part {
                 Part::Text { text } if text.trim().is_empty() => {}
                 Part::Text { text } => out.line(format_args!("       {}", clip(text, width)))?,
-                Part::Refusal { text } => out.line(format_args!("       {NOTE}refused:{NOTE:#} {}", clip(text, width)))?,
-                Part::Reasoning { text, .. } if text.is_empty() => out.line(format_args!("       {DIM}(hidden reasoning){DIM:#}"))?,
-                Part::Reasoning { text, .. } => out.line(format_args!("       {DIM}({}){DIM:#}", clip(text, width)))?,
+                Part::Refusal { text } => {
+                    out.line(format_args!("       {NOTE}refused:{NOTE:#} {}", clip(text, width)))?;
+                }
+                Part::Reasoning { text, .. } if text.is_empty() => {
+                    out.line(format_args!("       {DIM}(hidden reasoning){DIM:#}"))?;
+                }
+                Part::Reasoning { text, .. } => {
+                    out.line(format_args!("       {DIM}({}){DIM:#}", clip(text, width)))?;
+                }
                 Part::ToolCall(call) => {
-                    let outcome = self.returned.get(&(seq, nth)).and_then(|(at, place)| self.result(*at, *place));
+                    let outcome =
+                        self.returned.get(&(seq, nth)).and_then(|(at, place)| self.result(*at, *place));
                     nth += 1;
                     let outcome = match outcome {
                         Some((at, result)) => self.outcome(at, result),
                         None => format!("{NOTE}no result{NOTE:#}"),
                     };
                     let arguments = clip(&call.arguments, width.saturating_sub(40 + call.name.0.len()));
-                    out.line(format_args!("       {NAME}{}{NAME:#} {DIM}{arguments}{DIM:#} → {outcome}", call.name))?;
+                    out.line(format_args!(
+                        "       {NAME}{}{NAME:#} {DIM}{arguments}{DIM:#} → {outcome}",
+                        call.name
+                    ))?;
                     for thread in self.started_by(seq, &call.id.0) {
                         out.line(format_args!(
                             "         ⤷ thread {NAME}{}{NAME:#} (show it: --thread {})",
@@ -231,7 +255,10 @@ impl View {
                 }
                 Part::Media(media) => out.line(format_args!("       [{}]", media.mime))?,
                 Part::Opaque { name, json } => {
-                    out.line(format_args!("       {DIM}[{name}] {}{DIM:#}", clip(json, width.saturating_sub(20))))?;
+                    out.line(format_args!(
+                        "       {DIM}[{name}] {}{DIM:#}",
+                        clip(json, width.saturating_sub(20))
+                    ))?;
                 }
             }
         }

@@ -56,13 +56,13 @@ pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(Time(timestamp.as_millisecond()));
     }
-    let civil = text.parse::<jiff::civil::DateTime>().or_else(|_| {
-        text.parse::<jiff::civil::Date>().map(|date| date.at(0, 0, 0, 0))
-    });
+    let civil = text
+        .parse::<jiff::civil::DateTime>()
+        .or_else(|_| text.parse::<jiff::civil::Date>().map(|date| date.at(0, 0, 0, 0)));
     let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::system()));
-    zoned
-        .map(|zoned| Time(zoned.timestamp().as_millisecond()))
-        .map_err(|_| "expected a time such as 2026-01-05, 2026-01-05T10:12 or 2026-01-05T10:12:00Z".to_owned())
+    zoned.map(|zoned| Time(zoned.timestamp().as_millisecond())).map_err(|_| {
+        "expected a time such as 2026-01-05, 2026-01-05T10:12 or 2026-01-05T10:12:00Z".to_owned()
+    })
 }
 
 /// Now.
@@ -101,7 +101,7 @@ pub(crate) fn width() -> usize {
 /// A table without frames; the columns named in `right` are numbers.
 pub(crate) fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(header);
     for index in right {
         if let Some(column) = table.column_mut(*index) {

@@ -3,12 +3,64 @@
 //! A reader takes the bytes of a file and gives the sessions in it. It is prefix-stable: reading a file that has
 //! grown gives the old events first, unchanged, then the new ones, so that an import can append what is new.
 
+mod assemble;
+mod claude_code;
+mod codex;
+mod detect;
+mod error;
+mod gemini;
+mod lines;
+mod opencode;
+mod openhands;
+mod pi;
+mod pieces;
+mod plain;
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+mod real_lines;
+#[cfg(test)]
+mod shaken;
+mod sketch;
+mod swe_agent;
+mod tau2;
+mod tau_bench;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod time;
+mod zst;
+
 use std::{collections::BTreeMap, fmt};
 
-use epitome_core::{
-    Event, Seq, SessionId, ThreadId,
-    id::CallId,
-};
+use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
+
+pub use error::ReadError;
+pub use lines::Limits;
+
+/// Reads a transcript file of any agent.
+///
+/// The format is told from the content, never from the file's name. `name` is a stable name of the file, such as
+/// its absolute path: sessions that have no id of their own are named after it, with `#` and where they stand if
+/// the file holds many. Files compressed with zstd are unpacked.
+///
+/// ```
+/// use epitome_wire::transcripts::{Format, Limits, read};
+///
+/// let file = br#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]"#;
+/// let reading = read("/chat.json", file, &Limits::default())?;
+/// assert_eq!(reading.format, Format::OpenaiChat);
+/// assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
+/// # Ok::<(), epitome_wire::transcripts::ReadError>(())
+/// ```
+pub fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    if zst::is_compressed(bytes) {
+        let unpacked = zst::decompress(bytes, limits)?;
+        detect::read(name, &unpacked, limits)
+    } else {
+        detect::read(name, bytes, limits)
+    }
+}
 
 /// What a file held.
 #[derive(Clone, Debug)]
@@ -117,4 +169,46 @@ pub enum Format {
     OpenaiResponses,
     /// Anthropic messages.
     Anthropic,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 12] = [
+        Self::ClaudeCode,
+        Self::Codex,
+        Self::Opencode,
+        Self::Pi,
+        Self::Gemini,
+        Self::SweAgent,
+        Self::Openhands,
+        Self::TauBench,
+        Self::Tau2,
+        Self::OpenaiChat,
+        Self::OpenaiResponses,
+        Self::Anthropic,
+    ];
+
+    /// Its name: one word, the same for ever.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Pi => "pi",
+            Self::Gemini => "gemini",
+            Self::SweAgent => "swe-agent",
+            Self::Openhands => "openhands",
+            Self::TauBench => "tau-bench",
+            Self::Tau2 => "tau2",
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().fmt(f)
+    }
 }

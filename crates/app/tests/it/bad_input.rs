@@ -1,0 +1,156 @@
+//! Whatever comes from outside may be wrong: a clear word, no panic, and nothing already stored is lost.
+
+use std::fs;
+
+use super::harness::{Bench, text};
+
+const GOOD: &str = r#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#;
+
+/// Importing `content` fails with words that hold `expect`, and what was stored before is still whole.
+fn check(content: &[u8], expect: &str) {
+    let bench = Bench::new();
+    bench.session("good.json", GOOD);
+    let file = bench.write("bad.json", content);
+    let said = bench.fails(&["import", text(&file)]);
+    assert!(said.contains(expect), "expected `{expect}` in:\n{said}");
+    assert!(said.contains("bad.json"), "the file is named:\n{said}");
+    assert_eq!(bench.json(&["sessions"]).len(), 1);
+    assert_eq!(bench.json(&["doctor"])[0]["healthy"], true);
+}
+
+#[test]
+fn a_file_that_is_not_json_is_refused() {
+    check(b"dear diary", "not JSON");
+}
+
+#[test]
+fn a_truncated_file_is_refused() {
+    check(&GOOD.as_bytes()[..40], "cut off");
+}
+
+#[test]
+fn a_binary_file_is_refused() {
+    check(b"\x7fELF\x02\x01\x01\0\0\0\0\0", "not text");
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    check(b"", "empty");
+}
+
+#[test]
+fn nesting_a_hundred_thousand_deep_is_refused() {
+    check("[".repeat(100_000).as_bytes(), "nested too deeply");
+}
+
+#[test]
+fn a_message_nested_a_hundred_thousand_deep_is_carried_with_a_warning() {
+    let bench = Bench::new();
+    let deep = format!(r#"{{"role":"user","content":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let file = bench.write("deep.json", format!(r#"[{{"role":"user","content":"hello"}},{deep}]"#));
+    let lines = bench.json(&["import", text(&file)]);
+    assert!(
+        lines[0]["warnings"][0].as_str().is_some_and(|warning| warning.contains("nested")),
+        "{}",
+        lines[0]
+    );
+    let session = lines[0]["session"].as_str().expect("a session");
+    assert!(bench.ok(&["export", session, "--format", "jsonl"]).contains(&deep), "nothing of it is lost");
+    assert_eq!(bench.json(&["doctor"])[0]["healthy"], true);
+}
+
+#[test]
+fn invalid_utf8_is_refused() {
+    check(b"[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]", "not text");
+}
+
+#[test]
+fn a_transcript_of_an_unknown_agent_is_refused_with_what_is_known() {
+    check(br#"{"conversation":{"turns":[]}}"#, "claude-code");
+}
+
+#[test]
+fn a_bad_line_is_reported_with_its_number_and_the_rest_is_kept() {
+    let bench = Bench::new();
+    let file = bench.write(
+        "session.jsonl",
+        "{\"role\":\"user\",\"content\":\"one\"}\n{\"role\":\"assist\n{\"role\":\"assistant\",\"content\":\"two\"}\n",
+    );
+    let lines = bench.json(&["import", text(&file)]);
+    assert_eq!(lines[0]["messages"], 2);
+    let warning = lines[0]["warnings"][0].as_str().expect("a warning");
+    assert!(warning.starts_with("line 2:"), "{warning}");
+}
+
+#[test]
+fn a_line_over_the_limit_is_reported_and_the_limit_can_be_raised() {
+    let bench = Bench::new();
+    let long = "x".repeat(5_000);
+    let file = bench.write(
+        "session.jsonl",
+        format!(
+            "{{\"role\":\"user\",\"content\":\"one\"}}\n{{\"role\":\"assistant\",\"content\":\"{long}\"}}\n"
+        ),
+    );
+    let lines = bench.json(&["import", text(&file), "--max-line", "1000"]);
+    assert_eq!(lines[0]["messages"], 1);
+    let warning = lines[0]["warnings"][0].as_str().expect("a warning");
+    assert!(warning.contains("1000"), "{warning}");
+    let lines = bench.json(&["import", text(&file), "--max-line", "10000"]);
+    assert_eq!(lines[0]["messages"], 2);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let bench = Bench::new();
+    let said = bench.fails(&["import", "/no/such/file.jsonl"]);
+    assert!(said.contains("/no/such/file.jsonl"), "{said}");
+}
+
+#[test]
+fn files_in_a_folder_that_are_no_transcripts_are_passed_over() {
+    let bench = Bench::new();
+    let folder = bench.path("folder");
+    fs::create_dir(&folder).expect("a writable folder");
+    fs::write(folder.join("package.json"), r#"{"name":"x","version":"1"}"#).expect("writable");
+    fs::write(folder.join("notes.md"), "# notes").expect("writable");
+    fs::write(folder.join("talk.json"), GOOD).expect("writable");
+    let said = bench.ok(&["import", text(&folder)]);
+    assert!(said.contains("1 session in 1 file") && said.contains("package.json"), "{said}");
+}
+
+#[test]
+fn a_session_not_found_suggests_the_nearest() {
+    let bench = Bench::new();
+    bench.session("good.json", GOOD);
+    let said = bench.fails(&["show", "helo"]);
+    assert!(said.contains("no session is called `helo`") && said.contains("`hello`"), "{said}");
+}
+
+#[test]
+fn a_database_that_is_none_is_left_alone() {
+    let bench = Bench::new();
+    bench.write("log.db", "this is a text file, and a rather long one: ".repeat(50));
+    let before = fs::read(bench.path("log.db")).expect("readable");
+    let said = bench.fails(&["sessions"]);
+    assert!(said.contains("not a database"), "{said}");
+    assert_eq!(fs::read(bench.path("log.db")).expect("readable"), before);
+}
+
+#[test]
+fn a_damaged_page_is_found_by_the_doctor() {
+    let bench = Bench::new();
+    let long: Vec<String> = (0..200)
+        .map(|number| format!(r#"{{"role":"user","content":"message {number} {}"}}"#, "words ".repeat(200)))
+        .collect();
+    bench.session("long.json", &format!("[{}]", long.join(",")));
+    // Folds the write-ahead log into the file, then damages the middle of it.
+    bench.ok(&["backup", text(&bench.path("whole.db"))]);
+    let mut bytes = fs::read(bench.path("whole.db")).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 8_192].fill(0x5a);
+    bench.write("damaged.db", bytes);
+    let said = bench.fails(&["doctor", "--db", text(&bench.path("damaged.db"))]);
+    assert!(!said.contains("healthy."), "{said}");
+    assert!(said.contains("backup"), "{said}");
+}

@@ -1,0 +1,8 @@
+//! The binary, used as people use it.
+
+mod bad_input;
+mod commands;
+mod harness;
+mod real_data;
+mod round_trip;
+mod tidy;

@@ -1,0 +1,89 @@
+//! The shape of the project: dependency arrows, and files that nobody may forget.
+
+use std::{collections::BTreeMap, fs};
+
+use super::harness::workspace;
+
+/// What each crate may see of the others. Development dependencies are free: tests are no part of the architecture.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("core", &[]),
+    ("wire", &["epitome-core"]),
+    ("store", &["epitome-core"]),
+    ("epitome", &["epitome-core", "epitome-store", "epitome-wire"]),
+    ("app", &["epitome"]),
+];
+
+/// What only one crate may depend on: SQL, HTTP and the like stay where they belong.
+const ONLY_IN: [(&str, &str); 4] =
+    [("rusqlite", "store"), ("clap", "app"), ("anyhow", "app"), ("indicatif", "app")];
+
+fn dependencies(name: &str) -> Vec<String> {
+    let path = workspace().join("crates").join(name).join("Cargo.toml");
+    let manifest: toml::Table = fs::read_to_string(path).expect("a manifest").parse().expect("TOML");
+    let table = manifest.get("dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+    table.into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn arrows_point_down_only() {
+    for (name, allowed) in ARROWS {
+        let mut seen: Vec<_> =
+            dependencies(name).into_iter().filter(|dependency| dependency.starts_with("epitome")).collect();
+        seen.sort();
+        assert_eq!(seen, allowed, "crates/{name} may depend on these of our crates and no others");
+    }
+}
+
+#[test]
+fn every_crate_has_its_arrows_written_down() {
+    let folders = fs::read_dir(workspace().join("crates")).expect("a folder of crates");
+    let mut names: Vec<_> =
+        folders.map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8")).collect();
+    names.sort();
+    let mut known: Vec<_> = ARROWS.iter().map(|(name, _)| *name).collect();
+    known.sort_unstable();
+    assert_eq!(names, known);
+}
+
+#[test]
+fn what_belongs_to_one_crate_stays_there() {
+    let all: BTreeMap<_, _> = ARROWS.iter().map(|(name, _)| (*name, dependencies(name))).collect();
+    for (dependency, home) in ONLY_IN {
+        for (name, dependencies) in &all {
+            let here = dependencies.iter().any(|other| other == dependency);
+            assert!(
+                !here || *name == home,
+                "{dependency} belongs to crates/{home}, but crates/{name} has it"
+            );
+        }
+    }
+}
+
+/// A row of `docs/conformance.md` names the test that proves it, and the test must exist.
+#[test]
+fn every_requirement_met_names_a_test_that_exists() {
+    let page = fs::read_to_string(workspace().join("docs/conformance.md")).expect("docs/conformance.md");
+    let mut sources = String::new();
+    let mut folders = vec![workspace().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("readable").map(|entry| entry.expect("readable").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                sources.push_str(&fs::read_to_string(entry).expect("UTF-8"));
+            }
+        }
+    }
+    let mut rows = 0;
+    for row in page.lines().filter(|line| line.starts_with("| S")) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let tests: Vec<_> = cells[3].split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "no test in: {row}");
+        for test in tests {
+            let name = test.rsplit("::").next().unwrap_or(test);
+            assert!(sources.contains(&format!("fn {name}(")), "no test is called `{name}`: {row}");
+        }
+        rows += 1;
+    }
+    assert!(rows > 0, "docs/conformance.md has no rows");
+}

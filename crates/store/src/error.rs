@@ -1,0 +1,218 @@
+//! What can go wrong with a store, in words that say what was being done and what to do about it.
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use epitome_core::{EventId, Seq, SessionId, ThreadId};
+
+use crate::log::Head;
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Someone appended first.
+    #[error("the thread {thread} is at event {}, not at {after}: someone appended first; read on from there and try again", head.seq)]
+    Conflict {
+        /// The thread.
+        thread: ThreadId,
+        /// Where the caller thought it was.
+        after: Seq,
+        /// Where it is.
+        head: Head,
+    },
+    /// No thread has this id.
+    #[error("there is no thread {0}")]
+    UnknownThread(ThreadId),
+    /// The id is taken by a thread that begins otherwise.
+    #[error("the thread {0} exists already and begins otherwise; choose another id")]
+    ThreadDiffers(ThreadId),
+    /// A fork point the parent does not have.
+    #[error("cannot fork the thread {of} at event {at}: it ends at event {head}")]
+    ForkBeyondHead {
+        /// The parent.
+        of: ThreadId,
+        /// The fork point asked for.
+        at: Seq,
+        /// The parent's last event.
+        head: Seq,
+    },
+    /// No event is there.
+    #[error("there is no event {0}")]
+    UnknownEvent(EventId),
+    /// No turn is there.
+    #[error("no turn has the id {0}: a turn is named by its first assistant event, or by its compaction")]
+    UnknownTurn(EventId),
+    /// Nothing by that name.
+    #[error("no session is called `{asked}`{}", suggestions(nearest))]
+    UnknownSession {
+        /// What was asked for.
+        asked: String,
+        /// The sessions with the nearest names.
+        nearest: Vec<Candidate>,
+    },
+    /// Several by that name.
+    #[error("`{asked}` could mean {} sessions: {}; give more of the id", candidates.len(), listed(candidates))]
+    AmbiguousSession {
+        /// What was asked for.
+        asked: String,
+        /// What it could mean.
+        candidates: Vec<Candidate>,
+    },
+    /// A head must be one of the session's own threads.
+    #[error("the thread {thread} is not one of the session {session}, so it cannot be its head")]
+    ThreadOfOtherSession {
+        /// The thread.
+        thread: ThreadId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The id is taken by an entry that says something else.
+    #[error(
+        "the ledger has an entry `{id}` in `{channel}` that says something else; entries are never changed, add a new one"
+    )]
+    LedgerDiffers {
+        /// The channel.
+        channel: String,
+        /// The entry's id there.
+        id: String,
+    },
+    /// No such ledger entry.
+    #[error("the ledger has no entry `{id}` in `{channel}`")]
+    UnknownLedgerEntry {
+        /// The channel.
+        channel: String,
+        /// The entry's id there.
+        id: String,
+    },
+    /// Another connection holds the lock.
+    #[error("{doing}: {} is locked by another process, waited {}; wait for it to finish, or stop it", path.display(), seconds(*waited))]
+    Locked {
+        /// What was being done.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// No right to write.
+    #[error("{doing}: {} cannot be written; check the permissions of the file and of its directory", path.display())]
+    ReadOnly {
+        /// What was being done.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+    },
+    /// No space.
+    #[error("{doing}: no space left for {}; nothing was changed; free some space and try again", path.display())]
+    DiskFull {
+        /// What was being done.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+    },
+    /// Damaged pages, or rows that cannot be what was written.
+    #[error("{doing}: {} is damaged ({detail}); run `epitome doctor` to see where, restore a backup if the log is affected", path.display())]
+    Corrupt {
+        /// What was being done.
+        doing: &'static str,
+        /// The database.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Something else, under the name of the database.
+    #[error("{} is not a database: {detail}", path.display())]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like.
+        detail: String,
+    },
+    /// A SQLite database, of another program.
+    #[error("{} is a database of another program, not an Epitome store; give another path", path.display())]
+    ForeignDatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by a newer Epitome.
+    #[error("{} has schema version {found}, this Epitome knows up to {known}; nothing was touched; upgrade Epitome", path.display())]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version this build knows.
+        known: i64,
+    },
+    /// Beyond what a database row can hold.
+    #[error("{doing}: an event is larger than a row of the database can be; nothing was changed")]
+    TooLarge {
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// A file that must not be overwritten.
+    #[error("{} exists already; it is not overwritten, give another path", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The thread that writes is gone.
+    #[error("the writer of {} stopped unexpectedly; nothing more is written; open the store again", path.display())]
+    WriterGone {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Anything else SQLite reports.
+    #[error("{doing}: {source}")]
+    Sql {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// A session that may be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its id.
+    pub id: SessionId,
+    /// Its title.
+    pub title: String,
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.title.as_str() {
+            "" => write!(f, "{}", self.id),
+            title => write!(f, "`{title}` ({})", self.id),
+        }
+    }
+}
+
+fn suggestions(nearest: &[Candidate]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; the nearest: {}", listed(nearest)) }
+}
+
+fn listed(candidates: &[Candidate]) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<String> = candidates.iter().take(SHOWN).map(ToString::to_string).collect();
+    if candidates.len() > SHOWN {
+        names.push(format!("and {} more", candidates.len() - SHOWN));
+    }
+    names.join(", ")
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

@@ -1,0 +1,95 @@
+//! The log as its users see it: threads are opened, appended to and read. There is no other verb, so that no
+//! implementation has to refuse one.
+
+use epitome_core::{Event, EventId, Link, Logged, Seq, SessionId, ThreadId, id::CallId};
+
+use crate::error::StoreError;
+
+/// Keeps threads of events, for ever and in order.
+///
+/// An implementor must keep true, at any time and for any number of callers and processes:
+/// - an append is all or nothing, and durable when it returns, as far as the implementation can be durable;
+/// - within a thread's view events are numbered 1, 2, 3 … without a gap, and what was once read at a place is
+///   read there for ever;
+/// - of two appends after the same event one is refused with [`StoreError::Conflict`];
+/// - a fork reads as a copy of its parent up to the fork point, whatever happens to the parent later.
+///
+/// The suite in `conformance` tries all of it.
+///
+/// ```
+/// use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
+/// use epitome_store::{EventLog, Memory, NewThread, Start};
+///
+/// let log = Memory::new();
+/// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
+/// log.open(&NewThread { id: thread, session, name: "main".into(), start: Start::Root })?;
+/// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("hello")] }, None);
+/// let head = log.append(thread, Seq::START, vec![said])?;
+///
+/// let fork = ThreadId::derived(&["fork"]);
+/// log.open(&NewThread { id: fork, session, name: "fork".into(), start: Start::Fork { of: thread, at: head.seq } })?;
+/// assert_eq!(log.read(fork, Seq(1), 10)?, log.read(thread, Seq(1), 10)?);
+/// # Ok::<(), epitome_store::StoreError>(())
+/// ```
+pub trait EventLog: Send + Sync {
+    /// Makes a thread. Making the same thread again is no error; making a different one under its id is.
+    fn open(&self, thread: &NewThread) -> Result<(), StoreError>;
+
+    /// Appends `events` if the thread's head is `after`, all or none. An empty list only checks the head.
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError>;
+
+    /// The events of the thread's view, its parents' shared part included, from `from` on, oldest first, at most
+    /// `limit`.
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError>;
+
+    /// Where the thread ends.
+    fn head(&self, thread: ThreadId) -> Result<Head, StoreError>;
+}
+
+/// The end of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The place of the last event; [`Seq::START`] if there is none.
+    pub seq: Seq,
+    /// Both hash chains there.
+    pub link: Link,
+}
+
+impl Head {
+    /// The head of a thread without events.
+    pub const START: Self = Self { seq: Seq::START, link: Link::ROOT };
+}
+
+/// A thread to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewThread {
+    /// Its id.
+    pub id: ThreadId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// What a person reads: "main", a subagent's name.
+    pub name: String,
+    /// How it begins.
+    pub start: Start,
+}
+
+/// How a thread begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With nothing.
+    Root,
+    /// As a copy of another thread up to an event, in one row.
+    Fork {
+        /// The thread it continues.
+        of: ThreadId,
+        /// The last event they share; [`Seq::START`] if none.
+        at: Seq,
+    },
+    /// With nothing, on behalf of another thread: a subagent.
+    Spawned {
+        /// The event that made the call, where it is known.
+        by: Option<EventId>,
+        /// The call it answers, where it is known.
+        call: Option<CallId>,
+    },
+}

@@ -1,0 +1,122 @@
+//! The log in memory: for tests, for sessions nobody wants to keep, and as the plainest statement of what a log is.
+
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+};
+
+use epitome_core::{Event, EventId, Logged, Seq, ThreadId};
+
+use crate::{
+    error::StoreError,
+    log::{EventLog, Head, NewThread, Start},
+};
+
+/// A log that lives as long as its process.
+#[derive(Debug, Default)]
+pub struct Memory {
+    threads: RwLock<HashMap<ThreadId, Thread>>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    made: NewThread,
+    /// The head at the fork point; the thread's own events come after it.
+    base: Head,
+    own: Vec<Logged>,
+}
+
+impl Memory {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl EventLog for Memory {
+    fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
+        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = threads.get(&thread.id) {
+            let same = known.made == *thread;
+            return if same { Ok(()) } else { Err(StoreError::ThreadDiffers(thread.id)) };
+        }
+        let base = match &thread.start {
+            Start::Root | Start::Spawned { .. } => Head::START,
+            Start::Fork { of, at } => fork_point(&threads, *of, *at)?,
+        };
+        threads.insert(thread.id, Thread { made: thread.clone(), base, own: Vec::new() });
+        Ok(())
+    }
+
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
+        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        let known = threads.get_mut(&thread).ok_or(StoreError::UnknownThread(thread))?;
+        let mut head = known.head();
+        if head.seq != after {
+            return Err(StoreError::Conflict { thread, after, head });
+        }
+        for event in events {
+            let link = head.link.next(&event, &event.fact_json());
+            head = Head { seq: head.seq.next(), link };
+            known.own.push(Logged { id: EventId { thread, seq: head.seq }, event, link });
+        }
+        Ok(head)
+    }
+
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError> {
+        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        let mut line = threads.get(&thread).ok_or(StoreError::UnknownThread(thread))?;
+        let mut until = line.head().seq;
+        let mut slices = Vec::new();
+        loop {
+            slices.push(line.between(from, until));
+            until = until.min(line.base.seq);
+            match line.made.start {
+                Start::Fork { of, .. } if from <= until && until > Seq::START => {
+                    line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?;
+                }
+                _ => break,
+            }
+        }
+        Ok(slices.into_iter().rev().flatten().take(limit).cloned().collect())
+    }
+
+    fn head(&self, thread: ThreadId) -> Result<Head, StoreError> {
+        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        threads.get(&thread).map(Thread::head).ok_or(StoreError::UnknownThread(thread))
+    }
+}
+
+impl Thread {
+    fn head(&self) -> Head {
+        self.own.last().map_or(self.base, |last| Head { seq: last.id.seq, link: last.link })
+    }
+
+    /// Its own events at `from..=until`.
+    fn between(&self, from: Seq, until: Seq) -> &[Logged] {
+        let start = self.own.partition_point(|event| event.id.seq < from);
+        let end = self.own.partition_point(|event| event.id.seq <= until);
+        self.own.get(start..end).unwrap_or_default()
+    }
+}
+
+/// The head of `of` as it was at `at`, wherever in its ancestry that event is.
+fn fork_point(threads: &HashMap<ThreadId, Thread>, of: ThreadId, at: Seq) -> Result<Head, StoreError> {
+    let mut line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?;
+    let head = line.head().seq;
+    if at > head {
+        return Err(StoreError::ForkBeyondHead { of, at, head });
+    }
+    loop {
+        if let [event] = line.between(at, at) {
+            return Ok(Head { seq: at, link: event.link });
+        }
+        if at == line.base.seq {
+            return Ok(line.base);
+        }
+        match line.made.start {
+            Start::Fork { of, .. } => line = threads.get(&of).ok_or(StoreError::UnknownThread(of))?,
+            Start::Root | Start::Spawned { .. } => return Ok(Head::START),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Making threads and appending to them. What can be done before the lock is held is done by the caller's thread:
+//! serialising, counting, taking media out.
+
+use epitome_core::{Digest, Event, EventId, Link, Logged, Seq, SessionId, ThreadId, TokenCounter};
+use rusqlite::params;
+
+use super::{
+    codec::{AsBlob, signed},
+    derived::Item,
+    fault::Fault,
+    media::{self, Packed},
+    read,
+    writer::Desk,
+};
+use crate::{
+    error::StoreError,
+    log::{Head, NewThread, Start},
+};
+
+/// An append, ready to be written.
+pub(super) struct Append {
+    thread: ThreadId,
+    after: Seq,
+    tokenizer: Option<&'static str>,
+    items: Vec<Item>,
+    stored: Vec<Form>,
+}
+
+/// The texts of an event as they are stored.
+struct Form {
+    fact: String,
+    raw: RawForm,
+}
+
+enum RawForm {
+    /// It equals the fact and is not stored again.
+    Fact,
+    /// It is stored as it is.
+    Plain,
+    /// It is stored without its media.
+    Packed(Packed),
+}
+
+impl Append {
+    /// Prepares an append, outside any lock.
+    pub(super) fn new(
+        thread: ThreadId,
+        after: Seq,
+        events: Vec<Event>,
+        counter: Option<&dyn TokenCounter>,
+    ) -> Self {
+        let mut items = Vec::with_capacity(events.len());
+        let mut stored = Vec::with_capacity(events.len());
+        for event in events {
+            stored.push(Form::of(&event));
+            // Place and links are known only under the lock.
+            let logged = Logged { id: EventId { thread, seq: Seq::START }, event, link: Link::ROOT };
+            items.push(Item::new(logged, counter));
+        }
+        Self { thread, after, tokenizer: counter.map(TokenCounter::name), items, stored }
+    }
+
+    /// Appends if the thread's head is where the caller thinks.
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>) -> Result<Head, Fault> {
+        let before = read::head(desk.connection, self.thread)?;
+        if before.seq != self.after {
+            return Err(StoreError::Conflict { thread: self.thread, after: self.after, head: before }.into());
+        }
+        let mut head = before;
+        for (item, form) in self.items.iter_mut().zip(&self.stored) {
+            let link = head.link.next(&item.logged.event, &form.fact);
+            head = Head { seq: head.seq.next(), link };
+            item.logged.id.seq = head.seq;
+            item.logged.link = link;
+            item.row = insert(desk, &item.logged, form)?;
+        }
+        desk.derivations.derive(desk.connection, self.thread, before, &self.items, self.tokenizer)?;
+        Ok(head)
+    }
+}
+
+impl Form {
+    fn of(event: &Event) -> Self {
+        let fact = event.fact_json();
+        let raw = if *event.raw.json == *fact {
+            RawForm::Fact
+        } else {
+            media::pack(event).map_or(RawForm::Plain, RawForm::Packed)
+        };
+        Self { fact, raw }
+    }
+}
+
+fn insert(desk: &Desk<'_>, logged: &Logged, form: &Form) -> Result<i64, Fault> {
+    let Logged { id, event, link } = logged;
+    let (raw, markers) = match &form.raw {
+        RawForm::Fact => (None, 0),
+        RawForm::Plain => (Some(&*event.raw.json), 0),
+        RawForm::Packed(packed) => (Some(packed.text.as_str()), packed.markers),
+    };
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO events (thread, seq, time, kind, dialect, media, normal_digest, raw_link, normal_link,
+                origin, fact, raw) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            id.thread.blob(),
+            signed(id.seq.0),
+            event.time.map(|time| time.0),
+            event.fact.kind(),
+            event.raw.dialect.name(),
+            markers,
+            event.normal.map(|digest| digest.0),
+            link.raw.0,
+            link.normal.0,
+            event.origin,
+            form.fact,
+            raw,
+        ])?;
+    let row = desk.connection.last_insert_rowid();
+    if let RawForm::Packed(packed) = &form.raw {
+        media::keep(desk.connection, row, &packed.media)?;
+    }
+    Ok(row)
+}
+
+/// Makes a thread, and a nameless session for it if there is none yet.
+pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
+    if let Some(known) = read::thread(desk.connection, thread.id)? {
+        return if known == *thread { Ok(()) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
+    }
+    let base = match &thread.start {
+        Start::Root | Start::Spawned { .. } => Head::START,
+        Start::Fork { of, at } => read::head_at(desk.connection, *of, *at)?,
+    };
+    ensure_session(desk, thread.session)?;
+    insert_thread(desk, thread, base)?;
+    desk.connection
+        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NULL")?
+        .execute(params![thread.session.blob(), thread.id.blob()])?;
+    Ok(())
+}
+
+fn ensure_session(desk: &Desk<'_>, session: SessionId) -> Result<(), Fault> {
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO sessions (id, title, source) VALUES (?1, '', '') ON CONFLICT DO NOTHING",
+        )?
+        .execute([session.blob()])?;
+    Ok(())
+}
+
+fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head) -> Result<(), Fault> {
+    let (start, parent, by, call) = match &thread.start {
+        Start::Root => ("root", None, None, None),
+        Start::Fork { of, .. } => ("fork", Some(of.blob()), None, None),
+        Start::Spawned { by, call } => ("spawned", None, *by, call.as_ref().map(|call| &call.0)),
+    };
+    let Link { raw: Digest(raw), normal: Digest(normal) } = base.link;
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO threads (id, session, name, start, parent, base_seq, base_raw_link, base_normal_link,
+                by_thread, by_seq, by_call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            thread.id.blob(),
+            thread.session.blob(),
+            thread.name,
+            start,
+            parent,
+            signed(base.seq.0),
+            raw,
+            normal,
+            by.map(|by| by.thread.blob()),
+            by.map(|by| signed(by.seq.0)),
+            call,
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! What is derived from the log as it grows: turns, sums, token counts and the search index, all in the transaction
+//! of the append. The same function makes them again from nothing, so that there is only one way they can be.
+
+use std::collections::HashMap;
+
+use epitome_core::{EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
+use rusqlite::{Connection, params};
+
+use super::{
+    codec::{self, AsBlob, EVENT_COLUMNS, signed},
+    fault::Fault,
+    read, turn_rows,
+};
+use crate::log::Head;
+
+/// How many threads' derivations are remembered. One that is not is read back from its last turn.
+const REMEMBERED: usize = 1024;
+
+/// An event with what is derived from it alone.
+pub(super) struct Item {
+    /// Its row in the table of events.
+    pub(super) row: i64,
+    /// The event.
+    pub(super) logged: Logged,
+    /// What is searched.
+    pub(super) text: String,
+    /// Its size, if it was counted.
+    pub(super) pieces: Option<Vec<Tokens>>,
+}
+
+impl Item {
+    /// Derives what an event alone gives.
+    pub(super) fn new(logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
+        let pieces = counter.map(|counter| count(&logged.event.fact, counter));
+        Self { row: 0, text: logged.event.fact.text(), logged, pieces }
+    }
+}
+
+/// An event with the tokens of each of its texts.
+pub(super) type Counted = (EventId, Vec<Tokens>);
+
+/// The tokens of each text of a fact, in order.
+pub(super) fn count(fact: &Fact, counter: &dyn TokenCounter) -> Vec<Tokens> {
+    let mut pieces = Vec::new();
+    fact.visit_text(&mut |text| pieces.push(counter.count(text)));
+    pieces
+}
+
+/// How far the turns of some threads have been derived.
+#[derive(Default)]
+pub(super) struct Derivations {
+    known: HashMap<ThreadId, Derivation>,
+}
+
+struct Derivation {
+    /// Where it stands. If the thread's head is elsewhere, another process went on.
+    head: Head,
+    turns: Turns,
+    /// The open turn, if it has a row already.
+    written: Option<EventId>,
+    /// The loop of the last turn.
+    loop_index: Option<u64>,
+}
+
+/// What an append adds to the sums of its thread.
+#[derive(Default)]
+struct Sums {
+    turns: u64,
+    loops: u64,
+}
+
+impl Derivations {
+    /// Forgets everything: a transaction was lost.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// Derives everything from `items`, which were appended to `thread` after `before`.
+    pub(super) fn derive(
+        &mut self,
+        connection: &Connection,
+        thread: ThreadId,
+        before: Head,
+        items: &[Item],
+        tokenizer: Option<&str>,
+    ) -> Result<(), Fault> {
+        let Some(last) = items.last() else { return Ok(()) };
+        // Taken out while it is worked on: if anything fails, it is not there to mislead the next append.
+        let known = self.known.remove(&thread).filter(|known| known.head == before);
+        let mut state = match known {
+            Some(state) => state,
+            None => Derivation::read_back(connection, thread, before)?,
+        };
+        let sums = state.extend(connection, thread, items)?;
+        add_totals(connection, thread, items, &sums)?;
+        add_counts(connection, thread, items, tokenizer)?;
+        for item in items {
+            index(connection, item.row, &item.text)?;
+        }
+        state.head = Head { seq: last.logged.id.seq, link: last.logged.link };
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(thread, state);
+        Ok(())
+    }
+
+    /// Derives everything from all of a thread's own events, a bounded number at a time.
+    fn derive_own(
+        &mut self,
+        connection: &Connection,
+        thread: ThreadId,
+        base: Head,
+        counter: Option<&dyn TokenCounter>,
+    ) -> Result<(), Fault> {
+        const EVENTS: usize = 256;
+        const BYTES: usize = 1 << 20;
+        let tokenizer = counter.map(TokenCounter::name);
+        let mut before = base;
+        let mut items: Vec<Item> = Vec::new();
+        let mut bytes = 0;
+        read::each_own(connection, thread, (base.seq, Seq(u64::MAX)), usize::MAX, &mut |stored| {
+            bytes += stored.fact.len();
+            let head = Head { seq: stored.logged.id.seq, link: stored.logged.link };
+            items.push(Item { row: stored.row, ..Item::new(stored.logged, counter) });
+            if items.len() >= EVENTS || bytes >= BYTES {
+                self.derive(connection, thread, before, &items, tokenizer)?;
+                (before, bytes) = (head, 0);
+                items.clear();
+            }
+            Ok(())
+        })?;
+        self.derive(connection, thread, before, &items, tokenizer)
+    }
+}
+
+impl Derivation {
+    /// The state at `head`, made from the thread's last turn on.
+    fn read_back(connection: &Connection, thread: ThreadId, head: Head) -> Result<Self, Fault> {
+        let last = turn_rows::last(connection, thread, Seq(u64::MAX))?;
+        let (mut turns, from) = match &last {
+            None => (Turns::default(), Seq(1)),
+            Some(last) => match last.parent {
+                None => (Turns::default(), last.first),
+                Some(parent) => (turn_rows::resumed(connection, thread, parent, last.first)?, last.first),
+            },
+        };
+        read::each(connection, thread, (from, head.seq), usize::MAX, &mut |stored| {
+            turns.push(&stored.logged);
+            Ok(())
+        })?;
+        turns.take_done();
+        let written = turns.open_turn().map(|turn| turn.id).filter(|id| id.thread == thread);
+        Ok(Self { head, turns, written, loop_index: last.map(|last| last.loop_index) })
+    }
+
+    /// Takes the next events and writes the turns they make or change.
+    fn extend(&mut self, connection: &Connection, thread: ThreadId, items: &[Item]) -> Result<Sums, Fault> {
+        for item in items {
+            self.turns.push(&item.logged);
+        }
+        let mut sums = Sums::default();
+        let done = self.turns.take_done();
+        let written = self.written.take();
+        for turn in done.iter().chain(self.turns.open_turn()) {
+            // A turn that began before the fork has its row there.
+            if turn.id.thread == thread {
+                if written == Some(turn.id) {
+                    turn_rows::update(connection, turn)?;
+                } else {
+                    turn_rows::insert(connection, thread, turn)?;
+                    sums.turns += 1;
+                    sums.loops += u64::from(self.loop_index != Some(turn.loop_index));
+                }
+            }
+            self.loop_index = Some(turn.loop_index);
+        }
+        self.written = self.turns.open_turn().map(|turn| turn.id).filter(|id| id.thread == thread);
+        Ok(sums)
+    }
+}
+
+/// Makes everything derived again, into tables that are empty. `counter` counts; without it no counts are made.
+pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
+    let mut derivations = Derivations::default();
+    for (thread, base) in bases(connection)? {
+        derivations.derive_own(connection, thread, base, counter)?;
+    }
+    let mut ledger = connection.prepare("SELECT number, text FROM ledger ORDER BY number DESC")?;
+    let mut rows = ledger.query([])?;
+    while let Some(row) = rows.next()? {
+        index(connection, row.get(0)?, &row.get::<_, String>(1)?)?;
+    }
+    Ok(())
+}
+
+/// Makes what is derived of one thread again; its counts are kept.
+pub(super) fn derive_thread(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
+    let base = read::base(connection, thread)?;
+    Derivations::default().derive_own(connection, thread, base, None)?;
+    connection.execute(
+        "INSERT INTO token_totals SELECT thread, tokenizer, sum(tokens) FROM counts WHERE thread = ?1
+         GROUP BY tokenizer",
+        [thread.blob()],
+    )?;
+    Ok(())
+}
+
+/// Every thread with the head it starts from, parents before their forks.
+pub(super) fn bases(connection: &Connection) -> Result<Vec<(ThreadId, Head)>, Fault> {
+    let mut statement = connection.prepare("SELECT id FROM threads ORDER BY number")?;
+    let mut rows = statement.query([])?;
+    let mut bases = Vec::new();
+    while let Some(row) = rows.next()? {
+        let thread = codec::thread(row, 0)?;
+        bases.push((thread, read::base(connection, thread)?));
+    }
+    Ok(bases)
+}
+
+/// Drops everything derived and makes it again.
+pub(super) fn rebuild(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
+    connection.execute_batch(
+        "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM token_totals;
+         INSERT INTO search (search) VALUES ('delete-all');",
+    )?;
+    if let Some(counter) = counter {
+        connection.execute("DELETE FROM counts WHERE tokenizer = ?1", [counter.name()])?;
+    }
+    derive_all(connection, counter)?;
+    // Counts by other tokenizers were not made again and are still there, so the sums come from the table.
+    connection.execute_batch(
+        "DELETE FROM token_totals;
+         INSERT INTO token_totals SELECT thread, tokenizer, sum(tokens) FROM counts GROUP BY thread, tokenizer;",
+    )?;
+    Ok(())
+}
+
+/// Adds a text to the search index.
+pub(super) fn index(connection: &Connection, row: i64, text: &str) -> Result<(), Fault> {
+    if !text.is_empty() {
+        connection
+            .prepare_cached("INSERT INTO search (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![row, text])?;
+    }
+    Ok(())
+}
+
+fn add_totals(connection: &Connection, thread: ThreadId, items: &[Item], sums: &Sums) -> Result<(), Fault> {
+    let facts = || items.iter().map(|item| &item.logged.event.fact);
+    let times = || items.iter().filter_map(|item| item.logged.event.time.map(|time| time.0));
+    let messages = facts().filter(|fact| fact.is_message()).count() as u64;
+    let calls = facts().map(|fact| fact.calls().count() as u64).sum();
+    let compactions = facts().filter(|fact| matches!(fact, Fact::Compacted(_))).count() as u64;
+    connection
+        .prepare_cached(
+            "INSERT INTO totals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             ON CONFLICT (thread) DO UPDATE SET
+                events = events + excluded.events, messages = messages + excluded.messages,
+                turns = turns + excluded.turns, loops = loops + excluded.loops,
+                tool_calls = tool_calls + excluded.tool_calls, compactions = compactions + excluded.compactions,
+                first_time = min(coalesce(first_time, excluded.first_time), coalesce(excluded.first_time, first_time)),
+                last_time = max(coalesce(last_time, excluded.last_time), coalesce(excluded.last_time, last_time))",
+        )?
+        .execute(params![
+            thread.blob(),
+            signed(items.len() as u64),
+            signed(messages),
+            signed(sums.turns),
+            signed(sums.loops),
+            signed(calls),
+            signed(compactions),
+            times().min(),
+            times().max(),
+        ])?;
+    Ok(())
+}
+
+/// Stores counts, and adds them to the thread's sum.
+pub(super) fn add_counts(
+    connection: &Connection,
+    thread: ThreadId,
+    items: &[Item],
+    tokenizer: Option<&str>,
+) -> Result<(), Fault> {
+    let Some(tokenizer) = tokenizer else { return Ok(()) };
+    let counted = items.iter().filter_map(|item| Some((item.logged.id.seq, item.pieces.as_deref()?)));
+    add_count_rows(connection, thread, counted, tokenizer)?;
+    Ok(())
+}
+
+/// The same for bare numbers; a count that is there already stays. Gives how many were new.
+pub(super) fn add_count_rows<'p>(
+    connection: &Connection,
+    thread: ThreadId,
+    counted: impl Iterator<Item = (Seq, &'p [Tokens])>,
+    tokenizer: &str,
+) -> Result<u64, Fault> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO counts (thread, seq, tokenizer, tokens, pieces) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING",
+    )?;
+    let mut sum = Tokens(0);
+    let mut new = 0;
+    for (seq, pieces) in counted {
+        let tokens: Tokens = pieces.iter().copied().sum();
+        let row =
+            params![thread.blob(), signed(seq.0), tokenizer, signed(tokens.0), codec::pieces_blob(pieces)];
+        if insert.execute(row)? > 0 {
+            sum += tokens;
+            new += 1;
+        }
+    }
+    if new > 0 {
+        connection
+            .prepare_cached(
+                "INSERT INTO token_totals VALUES (?1, ?2, ?3)
+                 ON CONFLICT (thread, tokenizer) DO UPDATE SET tokens = tokens + excluded.tokens",
+            )?
+            .execute(params![thread.blob(), tokenizer, signed(sum.0)])?;
+    }
+    Ok(new)
+}
+
+/// The next events after row `after` that `counter` has not counted, counted now; and the last row looked at.
+pub(super) fn uncounted(
+    connection: &Connection,
+    counter: &dyn TokenCounter,
+    after: i64,
+    limit: usize,
+) -> Result<(Vec<Counted>, i64), Fault> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {EVENT_COLUMNS} FROM events WHERE id > ?1 AND NOT EXISTS (
+            SELECT 1 FROM counts WHERE counts.thread = events.thread AND counts.seq = events.seq AND tokenizer = ?2)
+         ORDER BY id LIMIT ?3"
+    ))?;
+    let mut rows = statement.query(params![after, counter.name(), signed(limit as u64)])?;
+    let mut fresh = Vec::new();
+    let mut last = after;
+    while let Some(row) = rows.next()? {
+        let stored = codec::stored(connection, row)?;
+        last = stored.row;
+        fresh.push((stored.logged.id, count(&stored.logged.event.fact, counter)));
+    }
+    Ok((fresh, last))
+}

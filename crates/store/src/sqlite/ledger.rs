@@ -1,0 +1,126 @@
+//! The ledger of what happened outside any session. It is kept beside the log, never compacted, and searched with it.
+
+use epitome_core::{EventId, event::Time};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+
+use super::{
+    codec::{self, AsBlob, signed},
+    derived,
+    fault::Fault,
+    read,
+    writer::Desk,
+};
+use crate::{
+    error::StoreError,
+    records::{LedgerEntry, LedgerFilter, Made},
+};
+
+const COLUMNS: &str = "id, channel, time, author, text, raw, number";
+
+/// Adds an entry, unless it is there, and links it to turns.
+pub(super) fn add(desk: &Desk<'_>, entry: &LedgerEntry, turns: &[EventId]) -> Result<Made, Fault> {
+    let (number, made) = match find(desk.connection, &entry.channel, &entry.id)? {
+        Some((number, known)) if known == *entry => (number, Made::Already),
+        Some(_) => {
+            let (channel, id) = (entry.channel.clone(), entry.id.clone());
+            return Err(StoreError::LedgerDiffers { channel, id }.into());
+        }
+        None => (insert(desk, entry)?, Made::New),
+    };
+    for turn in turns {
+        link(desk, number, *turn)?;
+    }
+    Ok(made)
+}
+
+fn insert(desk: &Desk<'_>, entry: &LedgerEntry) -> Result<i64, Fault> {
+    let number: i64 = desk
+        .connection
+        .prepare_cached("SELECT coalesce(min(number), 0) - 1 FROM ledger")?
+        .query_row([], |row| row.get(0))?;
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO ledger (number, id, channel, time, author, text, raw) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![number, entry.id, entry.channel, entry.time.0, entry.author, entry.text, entry.raw])?;
+    derived::index(desk.connection, number, &entry.text)?;
+    Ok(number)
+}
+
+fn link(desk: &Desk<'_>, entry: i64, turn: EventId) -> Result<(), Fault> {
+    read::event(desk.connection, turn)?;
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO ledger_links (entry, thread, seq) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![entry, turn.thread.blob(), signed(turn.seq.0)])?;
+    Ok(())
+}
+
+/// Entries that fit the filter, oldest first.
+pub(super) fn list(connection: &Connection, filter: &LedgerFilter) -> Result<Vec<LedgerEntry>, Fault> {
+    let mut conditions = vec!["TRUE"];
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if let Some(channel) = &filter.channel {
+        conditions.push("channel = ?");
+        values.push(Box::new(channel.clone()));
+    }
+    if let Some(since) = filter.since {
+        conditions.push("time >= ?");
+        values.push(Box::new(since.0));
+    }
+    if let Some(before) = filter.before {
+        conditions.push("time < ?");
+        values.push(Box::new(before.0));
+    }
+    if let Some(turn) = filter.linked {
+        conditions.push("number IN (SELECT entry FROM ledger_links WHERE thread = ? AND seq = ?)");
+        values.push(Box::new(turn.thread.blob()));
+        values.push(Box::new(signed(turn.seq.0)));
+    }
+    values.push(Box::new(filter.limit.map_or(-1, |limit| signed(limit as u64))));
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM ledger WHERE {} ORDER BY time DESC, number LIMIT ?",
+        conditions.join(" AND ")
+    ))?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values.iter().map(Box::as_ref)))?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(entry(row)?);
+    }
+    entries.reverse();
+    Ok(entries)
+}
+
+/// The turns an entry is linked to.
+pub(super) fn turns(connection: &Connection, channel: &str, id: &str) -> Result<Vec<EventId>, Fault> {
+    let Some((number, _)) = find(connection, channel, id)? else {
+        let (channel, id) = (channel.to_owned(), id.to_owned());
+        return Err(StoreError::UnknownLedgerEntry { channel, id }.into());
+    };
+    let mut statement = connection
+        .prepare_cached("SELECT thread, seq FROM ledger_links WHERE entry = ?1 ORDER BY thread, seq")?;
+    let mut rows = statement.query([number])?;
+    let mut turns = Vec::new();
+    while let Some(row) = rows.next()? {
+        turns.extend(codec::event_id(row, 0)?);
+    }
+    Ok(turns)
+}
+
+fn find(connection: &Connection, channel: &str, id: &str) -> Result<Option<(i64, LedgerEntry)>, Fault> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger WHERE channel = ?1 AND id = ?2"))?;
+    Ok(statement.query_row([channel, id], |row| Ok((row.get(6)?, entry(row)?))).optional()?)
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<LedgerEntry> {
+    Ok(LedgerEntry {
+        id: row.get(0)?,
+        channel: row.get(1)?,
+        time: Time(row.get(2)?),
+        author: row.get(3)?,
+        text: row.get(4)?,
+        raw: row.get(5)?,
+    })
+}

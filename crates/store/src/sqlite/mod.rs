@@ -1,0 +1,426 @@
+//! The log in one SQLite file: records, which only grow, and what is derived from them.
+//!
+//! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file. This
+//! file is the boundary: it says what was being done, and turns SQLite's codes into words.
+
+mod append;
+mod backup;
+mod codec;
+mod derived;
+mod doctor;
+mod erase;
+mod fault;
+mod ledger;
+mod media;
+mod pool;
+mod read;
+mod schema;
+mod search;
+mod sessions;
+mod turn_rows;
+mod turns;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use epitome_core::{
+    Digest, Event, EventId, Logged, Seq, SessionId, ThreadId, TokenCounter, Tokens, event::Time, lineage,
+    turn::Turn,
+};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use self::{append::Append, fault::Fault, pool::Pool, writer::Writer};
+use crate::{
+    error::StoreError,
+    log::{EventLog, Head, NewThread},
+    records::{
+        AuditLine, BackupProgress, DoctorReport, Erased, Hit, LedgerEntry, LedgerFilter, Made, NewFork,
+        NewSession, Scrubbed, Search, SessionRow, ThreadRow, TurnRow,
+    },
+};
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct Options {
+    /// How long to wait for another process that holds the lock.
+    pub busy_timeout: Duration,
+    /// Counts the tokens of every event as it is appended.
+    pub counter: Option<Arc<dyn TokenCounter>>,
+    /// How many connections for reading are kept open.
+    pub readers: usize,
+    /// The most pages of 4 KiB the file may grow to.
+    pub page_limit: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { busy_timeout: Duration::from_secs(5), counter: None, readers: 4, page_limit: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("busy_timeout", &self.busy_timeout)
+            .field("counter", &self.counter.as_ref().map(|counter| counter.name()))
+            .field("readers", &self.readers)
+            .field("page_limit", &self.page_limit)
+            .finish()
+    }
+}
+
+/// The log in one SQLite file, with everything derived from it.
+///
+/// ```
+/// use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
+/// use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::Search};
+///
+/// let directory = tempfile::tempdir()?;
+/// let store = Sqlite::open(&directory.path().join("epitome.db"), Options::default())?;
+/// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
+/// store.open(&NewThread { id: thread, session, name: "main".into(), start: Start::Root })?;
+/// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("find me later")] }, None);
+/// store.append(thread, Seq::START, vec![said])?;
+/// assert_eq!(store.search(&Search::everywhere("later"))?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sqlite {
+    path: PathBuf,
+    options: Options,
+    /// The tokenizer whose counts are shown.
+    tokenizer: Option<String>,
+    readers: Pool,
+    writer: Writer,
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventLog for Sqlite {
+    fn open(&self, thread: &NewThread) -> Result<(), StoreError> {
+        let thread = thread.clone();
+        self.writer.write("making a thread", move |desk| append::open(desk, &thread))
+    }
+
+    fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
+        let mut append = Append::new(thread, after, events, self.options.counter.as_deref());
+        self.writer.write("appending to the log", move |desk| append.run(desk))
+    }
+
+    fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError> {
+        self.lend("reading the log", |connection| read::events(connection, thread, from, limit))
+    }
+
+    fn head(&self, thread: ThreadId) -> Result<Head, StoreError> {
+        self.lend("reading the log", |connection| read::head(connection, thread))
+    }
+}
+
+/// Opening, and the log beyond [`EventLog`].
+impl Sqlite {
+    /// Opens the store at `path`, and makes it if there is none.
+    pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+        let connection = schema::open_writer(path, &options)?;
+        let tokenizer = remember_tokenizer(&connection, options.counter.as_deref())
+            .map_err(|fault| fault.explained("opening the store", path, options.busy_timeout))?;
+        Ok(Self {
+            path: path.to_owned(),
+            tokenizer,
+            readers: Pool::new(path.to_owned(), options.clone()),
+            writer: Writer::start(connection, path.to_owned(), options.busy_timeout)?,
+            options,
+        })
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The tokenizer whose counts are shown: the counter's, or the first one that ever counted here.
+    pub fn tokenizer(&self) -> Option<&str> {
+        self.tokenizer.as_deref()
+    }
+
+    /// The events of the thread's view that are of one of `kinds` (as [`Fact::kind`](epitome_core::Fact::kind)
+    /// names them), oldest first.
+    pub fn of_kinds(&self, thread: ThreadId, kinds: &[&str]) -> Result<Vec<Logged>, StoreError> {
+        self.lend("reading the log", |connection| read::of_kinds(connection, thread, kinds))
+    }
+
+    /// One event.
+    pub fn event(&self, id: EventId) -> Result<Logged, StoreError> {
+        self.lend("reading the log", |connection| read::event(connection, id))
+    }
+
+    /// The events at which a history with this normalised link ends: the same history in any thread.
+    pub fn recognise(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
+        self.lend("recognising a history", |connection| read::recognise(connection, normal))
+    }
+
+    /// A medium's bytes, if any event brought it inline and it was large enough to be stored apart.
+    pub fn media(&self, hash: Digest) -> Result<Option<Vec<u8>>, StoreError> {
+        self.lend("reading a medium", |connection| media::fetch(connection, hash))
+    }
+
+    /// The newest compaction of the thread's view that was not reverted.
+    pub fn pivot(&self, thread: ThreadId) -> Result<Option<Logged>, StoreError> {
+        self.lend("reading the log", |connection| read::pivot(connection, thread))
+    }
+
+    fn lend<T>(
+        &self,
+        doing: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        self.readers.lend(read).map_err(|fault| fault.explained(doing, &self.path, self.options.busy_timeout))
+    }
+}
+
+/// Token counts.
+impl Sqlite {
+    /// The token counts of the thread's view from `from` on, by the store's tokenizer, oldest first.
+    pub fn counts(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<(EventId, Tokens)>, StoreError> {
+        let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
+        self.lend("reading token counts", |connection| {
+            read::counts(connection, tokenizer, thread, from, limit)
+        })
+    }
+
+    /// The same, for each text of an event apart, in the order [`epitome_core::Fact::visit_text`] shows them.
+    pub fn pieces(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
+        let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
+        self.lend("reading token counts", |connection| {
+            read::pieces(connection, tokenizer, thread, from, limit)
+        })
+    }
+
+    /// Counts every event that the store's counter has not counted yet; gives how many. Without a counter, none.
+    pub fn count_missing(&self) -> Result<u64, StoreError> {
+        const CHUNK: usize = 256;
+        let Some(counter) = self.options.counter.as_deref() else { return Ok(0) };
+        let name = counter.name();
+        let mut total = 0;
+        let mut after = 0;
+        loop {
+            let (rows, last) = self.lend("counting tokens", |connection| {
+                derived::uncounted(connection, counter, after, CHUNK)
+            })?;
+            if rows.is_empty() {
+                return Ok(total);
+            }
+            after = last;
+            total += self.writer.write("storing token counts", move |desk| {
+                let mut new = 0;
+                for (id, pieces) in &rows {
+                    let row = std::iter::once((id.seq, pieces.as_slice()));
+                    new += derived::add_count_rows(desk.connection, id.thread, row, name)?;
+                }
+                Ok(new)
+            })?;
+        }
+    }
+}
+
+/// Sessions and threads.
+impl Sqlite {
+    /// Makes a session. Making it again changes nothing but what was left empty.
+    pub fn create_session(&self, session: &NewSession) -> Result<Made, StoreError> {
+        let session = session.clone();
+        self.writer.write("making a session", move |desk| sessions::create(desk, &session))
+    }
+
+    /// All sessions, the most recently active first.
+    pub fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
+        self.lend("listing sessions", |connection| sessions::rows(connection, self.tokenizer()))
+    }
+
+    /// One session.
+    pub fn session(&self, id: SessionId) -> Result<SessionRow, StoreError> {
+        self.lend("reading a session", |connection| sessions::row(connection, self.tokenizer(), id))
+    }
+
+    /// The session that `text` means: an id or a beginning of one (four characters or more), a title, an agent's
+    /// own id, or a part of a title. Of these the first that fits exactly one session.
+    pub fn find_session(&self, text: &str) -> Result<SessionRow, StoreError> {
+        self.lend("finding a session", |connection| {
+            let id = sessions::find(connection, text)?;
+            sessions::row(connection, self.tokenizer(), id)
+        })
+    }
+
+    /// Names a session.
+    pub fn set_title(&self, session: SessionId, title: &str) -> Result<(), StoreError> {
+        let title = title.to_owned();
+        self.writer.write("naming a session", move |desk| sessions::set_title(desk, session, &title))
+    }
+
+    /// Labels a session.
+    pub fn add_label(&self, session: SessionId, label: &str) -> Result<Made, StoreError> {
+        let label = label.to_owned();
+        self.writer.write("labelling a session", move |desk| sessions::add_label(desk, session, &label))
+    }
+
+    /// Takes a label off; whether it was there does not matter.
+    pub fn remove_label(&self, session: SessionId, label: &str) -> Result<(), StoreError> {
+        let label = label.to_owned();
+        self.writer.write("labelling a session", move |desk| sessions::remove_label(desk, session, &label))
+    }
+
+    /// Chooses the thread a session goes on with.
+    pub fn set_head(&self, session: SessionId, thread: ThreadId) -> Result<(), StoreError> {
+        self.writer.write("moving a session's head", move |desk| sessions::set_head(desk, session, thread))
+    }
+
+    /// Forks a thread into a session of its own, in one step.
+    pub fn fork(&self, fork: &NewFork) -> Result<Head, StoreError> {
+        let fork = fork.clone();
+        self.writer.write("forking", move |desk| sessions::fork(desk, &fork))
+    }
+
+    /// The threads of a session, in the order they were made.
+    pub fn threads(&self, session: SessionId) -> Result<Vec<ThreadRow>, StoreError> {
+        self.lend("reading a session", |connection| sessions::threads(connection, session))
+    }
+
+    /// One thread.
+    pub fn thread(&self, id: ThreadId) -> Result<ThreadRow, StoreError> {
+        self.lend("reading a thread", |connection| {
+            let made = read::thread(connection, id)?.ok_or(StoreError::UnknownThread(id))?;
+            read::thread_row(connection, made)
+        })
+    }
+}
+
+/// Turns.
+impl Sqlite {
+    /// The turns of the thread's view, oldest first: its whole history, compactions included.
+    pub fn turns(&self, thread: ThreadId) -> Result<Vec<TurnRow>, StoreError> {
+        self.lend("reading turns", |connection| turns::turns(connection, self.tokenizer(), thread))
+    }
+
+    /// The chain of parents of a turn, oldest first, the turn itself last.
+    pub fn history(&self, turn: EventId) -> Result<Vec<TurnRow>, StoreError> {
+        self.lend("reading turns", |connection| turns::history(connection, self.tokenizer(), turn))
+    }
+
+    /// The turns a compaction covers: from the first one that the compaction before it kept, through the last it
+    /// summarised, and that earlier compaction itself.
+    pub fn covered(&self, compaction: EventId) -> Result<Vec<EventId>, StoreError> {
+        let turns: Vec<Turn> = self.history(compaction)?.into_iter().map(|row| row.turn).collect();
+        lineage::covered_by(&turns, compaction).ok_or(StoreError::UnknownTurn(compaction))
+    }
+}
+
+/// The ledger, and search over both.
+impl Sqlite {
+    /// Adds an entry and links it to turns. Adding the same entry again only adds the links.
+    pub fn ledger_add(&self, entry: &LedgerEntry, turns: &[EventId]) -> Result<Made, StoreError> {
+        let (entry, turns) = (entry.clone(), turns.to_vec());
+        self.writer.write("adding to the ledger", move |desk| ledger::add(desk, &entry, &turns))
+    }
+
+    /// Ledger entries, oldest first.
+    pub fn ledger(&self, filter: &LedgerFilter) -> Result<Vec<LedgerEntry>, StoreError> {
+        self.lend("reading the ledger", |connection| ledger::list(connection, filter))
+    }
+
+    /// The turns an entry is linked to.
+    pub fn ledger_turns(&self, channel: &str, id: &str) -> Result<Vec<EventId>, StoreError> {
+        self.lend("reading the ledger", |connection| ledger::turns(connection, channel, id))
+    }
+
+    /// Searches events and ledger, best hits first.
+    pub fn search(&self, search: &Search) -> Result<Vec<Hit>, StoreError> {
+        self.lend("searching", |connection| search::search(connection, search))
+    }
+}
+
+/// Care of the file.
+impl Sqlite {
+    /// Makes everything derived again from the log. It is the same afterwards, unless it was damaged. Counts by
+    /// other tokenizers than the store's counter are kept.
+    pub fn rebuild(&self) -> Result<(), StoreError> {
+        let counter = self.options.counter.clone();
+        self.writer.write_alone("rebuilding", move |connection, derivations| {
+            derivations.forget();
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            derived::rebuild(&transaction, counter.as_deref())?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Checks everything that can be checked, and changes nothing.
+    pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
+        doctor::examine(&self.path, &self.options)
+            .map_err(|fault| fault.explained("checking", &self.path, self.options.busy_timeout))
+    }
+
+    /// Copies the store to a new file while it is in use.
+    pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(BackupProgress)) -> Result<(), StoreError> {
+        self.lend("backing up", |connection| backup::backup(connection, to, progress))
+    }
+
+    /// Removes a session for good, except what forks in other sessions share with it.
+    pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
+        self.readers.close_idle();
+        self.writer.write_alone("erasing a session", move |connection, derivations| {
+            erase::erase(connection, derivations, session, now)
+        })
+    }
+
+    /// Overwrites and releases whatever erased rows left in the files.
+    pub fn scrub(&self) -> Result<Scrubbed, StoreError> {
+        self.readers.close_idle();
+        self.writer.write_alone("scrubbing", |connection, _| erase::scrub(connection))
+    }
+
+    /// What was done to the store as a whole, oldest first.
+    pub fn audit(&self) -> Result<Vec<AuditLine>, StoreError> {
+        self.lend("reading the audit", |connection| {
+            let mut statement = connection.prepare_cached("SELECT time, what FROM audit ORDER BY number")?;
+            let lines = statement
+                .query_map([], |row| Ok(AuditLine { time: Time(row.get(0)?), what: row.get(1)? }))?;
+            Ok(lines.collect::<Result<_, _>>()?)
+        })
+    }
+}
+
+/// The tokenizer that the file's own views use is the first that ever counted in it.
+fn remember_tokenizer(
+    connection: &Connection,
+    counter: Option<&dyn TokenCounter>,
+) -> Result<Option<String>, Fault> {
+    let known: Option<String> = connection
+        .query_row("SELECT value FROM settings WHERE name = 'tokenizer'", [], |row| row.get(0))
+        .optional()?;
+    let Some(counter) = counter else { return Ok(known) };
+    if known.is_none() {
+        connection.execute(
+            "INSERT INTO settings (name, value) VALUES ('tokenizer', ?1) ON CONFLICT DO NOTHING",
+            [counter.name()],
+        )?;
+    }
+    Ok(Some(counter.name().to_owned()))
+}

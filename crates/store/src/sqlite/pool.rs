@@ -1,0 +1,46 @@
+//! Connections for reading. A few are kept; when all are in use another is opened rather than waited for.
+
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use rusqlite::Connection;
+
+use super::{Options, fault::Fault, schema};
+
+/// Idle connections.
+pub(super) struct Pool {
+    path: PathBuf,
+    options: Options,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Pool {
+    /// No connections yet.
+    pub(super) fn new(path: PathBuf, options: Options) -> Self {
+        Self { path, options, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Lends a connection. All that `read` sees is one moment of the database.
+    pub(super) fn lend<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_reader(&self.path, &self.options)?,
+        };
+        let moment = connection.unchecked_transaction()?;
+        let outcome = read(&moment);
+        moment.finish()?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < self.options.readers {
+            idle.push(connection);
+        }
+        outcome
+    }
+
+    /// Closes every idle connection, so that none keeps old pages alive.
+    pub(super) fn close_idle(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,216 @@
+//! Opening the file: private from its first byte, recognised before it is touched, and brought up to date.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Read},
+    path::Path,
+};
+
+use epitome_core::Fact;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
+
+use super::{Options, codec::signed, fault::Fault};
+use crate::error::StoreError;
+
+/// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
+
+/// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
+const APPLICATION: i32 = 0x4550_4954;
+
+/// The newest schema version this build knows.
+pub(super) fn newest() -> i64 {
+    signed(MIGRATIONS.len() as u64)
+}
+
+/// Opens the one connection that writes, making and migrating the file as needed.
+pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    let read_only = || StoreError::ReadOnly { doing: OPENING, path: path.to_owned() };
+    let explained = |fault: Fault| match fault {
+        // The file itself is there: what cannot be opened are the files SQLite makes beside it.
+        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
+        fault => fault.explained(OPENING, path, options.busy_timeout),
+    };
+    let state = prepare_file(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(path, flags, options).map_err(explained)?;
+    if connection.is_readonly("main").map_err(|error| explained(error.into()))? {
+        return Err(read_only());
+    }
+    recognise(&connection, path).map_err(explained)?;
+    set_up(&connection, options).map_err(explained)?;
+    migrate(&mut connection).map_err(explained)?;
+    if state == FileState::New {
+        sync_directory(path)?;
+    }
+    Ok(connection)
+}
+
+const OPENING: &str = "opening the store";
+
+/// Opens a connection that can only read.
+pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Fault> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)
+}
+
+/// The schema version of the file behind a connection.
+pub(super) fn version(connection: &Connection) -> Result<i64, Fault> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+#[derive(PartialEq, Eq)]
+enum FileState {
+    New,
+    Known,
+}
+
+/// Makes the file, readable by nobody else, or looks whether it can be a database at all.
+fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
+    let failed = |doing: &'static str| {
+        move |source: io::Error| match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly { doing, path: path.to_owned() }
+            }
+            io::ErrorKind::StorageFull => StoreError::DiskFull { doing, path: path.to_owned() },
+            _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    };
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        directory().create(parent).map_err(failed("making the directory of"))?;
+    }
+    match private().create_new(true).open(path) {
+        Ok(_) => return Ok(FileState::New),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed("making the store")(error)),
+    }
+    let mut start = Vec::new();
+    let mut file = File::open(path).map_err(failed(OPENING))?;
+    file.by_ref().take(100).read_to_end(&mut start).map_err(failed("reading"))?;
+    let not = |detail: &str| StoreError::NotADatabase { path: path.to_owned(), detail: detail.to_owned() };
+    match start.len() {
+        0 => Ok(FileState::New),
+        _ if !start.starts_with(b"SQLite format 3\0") => Err(not("its header is not that of SQLite")),
+        100 => Ok(FileState::Known),
+        _ => Err(not("it was cut off inside its header")),
+    }
+}
+
+/// Refuses a file of another program or of a newer version, before anything is written to it.
+fn recognise(connection: &Connection, path: &Path) -> Result<(), Fault> {
+    // In one moment: between two looks another process may have made the tables.
+    let moment = connection.unchecked_transaction()?;
+    let tables: i64 = moment.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let application: i32 = moment.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found = version(&moment)?;
+    moment.finish()?;
+    if application != APPLICATION && (application, found, tables) != (0, 0, 0) {
+        return Err(StoreError::ForeignDatabase { path: path.to_owned() }.into());
+    }
+    if found > newest() {
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known: newest() }.into());
+    }
+    Ok(())
+}
+
+fn connect(path: &Path, flags: OpenFlags, options: &Options) -> Result<Connection, Fault> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    connection.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
+    )?;
+    register(&connection)?;
+    Ok(connection)
+}
+
+/// `fact_text(fact)`: what is searched. A fact that cannot be read has no text; the doctor says so elsewhere.
+fn register(connection: &Connection) -> Result<(), Fault> {
+    let flags =
+        FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function("fact_text", 1, flags, |context| {
+        let fact = context.get_raw(0).as_str().ok().and_then(|json| serde_json::from_str::<Fact>(json).ok());
+        Ok(fact.map(|fact| fact.text()))
+    })?;
+    Ok(())
+}
+
+/// What holds for the writing connection: every commit is on the disk when it returns, and freed bytes are zeroed.
+fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
+    let mode: String =
+        patiently(options, || Ok(connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(Fault::Damaged(format!("its journal is `{mode}` and cannot be a write-ahead log")));
+    }
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")?;
+    if let Some(pages) = options.page_limit {
+        connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+/// SQLite does not wait when two processes change the journal mode of a new file at once; so this does.
+fn patiently<T>(options: &Options, attempt: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+    let step = std::time::Duration::from_millis(10);
+    let mut waited = std::time::Duration::ZERO;
+    loop {
+        match attempt() {
+            Err(Fault::Sql(error))
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && waited < options.busy_timeout =>
+            {
+                std::thread::sleep(step);
+                waited += step;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Runs the scripts the file has not seen, each in a transaction. The version is read inside it: another process
+/// may be doing the same.
+fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    while version(connection)? < newest() {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let version = version(&transaction)?;
+        let script = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version));
+        if let Some(script) = script {
+            transaction.execute_batch(script)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", version + 1)?;
+        }
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// A new file is only there after a power cut if its directory was synced too; elsewhere than on Unix nothing can.
+fn sync_directory(path: &Path) -> Result<(), StoreError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| StoreError::Io {
+        doing: "syncing the directory",
+        path: parent.to_owned(),
+        source,
+    })
+}
+
+/// Directories that only their owner may enter.
+fn directory() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// A file that only its owner may read.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}

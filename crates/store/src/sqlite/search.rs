@@ -1,0 +1,164 @@
+//! Full-text search over both ledgers, the agents' and the outside one.
+//!
+//! What a person types is words, not a query language: every word is quoted before SQLite sees it, so that no
+//! input is an error.
+
+use epitome_core::{EventId, Seq, event::Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{codec, fault::Fault, read};
+use crate::records::{Excerpt, Found, Hit, Scope, Search};
+
+/// Around a match in a snippet. Private-use characters: nothing that is said contains them by accident.
+const OPEN: char = '\u{F5A1E}';
+const CLOSE: char = '\u{F5A1F}';
+
+/// How many words a snippet has.
+const SNIPPET: u32 = 24;
+
+/// The best hits, best first.
+pub(super) fn search(connection: &Connection, search: &Search) -> Result<Vec<Hit>, Fault> {
+    let Some(query) = query(&search.words) else { return Ok(Vec::new()) };
+    let place = Place::of(connection, &search.scope)?;
+    // Two steps, because a snippet is made for every row that is looked at, and a hit outside the scope needs none.
+    let mut best =
+        connection.prepare_cached("SELECT rowid, rank FROM search WHERE search MATCH ?1 ORDER BY rank")?;
+    let mut rows = best.query([&query])?;
+    let mut hits = Vec::new();
+    while hits.len() < search.limit {
+        let Some(row) = rows.next()? else { break };
+        let (id, rank): (i64, f64) = (row.get(0)?, row.get(1)?);
+        if let Some((found, time)) = place.find(connection, id)? {
+            hits.push(Hit { found, time, score: -rank, snippet: snippet(connection, &query, id)? });
+        }
+    }
+    Ok(hits)
+}
+
+/// The words as SQLite's query language has them, or `None` if there is nothing to search for.
+fn query(words: &str) -> Option<String> {
+    let mut terms: Vec<String> = Vec::new();
+    let mut add = |text: &str, star: &str| {
+        if text.chars().any(char::is_alphanumeric) {
+            let text = text.replace('\0', " ").replace('"', "\"\"");
+            terms.push(format!("\"{text}\"{star}"));
+        }
+    };
+    // Between an odd and an even quote is a phrase; an unclosed one goes to the end.
+    for (index, piece) in words.split('"').enumerate() {
+        if index % 2 == 1 {
+            add(piece, "");
+            continue;
+        }
+        for word in piece.split_whitespace() {
+            match word.strip_suffix('*') {
+                Some(prefix) => add(prefix, "*"),
+                None => add(word, ""),
+            }
+        }
+    }
+    (!terms.is_empty()).then(|| terms.join(" "))
+}
+
+fn snippet(connection: &Connection, query: &str, id: i64) -> Result<Vec<Excerpt>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT snippet(search, 0, ?3, ?4, '…', ?5) FROM search WHERE search MATCH ?1 AND rowid = ?2",
+    )?;
+    let values = params![query, id, OPEN.to_string(), CLOSE.to_string(), SNIPPET];
+    let text: Option<String> = statement.query_row(values, |row| row.get(0)).optional()?.flatten();
+    Ok(excerpts(&text.unwrap_or_default()))
+}
+
+fn excerpts(text: &str) -> Vec<Excerpt> {
+    let mut excerpts = Vec::new();
+    for (index, piece) in text.split([OPEN, CLOSE]).enumerate() {
+        if !piece.is_empty() {
+            let piece = piece.to_owned();
+            excerpts.push(if index % 2 == 1 { Excerpt::Match(piece) } else { Excerpt::Plain(piece) });
+        }
+    }
+    excerpts
+}
+
+/// Where a hit counts.
+enum Place {
+    Everywhere,
+    Events,
+    Session([u8; 16]),
+    View(Vec<read::Segment>),
+    Ledger,
+}
+
+impl Place {
+    fn of(connection: &Connection, scope: &Scope) -> Result<Self, Fault> {
+        Ok(match scope {
+            Scope::Everything => Self::Everywhere,
+            Scope::Sessions => Self::Events,
+            Scope::Session(session) => Self::Session(session.uuid().into_bytes()),
+            Scope::Thread(thread) => Self::View(read::segments(connection, *thread, Seq::START)?),
+            Scope::Ledger => Self::Ledger,
+        })
+    }
+
+    /// What the row of the index stands for, if it is in this place. Ledger entries have negative numbers.
+    fn find(&self, connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
+        match (id < 0, self) {
+            (true, Self::Everywhere | Self::Ledger) => ledger_entry(connection, id),
+            (true, Self::Events | Self::Session(_) | Self::View(_)) | (false, Self::Ledger) => Ok(None),
+            (false, Self::Everywhere | Self::Events) => event(connection, id, None),
+            (false, Self::Session(session)) => event(connection, id, Some(*session)),
+            (false, Self::View(segments)) => {
+                Ok(event(connection, id, None)?.filter(|(found, _)| match found {
+                    Found::Event { id, .. } => segments.iter().any(|segment| segment.holds(*id)),
+                    Found::Ledger { .. } => false,
+                }))
+            }
+        }
+    }
+}
+
+fn event(
+    connection: &Connection,
+    id: i64,
+    only: Option<[u8; 16]>,
+) -> Result<Option<(Found, Option<Time>)>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT events.thread, events.seq, threads.session, events.kind, events.time
+         FROM events JOIN threads ON threads.id = events.thread
+         WHERE events.id = ?1 AND (?2 IS NULL OR threads.session = ?2)",
+    )?;
+    let mut rows = statement.query(params![id, only])?;
+    rows.next()?.map(found_event).transpose()
+}
+
+fn found_event(row: &Row<'_>) -> Result<(Found, Option<Time>), Fault> {
+    let id = EventId { thread: codec::thread(row, 0)?, seq: codec::seq(row, 1)? };
+    let found = Found::Event { id, session: codec::session(row, 2)?, kind: row.get(3)? };
+    Ok((found, row.get::<_, Option<i64>>(4)?.map(Time)))
+}
+
+fn ledger_entry(connection: &Connection, number: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT channel, id, time FROM ledger WHERE number = ?1")?;
+    let found = statement.query_row([number], |row| {
+        Ok((Found::Ledger { channel: row.get(0)?, id: row.get(1)? }, Some(Time(row.get(2)?))))
+    });
+    Ok(found.optional()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_whatever_they_are() {
+        let check =
+            |words: &str, expect: Option<&str>| assert_eq!(query(words).as_deref(), expect, "{words}");
+        check("two words", Some(r#""two" "words""#));
+        check(r#"say "two words" twice"#, Some(r#""say" "two words" "twice""#));
+        check("pre* NOT (a OR b)", Some(r#""pre"* "NOT" "(a" "OR" "b)""#));
+        check(r#"un"closed phrase"#, Some(r#""un" "closed phrase""#));
+        check("src/main.rs text:x", Some(r#""src/main.rs" "text:x""#));
+        check("* \"\" !! ", None);
+    }
+}

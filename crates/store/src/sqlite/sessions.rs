@@ -1,0 +1,281 @@
+//! Sessions: what people name, list, label and fork.
+
+use std::collections::BTreeMap;
+
+use epitome_core::{SessionId, ThreadId, Tokens, event::Time};
+use rusqlite::{Connection, Row, params};
+
+use super::{
+    append,
+    codec::{self, AsBlob, unsigned},
+    fault::Fault,
+    read,
+    writer::Desk,
+};
+use crate::{
+    error::{Candidate, StoreError},
+    log::{Head, NewThread, Start},
+    records::{Made, NewFork, NewSession, SessionRow, ThreadRow},
+};
+
+/// An id is recognised from so many of its characters on.
+const SHORTEST_ID: usize = 4;
+
+/// Makes a session; what an existing one left empty is filled in.
+pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Fault> {
+    let values = params![
+        session.id.blob(),
+        session.title,
+        session.key,
+        session.source,
+        session.created.map(|time| time.0)
+    ];
+    let known: bool = desk
+        .connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")?
+        .query_row([session.id.blob()], |row| row.get(0))?;
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO sessions (id, title, key, source, created) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (id) DO UPDATE SET
+                title = CASE title WHEN '' THEN excluded.title ELSE title END,
+                source = CASE source WHEN '' THEN excluded.source ELSE source END,
+                key = coalesce(key, excluded.key), created = coalesce(created, excluded.created)",
+        )?
+        .execute(values)?;
+    Ok(if known { Made::Already } else { Made::New })
+}
+
+/// Forks a thread into a session of its own.
+pub(super) fn fork(desk: &Desk<'_>, fork: &NewFork) -> Result<Head, Fault> {
+    create(desk, &fork.session)?;
+    let thread = NewThread {
+        id: fork.thread,
+        session: fork.session.id,
+        name: fork.name.clone(),
+        start: Start::Fork { of: fork.of, at: fork.at },
+    };
+    append::open(desk, &thread)?;
+    set_head(desk, fork.session.id, fork.thread)?;
+    read::head(desk.connection, fork.thread)
+}
+
+/// Names a session.
+pub(super) fn set_title(desk: &Desk<'_>, session: SessionId, title: &str) -> Result<(), Fault> {
+    let changed = desk
+        .connection
+        .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
+        .execute(params![session.blob(), title])?;
+    if changed == 0 { Err(unknown(session)) } else { Ok(()) }
+}
+
+/// Labels a session.
+pub(super) fn add_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<Made, Fault> {
+    row(desk.connection, None, session)?;
+    let added = desk
+        .connection
+        .prepare_cached("INSERT INTO labels (session, label) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![session.blob(), label])?;
+    Ok(if added == 0 { Made::Already } else { Made::New })
+}
+
+/// Takes a label off.
+pub(super) fn remove_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<(), Fault> {
+    row(desk.connection, None, session)?;
+    desk.connection
+        .prepare_cached("DELETE FROM labels WHERE session = ?1 AND label = ?2")?
+        .execute(params![session.blob(), label])?;
+    Ok(())
+}
+
+/// Chooses the thread a session goes on with.
+pub(super) fn set_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) -> Result<(), Fault> {
+    row(desk.connection, None, session)?;
+    let known = read::thread(desk.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
+    if known.session != session {
+        return Err(StoreError::ThreadOfOtherSession { thread, session }.into());
+    }
+    desk.connection
+        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1")?
+        .execute(params![session.blob(), thread.blob()])?;
+    Ok(())
+}
+
+/// The threads of a session, in the order they were made.
+pub(super) fn threads(connection: &Connection, session: SessionId) -> Result<Vec<ThreadRow>, Fault> {
+    row(connection, None, session)?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {} FROM threads WHERE session = ?1 ORDER BY number",
+        read::THREAD_COLUMNS
+    ))?;
+    let mut rows = statement.query([session.blob()])?;
+    let mut threads = Vec::new();
+    while let Some(row) = rows.next()? {
+        threads.push(read::thread_row(connection, read::made(row)?)?);
+    }
+    Ok(threads)
+}
+
+/// All sessions, the most recently active first.
+pub(super) fn rows(connection: &Connection, tokenizer: Option<&str>) -> Result<Vec<SessionRow>, Fault> {
+    select(connection, tokenizer, None)
+}
+
+/// One session.
+pub(super) fn row(
+    connection: &Connection,
+    tokenizer: Option<&str>,
+    session: SessionId,
+) -> Result<SessionRow, Fault> {
+    select(connection, tokenizer, Some(session))?.pop().ok_or_else(|| unknown(session))
+}
+
+fn unknown(session: SessionId) -> Fault {
+    StoreError::UnknownSession { asked: session.to_string(), nearest: Vec::new() }.into()
+}
+
+fn select(
+    connection: &Connection,
+    tokenizer: Option<&str>,
+    only: Option<SessionId>,
+) -> Result<Vec<SessionRow>, Fault> {
+    let only = only.map(|session| session.blob());
+    let mut labels = labels(connection, only)?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT sessions.id, title, key, source, created, head_thread, count(threads.id), sum(totals.events),
+            sum(messages), sum(turns), sum(loops), sum(tool_calls), sum(compactions), sum(token_totals.tokens),
+            min(first_time), max(last_time)
+         FROM sessions
+         LEFT JOIN threads ON threads.session = sessions.id
+         LEFT JOIN totals ON totals.thread = threads.id
+         LEFT JOIN token_totals ON token_totals.thread = threads.id AND tokenizer = ?1
+         {} GROUP BY sessions.id ORDER BY coalesce(max(last_time), created) DESC, sessions.id",
+        if only.is_some() { "WHERE sessions.id = ?2" } else { "WHERE ?2 IS NULL" }
+    ))?;
+    let mut rows = statement.query(params![tokenizer, only])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let mut session = session_row(row)?;
+        session.tokens = tokenizer.map(|_| session.tokens.unwrap_or_default());
+        session.labels = labels.remove(&session.id).unwrap_or_default();
+        sessions.push(session);
+    }
+    Ok(sessions)
+}
+
+fn session_row(row: &Row<'_>) -> Result<SessionRow, Fault> {
+    let sum = |column: usize| -> Result<u64, Fault> {
+        Ok(unsigned(row.get::<_, Option<i64>>(column)?.unwrap_or(0)))
+    };
+    let time =
+        |column: usize| -> Result<Option<Time>, Fault> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
+    Ok(SessionRow {
+        id: codec::session(row, 0)?,
+        title: row.get(1)?,
+        key: row.get(2)?,
+        source: row.get(3)?,
+        created: time(4)?,
+        head: row.get::<_, Option<[u8; 16]>>(5)?.map(|bytes| ThreadId::new(uuid::Uuid::from_bytes(bytes))),
+        labels: Vec::new(),
+        threads: sum(6)?,
+        events: sum(7)?,
+        messages: sum(8)?,
+        turns: sum(9)?,
+        loops: sum(10)?,
+        tool_calls: sum(11)?,
+        compactions: sum(12)?,
+        tokens: row.get::<_, Option<i64>>(13)?.map(|tokens| Tokens(unsigned(tokens))),
+        first: time(14)?,
+        last: time(15)?,
+    })
+}
+
+fn labels(
+    connection: &Connection,
+    only: Option<[u8; 16]>,
+) -> Result<BTreeMap<SessionId, Vec<String>>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT session, label FROM labels WHERE ?1 IS NULL OR session = ?1 ORDER BY label",
+    )?;
+    let mut rows = statement.query([only])?;
+    let mut labels: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        labels.entry(codec::session(row, 0)?).or_default().push(row.get(1)?);
+    }
+    Ok(labels)
+}
+
+/// The session that `text` means. The surest reading that fits exactly one session wins.
+pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, Fault> {
+    let asked = text.trim();
+    let known = names(connection)?;
+    let folded = asked.to_lowercase();
+    let readings: [&dyn Fn(&Name) -> bool; 6] = [
+        &|name| name.id == folded,
+        &|name| asked.len() >= SHORTEST_ID && name.id.starts_with(&folded),
+        &|name| name.candidate.title == asked,
+        &|name| name.key.as_deref() == Some(asked),
+        &|name| name.folded.starts_with(&folded),
+        &|name| name.folded.contains(&folded),
+    ];
+    let mut ambiguous = None;
+    for reading in readings {
+        if asked.is_empty() {
+            break;
+        }
+        let mut meant: Vec<Candidate> =
+            known.iter().filter(|name| reading(name)).map(|name| name.candidate.clone()).collect();
+        match meant.len() {
+            0 => {}
+            1 => return Ok(meant.remove(0).id),
+            _ => ambiguous = ambiguous.or(Some(meant)),
+        }
+    }
+    let asked = asked.to_owned();
+    Err(match ambiguous {
+        Some(candidates) => StoreError::AmbiguousSession { asked, candidates },
+        None => StoreError::UnknownSession { nearest: nearest(&known, &folded), asked },
+    }
+    .into())
+}
+
+struct Name {
+    candidate: Candidate,
+    id: String,
+    key: Option<String>,
+    folded: String,
+}
+
+fn names(connection: &Connection) -> Result<Vec<Name>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT id, title, key FROM sessions ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    let mut names = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = codec::session(row, 0)?;
+        let title: String = row.get(1)?;
+        let folded = title.to_lowercase();
+        names.push(Name { candidate: Candidate { id, title }, id: id.to_string(), key: row.get(2)?, folded });
+    }
+    Ok(names)
+}
+
+/// The sessions whose title, key or id is nearest to what was asked for, by edit distance.
+fn nearest(known: &[Name], asked: &str) -> Vec<Candidate> {
+    /// A title may be a whole message; beyond this nobody meant to type it.
+    const COMPARED: usize = 80;
+    const LEAST: f64 = 0.4;
+    const SHOWN: usize = 3;
+    let clip = |text: &str| text.chars().take(COMPARED).collect::<String>();
+    let asked = clip(asked);
+    let alike = |text: &str| strsim::normalized_damerau_levenshtein(&asked, &clip(text));
+    let mut scored: Vec<(f64, &Name)> = known
+        .iter()
+        .map(|name| {
+            let key = name.key.as_deref().map_or(0.0, alike);
+            (alike(&name.folded).max(key).max(alike(&name.id)), name)
+        })
+        .filter(|(score, _)| *score >= LEAST)
+        .collect();
+    scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    scored.into_iter().take(SHOWN).map(|(_, name)| name.candidate.clone()).collect()
+}

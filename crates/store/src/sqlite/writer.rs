@@ -1,0 +1,313 @@
+//! The one thread that writes, with group commit: whatever waits when a commit ends goes into the next one.
+//!
+//! Each job runs in a savepoint, so that one refused append does not take its neighbours along; one commit, and so
+//! one sync of the disk, answers them all. If a whole group fails, its jobs are tried again one by one: a job too
+//! large for the disk fails alone.
+
+use std::{
+    path::PathBuf,
+    sync::mpsc::{self, Receiver, Sender, SyncSender},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+use super::{derived::Derivations, fault::Fault};
+use crate::error::StoreError;
+
+/// The most jobs in one commit: a bound on how long the first of them waits for the last.
+const GROUP: usize = 256;
+
+/// What a job works with.
+pub(super) struct Desk<'c> {
+    /// The connection, in a transaction.
+    pub(super) connection: &'c Connection,
+    /// How far the turns of recently written threads have been derived.
+    pub(super) derivations: &'c mut Derivations,
+}
+
+/// A handle to the writing thread. Dropping it finishes what is queued and ends the thread.
+pub(super) struct Writer {
+    queue: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+    patience: Duration,
+}
+
+enum Work {
+    /// Something that shares a transaction with others.
+    Grouped(Box<dyn Job>),
+    /// Something that manages its own transactions.
+    Alone(Box<Solo>),
+}
+
+type Solo = dyn FnOnce(&mut Connection, &mut Derivations) + Send;
+
+trait Job: Send {
+    /// Does the work. It may be called again if the transaction was lost.
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault>;
+    /// Tells the caller how it ended.
+    fn answer(self: Box<Self>, outcome: Result<(), Fault>);
+}
+
+struct Task<T, F> {
+    work: F,
+    value: Option<T>,
+    reply: SyncSender<Result<T, Fault>>,
+}
+
+impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send> Job for Task<T, F> {
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault> {
+        self.value = Some((self.work)(desk)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), Fault>) {
+        let lost = || Fault::Damaged("a job ended without a value".to_owned());
+        let Self { value, reply, .. } = *self;
+        // Nobody listens any more if the caller panicked while it waited; then nobody needs the answer.
+        let _ = reply.send(outcome.and_then(|()| value.ok_or_else(lost)));
+    }
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(super) fn start(
+        connection: Connection,
+        path: PathBuf,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
+        let (queue, jobs) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("epitome-writer".to_owned())
+            .spawn(move || serve(connection, &jobs))
+            .map_err(|source| StoreError::Io {
+                doing: "starting the writer of",
+                path: path.clone(),
+                source,
+            })?;
+        Ok(Self { queue: Some(queue), thread: Some(thread), path, patience })
+    }
+
+    /// Does `work` in a transaction and waits until it is on the disk. `work` may run more than once, but only its
+    /// last run counts.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.submit(Work::Grouped(Box::new(Task { work, value: None, reply })))?;
+        self.wait(doing, &answer)
+    }
+
+    /// Does `work`, which manages its own transactions, between two commits.
+    pub(super) fn write_alone<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&mut Connection, &mut Derivations) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.submit(Work::Alone(Box::new(move |connection, derivations| {
+            let _ = reply.send(work(connection, derivations));
+        })))?;
+        self.wait(doing, &answer)
+    }
+
+    fn submit(&self, work: Work) -> Result<(), StoreError> {
+        let gone = || StoreError::WriterGone { path: self.path.clone() };
+        self.queue.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())
+    }
+
+    fn wait<T>(&self, doing: &'static str, answer: &Receiver<Result<T, Fault>>) -> Result<T, StoreError> {
+        match answer.recv() {
+            Ok(outcome) => outcome.map_err(|fault| fault.explained(doing, &self.path, self.patience)),
+            Err(_) => Err(StoreError::WriterGone { path: self.path.clone() }),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has already answered its callers with an error.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut connection: Connection, jobs: &Receiver<Work>) {
+    let mut derivations = Derivations::default();
+    while let Ok(first) = jobs.recv() {
+        let mut group = Vec::new();
+        let mut alone = None;
+        for work in std::iter::once(first).chain(jobs.try_iter()).take(GROUP) {
+            match work {
+                Work::Grouped(job) => group.push(job),
+                Work::Alone(work) => {
+                    alone = Some(work);
+                    break;
+                }
+            }
+        }
+        commit(&connection, &mut derivations, group);
+        if let Some(work) = alone {
+            work(&mut connection, &mut derivations);
+        }
+    }
+}
+
+/// Runs a group in one transaction and answers every job of it.
+fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec<Box<dyn Job>>) {
+    if group.is_empty() {
+        return;
+    }
+    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+        for job in group {
+            job.answer(Err(Fault::Sql(same(&error))));
+        }
+        return;
+    }
+    match attempt(connection, derivations, &mut group) {
+        Ok(outcomes) => {
+            for (job, outcome) in group.into_iter().zip(outcomes) {
+                job.answer(outcome);
+            }
+        }
+        Err(fault) => {
+            derivations.forget();
+            if !connection.is_autocommit() {
+                // It fails only if SQLite has rolled back by itself, which is what is wanted.
+                let _ = connection.execute_batch("ROLLBACK");
+            }
+            match <[Box<dyn Job>; 1]>::try_from(group) {
+                Ok([job]) => job.answer(Err(fault)),
+                Err(group) => {
+                    for job in group {
+                        commit(connection, derivations, vec![job]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs all jobs and commits. The outer error means that none of them happened.
+fn attempt(
+    connection: &Connection,
+    derivations: &mut Derivations,
+    group: &mut [Box<dyn Job>],
+) -> Result<Vec<Result<(), Fault>>, Fault> {
+    let mut outcomes = Vec::with_capacity(group.len());
+    for job in group.iter_mut() {
+        connection.execute_batch("SAVEPOINT job")?;
+        let outcome = job.run(&mut Desk { connection, derivations });
+        match &outcome {
+            Ok(()) => connection.execute_batch("RELEASE job")?,
+            // SQLite gives up the whole transaction when it runs out of disk or memory.
+            Err(_) if connection.is_autocommit() => return outcome.map(|()| Vec::new()),
+            Err(_) => connection.execute_batch("ROLLBACK TO job; RELEASE job")?,
+        }
+        outcomes.push(outcome);
+    }
+    connection.execute_batch("COMMIT")?;
+    Ok(outcomes)
+}
+
+/// The same error once more: everyone in a group is told.
+fn same(error: &rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => {
+            rusqlite::Error::SqliteFailure(*code, message.clone())
+        }
+        other => rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
+            Some(other.to_string()),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn writer() -> Writer {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
+        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO).unwrap()
+    }
+
+    fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
+        writer.write("inserting", move |desk| {
+            desk.connection.execute("INSERT INTO numbers VALUES (-?1)", [number])?;
+            desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+            Ok(())
+        })
+    }
+
+    fn numbers(writer: &Writer) -> i64 {
+        writer
+            .write("counting", |desk| {
+                Ok(desk.connection.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?)
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_refused_job_takes_no_neighbour_along() {
+        let writer = Arc::new(writer());
+        let jobs: Vec<_> = (0..64)
+            .map(|job| {
+                let writer = Arc::clone(&writer);
+                std::thread::spawn(move || insert(&writer, job % 32 + 1))
+            })
+            .collect();
+        let done = jobs.into_iter().filter_map(|job| job.join().unwrap().ok()).count();
+        assert_eq!((done, numbers(&writer)), (32, 64));
+    }
+
+    #[test]
+    fn a_group_whose_transaction_is_lost_is_tried_one_by_one() {
+        let writer = writer();
+        writer
+            .write_alone("grouping", |connection, derivations| {
+                let mut answers = Vec::new();
+                let mut group: Vec<Box<dyn Job>> = Vec::new();
+                for job in 0..3 {
+                    let (reply, answer) = mpsc::sync_channel(1);
+                    let work = move |desk: &mut Desk<'_>| {
+                        desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
+                        if job == 1 {
+                            // What SQLite does by itself when the disk is full.
+                            desk.connection.execute_batch("ROLLBACK")?;
+                            return Err(Fault::Damaged("lost".to_owned()));
+                        }
+                        Ok(job)
+                    };
+                    group.push(Box::new(Task { work, value: None, reply }));
+                    answers.push(answer);
+                }
+                commit(connection, derivations, group);
+                let outcomes: Vec<bool> =
+                    answers.iter().map(|answer| answer.recv().unwrap().is_ok()).collect();
+                assert_eq!(outcomes, [true, false, true]);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(numbers(&writer), 2);
+    }
+
+    #[test]
+    fn a_dead_writer_is_an_error_and_not_a_hang() {
+        let writer = writer();
+        let died = writer.write::<()>("dying", |_| panic!("on purpose"));
+        let after = insert(&writer, 1);
+        for error in [died.unwrap_err(), after.unwrap_err()] {
+            assert!(matches!(error, StoreError::WriterGone { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Bad conditions: each gives an error that says what is wrong and what to do, and loses nothing.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use epitome_core::Seq;
+use epitome_store::{EventLog, Options, Sqlite, StoreError};
+
+use crate::support::{Place, append, events, raw, root, thread, user};
+
+/// Opens, and gives the words of the error with the path left out.
+fn refusal(path: &Path) -> String {
+    let error = Sqlite::open(path, Options::default()).expect_err("it cannot be opened");
+    error.to_string().replace(&path.display().to_string(), "PATH")
+}
+
+#[test]
+fn an_empty_file_is_a_new_store() {
+    let place = Place::new();
+    fs::write(place.path(), "").unwrap();
+    let store = place.open();
+    let id = root(&store, "t");
+    append(&store, id, events(Seq(1), "ua"));
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn many_may_make_the_same_new_store_at_once() {
+    for _ in 0..10 {
+        let place = Place::new();
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let place = &place;
+                scope.spawn(move || {
+                    let store = place.open();
+                    append(&store, root(&store, &writer.to_string()), events(Seq(1), "ua"));
+                });
+            }
+        });
+        let store = place.open();
+        assert_eq!(store.sessions().unwrap().len(), 8);
+        assert!(store.doctor().unwrap().is_healthy());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_files_are_private_from_the_first_byte() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let directory = place.directory.path().join("made/for it");
+    let path = directory.join("epitome.db");
+    let store = Sqlite::open(&path, Options::default()).unwrap();
+    append(&store, root(&store, "t"), events(Seq(1), "ua"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    let mut files: Vec<String> = Vec::new();
+    for file in fs::read_dir(&directory).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(mode(&file.path()), 0o600, "{:?}", file.path());
+        files.push(file.file_name().into_string().unwrap());
+    }
+    files.sort();
+    assert_eq!(files, ["epitome.db", "epitome.db-shm", "epitome.db-wal"]);
+}
+
+#[test]
+fn something_else_under_the_name_is_refused_and_left_alone() {
+    let place = Place::new();
+    let text = "Dear diary, this is certainly no database. ".repeat(20);
+    fs::write(place.path(), &text).unwrap();
+    assert_eq!(refusal(&place.path()), "PATH is not a database: its header is not that of SQLite");
+    fs::write(place.path(), "SQLite format 3\0and no more").unwrap();
+    assert_eq!(refusal(&place.path()), "PATH is not a database: it was cut off inside its header");
+    fs::write(place.path(), &text).unwrap();
+    refusal(&place.path());
+    assert_eq!(fs::read_to_string(place.path()).unwrap(), text);
+    let directory = place.directory.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    assert!(Sqlite::open(&directory, Options::default()).is_err());
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_alone() {
+    let place = Place::new();
+    raw(&place.path()).execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);").unwrap();
+    let before = fs::read(place.path()).unwrap();
+    assert_eq!(
+        refusal(&place.path()),
+        "PATH is a database of another program, not an Epitome store; give another path"
+    );
+    assert_eq!(fs::read(place.path()).unwrap(), before);
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let place = Place::new();
+    drop(place.open());
+    let connection = place.raw();
+    connection.pragma_update(None, "user_version", 7).unwrap();
+    drop(connection);
+    let before = fs::read(place.path()).unwrap();
+    assert_eq!(
+        refusal(&place.path()),
+        "PATH has schema version 7, this Epitome knows up to 1; nothing was touched; upgrade Epitome"
+    );
+    assert_eq!(fs::read(place.path()).unwrap(), before);
+}
+
+#[test]
+fn a_truncated_file_is_an_error_in_words() {
+    let place = filled();
+    let length = fs::metadata(place.path()).unwrap().len();
+    let file = fs::OpenOptions::new().write(true).open(place.path()).unwrap();
+    file.set_len(length / 2 / 4096 * 4096).unwrap();
+    drop(file);
+    let outcome = Sqlite::open(&place.path(), Options::default())
+        .and_then(|store| store.read(thread("t"), Seq(1), usize::MAX).map(drop));
+    let error = outcome.expect_err("half of it is missing");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("restore a backup"), "{error}");
+}
+
+#[test]
+fn a_damaged_page_is_found_and_named() {
+    let place = filled();
+    let page = {
+        let connection = place.raw();
+        // The last leaf of the table of events.
+        connection
+            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'events'", [], |row| {
+                row.get::<_, u32>(0)
+            })
+            .unwrap()
+    };
+    let mut file = fs::OpenOptions::new().read(true).write(true).open(place.path()).unwrap();
+    file.seek(SeekFrom::Start(u64::from(page - 1) * 4096)).unwrap();
+    file.write_all(&[0xAB; 4096]).unwrap();
+    drop(file);
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    let error = store.read(thread("t"), Seq(1), usize::MAX).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("run `epitome doctor`"), "{error}");
+    let report = store.doctor().unwrap();
+    let check = report.checks.iter().find(|check| check.name == "file").unwrap();
+    assert!(!check.problems.is_empty(), "{report:#?}");
+}
+
+#[test]
+fn a_damaged_index_does_not_touch_the_log_and_is_rebuilt() {
+    let place = filled();
+    place.raw().execute_batch("UPDATE turn_rows SET last = last + 1; DELETE FROM totals; UPDATE search_data SET block = x'00' WHERE id > 10;").unwrap();
+    let store = place.open();
+    let failing = |store: &Sqlite| -> Vec<String> {
+        let report = store.doctor().unwrap();
+        report.checks.into_iter().filter(|check| !check.problems.is_empty()).map(|check| check.name).collect()
+    };
+    assert_eq!(failing(&store), ["file", "turns", "totals", "search index"]);
+    store.rebuild().unwrap();
+    assert_eq!(failing(&store), [""; 0]);
+}
+
+#[test]
+fn no_space_changes_nothing_and_says_so() {
+    let place = Place::new();
+    let options = Options { page_limit: Some(200), ..Options::default() };
+    let store = Sqlite::open(&place.path(), options).unwrap();
+    fill_up(&store, &place.path());
+    drop(store);
+    // With more room it goes on.
+    let store = place.open();
+    append(&store, thread("t"), vec![user("there is room again")]);
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn a_full_disk_changes_nothing_and_says_so() {
+    let place = Place::new();
+    let Some(_mounted) = Mounted::new(place.directory.path(), &["-t", "tmpfs", "-o", "size=1m", "none"])
+    else {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    };
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    fill_up(&store, &place.path());
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+/// Appends until there is no space; everything acknowledged, and nothing else, is there.
+fn fill_up(store: &Sqlite, path: &Path) {
+    let id = root(store, "t");
+    let mut acknowledged = 0;
+    let error = loop {
+        let events =
+            (0..3).map(|number| user(&format!("{acknowledged} {number} {}", "x ".repeat(4000)))).collect();
+        match store.append(id, Seq(acknowledged), events) {
+            Ok(head) => acknowledged = head.seq.0,
+            Err(error) => break error,
+        }
+    };
+    assert!(acknowledged > 3);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "appending to the log: no space left for {}; nothing was changed; free some space and try again",
+            path.display()
+        )
+    );
+    assert_eq!(store.read(id, Seq(1), usize::MAX).unwrap().len() as u64, acknowledged);
+    assert_eq!(store.head(id).unwrap().seq, Seq(acknowledged));
+}
+
+#[test]
+fn a_read_only_place_says_so() {
+    let place = filled();
+    let Some(_guard) = read_only(place.directory.path()) else {
+        eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
+        return;
+    };
+    let expect = ": PATH cannot be written; check the permissions of the file and of its directory";
+    assert_eq!(refusal(&place.path()), format!("opening the store{expect}"));
+    let new = place.directory.path().join("new.db");
+    assert_eq!(refusal(&new), format!("making the store{expect}"));
+    let deep = place.directory.path().join("deep/new.db");
+    assert_eq!(refusal(&deep), format!("making the directory of{expect}"));
+}
+
+#[test]
+fn a_store_locked_by_another_process_says_so_and_recovers() {
+    let place = Place::new();
+    let options = Options { busy_timeout: Duration::from_millis(150), ..Options::default() };
+    let store = Sqlite::open(&place.path(), options.clone()).unwrap();
+    let id = root(&store, "t");
+    let mut holder = Holder::lock(&place.path());
+    let start = Instant::now();
+    let error = store.append(id, Seq(0), events(Seq(1), "u")).unwrap_err();
+    assert!(start.elapsed() >= Duration::from_millis(140));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "appending to the log: {} is locked by another process, waited 0.1 s; wait for it to finish, or stop it",
+            place.path().display()
+        )
+    );
+    // Reading goes on meanwhile, and opening too.
+    assert_eq!(store.head(id).unwrap().seq, Seq(0));
+    Sqlite::open(&place.path(), options).unwrap();
+    holder.release();
+    append(&store, id, events(Seq(1), "u"));
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+/// A store with a few hundred events, closed.
+fn filled() -> Place {
+    let place = Place::new();
+    let store = place.open();
+    let id = root(&store, "t");
+    append(
+        &store,
+        id,
+        (0..300).map(|number| user(&format!("event {number} {}", "text ".repeat(60)))).collect(),
+    );
+    append(&store, id, events(Seq(301), "uaruarkua"));
+    drop(store);
+    place
+}
+
+/// Keeps everybody from writing to a directory: by permissions, or for root by a read-only mount.
+fn read_only(directory: &Path) -> Option<Guard> {
+    let writable = || {
+        fs::write(directory.join("probe"), "").and_then(|()| fs::remove_file(directory.join("probe"))).is_ok()
+    };
+    let mut permissions = fs::metadata(directory).expect("a directory").permissions();
+    let before = permissions.clone();
+    permissions.set_readonly(true);
+    fs::set_permissions(directory, permissions).expect("its owner may");
+    if !writable() {
+        return Some(Guard::Permissions(directory.to_owned(), before));
+    }
+    fs::set_permissions(directory, before).expect("its owner may");
+    let text = directory.to_str().expect("a plain name");
+    let mounted = Mounted::new(directory, &["--bind", text])?;
+    let status = Command::new("mount").args(["-o", "remount,ro,bind", text]).status().ok()?;
+    (status.success() && !writable()).then_some(Guard::Mounted(mounted))
+}
+
+enum Guard {
+    Permissions(PathBuf, fs::Permissions),
+    Mounted(#[expect(dead_code, reason = "it is held for its end")] Mounted),
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Self::Permissions(path, before) = self {
+            fs::set_permissions(path, before.clone()).expect("its owner may");
+        }
+    }
+}
+
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(directory: &Path, what: &[&str]) -> Option<Self> {
+        let status = Command::new("mount").args(what).arg(directory).stderr(Stdio::null()).status().ok()?;
+        status.success().then(|| Self(directory.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: connections may still be open when a test fails.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Another process that holds the lock.
+struct Holder {
+    child: Child,
+    /// Kept open: whatever else it prints must not be an error to it.
+    output: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn lock(path: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "conditions::hold_the_lock", "--ignored", "--nocapture"])
+            .env("EPITOME_TEST_STORE", path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this test runs again");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let locked = output.by_ref().lines().map_while(Result::ok).any(|line| line.contains("locked"));
+        assert!(locked);
+        Self { child, output }
+    }
+
+    fn release(&mut self) {
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("its last words");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "only as another process of a test above"]
+fn hold_the_lock() {
+    let Some(path) = std::env::var_os("EPITOME_TEST_STORE") else { return };
+    let connection = raw(Path::new(&path));
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    writeln!(std::io::stdout(), "locked").unwrap();
+    let mut nothing = Vec::new();
+    std::io::stdin().read_to_end(&mut nothing).unwrap();
+}

@@ -1,0 +1,15 @@
+//! The store from outside: what must hold, under bad conditions too.
+
+#![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
+
+mod conditions;
+mod conformance;
+mod crash;
+mod erasure;
+mod foreign;
+mod invariants;
+mod media;
+mod records;
+mod sessions;
+mod support;
+mod texts;

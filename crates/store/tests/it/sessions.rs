@@ -1,0 +1,236 @@
+//! Sessions: made, named, found, listed, forked.
+
+use std::time::Instant;
+
+use epitome_core::{Event, Fact, Part, Seq, SessionId, Tokens, event::Time};
+use epitome_store::{
+    EventLog, Start, StoreError,
+    records::{Made, NewFork, NewSession},
+};
+
+use crate::support::{Place, append, events, in_session, root, session, thread};
+
+#[test]
+fn making_a_session_again_fills_in_only_what_was_empty() {
+    let place = Place::new();
+    let store = place.open();
+    root(&store, "s");
+    let new = NewSession {
+        id: session("s"),
+        key: Some("agent-1".into()),
+        title: "first title".into(),
+        source: "claude".into(),
+        created: Some(Time(5)),
+    };
+    assert_eq!(store.create_session(&new).unwrap(), Made::Already);
+    store.set_title(new.id, "chosen by a person").unwrap();
+    let again = NewSession { title: "another".into(), source: "other".into(), ..new.clone() };
+    assert_eq!(store.create_session(&again).unwrap(), Made::Already);
+    let row = store.session(new.id).unwrap();
+    assert_eq!((row.title.as_str(), row.source.as_str()), ("chosen by a person", "claude"));
+    assert_eq!(
+        (row.key.as_deref(), row.created, row.head),
+        (Some("agent-1"), Some(Time(5)), Some(thread("s")))
+    );
+    assert_eq!(store.create_session(&NewSession::titled(session("new"), "x")).unwrap(), Made::New);
+}
+
+#[test]
+fn a_session_counts_its_own_events() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "s");
+    append(&store, main, events(Seq(1), "iufrgrk"));
+    append(&store, main, events(Seq(8), "uaruaF"));
+    let fork = in_session(&store, "other", "fork", Start::Fork { of: main, at: Seq(4) });
+    append(&store, fork, events(Seq(5), "ua"));
+    let row = store.session(session("s")).unwrap();
+    assert_eq!((row.threads, row.events, row.messages), (1, 13, 11));
+    assert_eq!((row.turns, row.loops, row.tool_calls, row.compactions), (5, 3, 3, 1));
+    assert_eq!((row.first, row.last), (Some(Time(1000)), Some(Time(13000))));
+    let counted: Tokens =
+        store.counts(main, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
+    assert_eq!(row.tokens, Some(counted));
+    let other = store.session(session("other")).unwrap();
+    assert_eq!((other.threads, other.events, other.turns, other.loops), (1, 2, 1, 1));
+    let listed: Vec<SessionId> = store.sessions().unwrap().iter().map(|row| row.id).collect();
+    assert_eq!(listed, [session("s"), session("other")]);
+    let tokens: Vec<Tokens> = store.turns(main).unwrap().iter().filter_map(|row| row.tokens).collect();
+    assert_eq!(tokens.into_iter().sum::<Tokens>(), counted);
+}
+
+#[test]
+fn a_session_is_found_by_what_people_type() {
+    let place = Place::new();
+    let store = place.open();
+    let make = |name: &str, title: &str, key: Option<&str>| {
+        let new = NewSession { key: key.map(Into::into), ..NewSession::titled(session(name), title) };
+        store.create_session(&new).unwrap();
+        new.id
+    };
+    let fix = make("1", "Fix the parser", Some("ses_1"));
+    let fixed = make("2", "Fix the parser again", None);
+    let docs = make("3", "Write docs", Some("ses_3"));
+    let twin = make("4", "twins", None);
+    make("5", "twins", Some("ses_5"));
+    let found = |text: &str| store.find_session(text).map(|row| row.id).map_err(|error| error.to_string());
+    assert_eq!(found(&fix.to_string()), Ok(fix));
+    assert_eq!(found(&fixed.to_string()[..8]), Ok(fixed));
+    assert_eq!(found(&fixed.to_string()[..8].to_uppercase()), Ok(fixed));
+    assert_eq!(found("Fix the parser"), Ok(fix));
+    assert_eq!(found("ses_3"), Ok(docs));
+    assert_eq!(found("write"), Ok(docs));
+    assert_eq!(found(" AGAIN "), Ok(fixed));
+    let error = found("fix").unwrap_err();
+    assert_eq!(
+        error,
+        format!("`fix` could mean 2 sessions: {}; give more of the id", {
+            let mut both = [(fix, "Fix the parser"), (fixed, "Fix the parser again")];
+            both.sort();
+            both.map(|(id, title)| format!("`{title}` ({id})")).join(", ")
+        })
+    );
+    assert!(found("twins").unwrap_err().contains(&twin.to_string()));
+    let error = found("Wrte dogs").unwrap_err();
+    assert_eq!(error, format!("no session is called `Wrte dogs`; the nearest: `Write docs` ({docs})"));
+    assert_eq!(found("zzzzzzzzzz").unwrap_err(), "no session is called `zzzzzzzzzz`");
+    assert!(found("").is_err());
+    assert!(found("%").is_err());
+    assert!(found(&"long ".repeat(100_000)).is_err());
+}
+
+#[test]
+fn labels_and_heads_are_kept() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "s");
+    let side = in_session(&store, "s", "side", Start::Spawned { by: None, call: None });
+    assert_eq!(store.session(session("s")).unwrap().head, Some(main));
+    store.set_head(session("s"), side).unwrap();
+    assert_eq!(store.add_label(session("s"), "work").unwrap(), Made::New);
+    assert_eq!(store.add_label(session("s"), "work").unwrap(), Made::Already);
+    store.add_label(session("s"), "a label").unwrap();
+    store.remove_label(session("s"), "never there").unwrap();
+    let row = store.session(session("s")).unwrap();
+    assert_eq!((row.head, row.labels), (Some(side), vec!["a label".to_owned(), "work".to_owned()]));
+    store.remove_label(session("s"), "work").unwrap();
+    assert_eq!(store.sessions().unwrap()[0].labels, ["a label"]);
+    let foreign = root(&store, "foreign");
+    let error = store.set_head(session("s"), foreign).unwrap_err();
+    assert!(matches!(error, StoreError::ThreadOfOtherSession { .. }), "{error}");
+    let nobody = session("nobody");
+    for error in [
+        store.set_head(nobody, main).unwrap_err(),
+        store.add_label(nobody, "x").unwrap_err(),
+        store.remove_label(nobody, "x").unwrap_err(),
+        store.set_title(nobody, "x").unwrap_err(),
+        store.threads(nobody).unwrap_err(),
+        store.session(nobody).unwrap_err(),
+        store.erase(nobody, Time(0)).unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), format!("no session is called `{nobody}`"));
+    }
+}
+
+#[test]
+fn a_fork_into_a_session_of_its_own_is_one_step() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "s");
+    append(&store, main, events(Seq(1), "uaua"));
+    let fork = NewFork {
+        of: main,
+        at: Seq(2),
+        session: NewSession::titled(session("fork"), "another way"),
+        thread: thread("fork"),
+        name: "main".into(),
+    };
+    let head = store.fork(&fork).unwrap();
+    assert_eq!(head, store.head(thread("fork")).unwrap());
+    let row = store.session(session("fork")).unwrap();
+    assert_eq!((row.title.as_str(), row.head, row.events), ("another way", Some(thread("fork")), 0));
+    assert_eq!(store.threads(session("fork")).unwrap()[0].start, Start::Fork { of: main, at: Seq(2) });
+    let beyond =
+        NewFork { at: Seq(9), session: NewSession::titled(session("no"), ""), thread: thread("no"), ..fork };
+    assert!(matches!(store.fork(&beyond).unwrap_err(), StoreError::ForkBeyondHead { .. }));
+    assert!(store.session(session("no")).is_err(), "a fork that fails leaves no session behind");
+}
+
+#[test]
+fn a_history_is_recognised_wherever_it_is() {
+    let place = Place::new();
+    let store = place.open();
+    let (one, other) = (root(&store, "one"), root(&store, "other"));
+    append(&store, one, events(Seq(1), "ua"));
+    // What no client echoes does not hinder recognition.
+    append(&store, other, events(Seq(1), "uga"));
+    append(&store, other, events(Seq(4), "g"));
+    let places = |of, at: u64| {
+        let normal = store.read(of, Seq(at), 1).unwrap()[0].link.normal;
+        let found = store.recognise(normal).unwrap();
+        found.into_iter().map(|id| (id.thread, id.seq.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(places(one, 1), [(one, 1), (other, 1)]);
+    // `a` says where it stands in its raw form only, so both histories mean the same.
+    assert_eq!(places(one, 2), [(one, 2), (other, 3)]);
+    assert_eq!(store.of_kinds(other, &["usage_reported"]).unwrap().len(), 2);
+}
+
+#[test]
+fn counts_are_made_once_and_only_when_missing() {
+    let place = Place::new();
+    let plain = epitome_store::Sqlite::open(&place.path(), epitome_store::Options::default()).unwrap();
+    let id = root(&plain, "s");
+    append(&plain, id, events(Seq(1), &"ua".repeat(300)));
+    assert_eq!(plain.counts(id, Seq(1), 10).unwrap(), []);
+    assert_eq!((plain.count_missing().unwrap(), plain.session(session("s")).unwrap().tokens), (0, None));
+    drop(plain);
+    let store = place.open();
+    append(&store, id, vec![Event::own(Fact::UserSaid { parts: vec![Part::text("12345")] }, None)]);
+    assert_eq!(store.session(session("s")).unwrap().tokens, Some(Tokens(2)));
+    assert_eq!(store.count_missing().unwrap(), 600);
+    assert_eq!(store.count_missing().unwrap(), 0);
+    let counts = store.counts(id, Seq(599), 100).unwrap();
+    assert_eq!(
+        counts.iter().map(|(id, tokens)| (id.seq.0, tokens.0)).collect::<Vec<_>>(),
+        [(599, 3), (600, 1), (601, 2)]
+    );
+    assert_eq!(store.counts(id, Seq(1), 1).unwrap().len(), 1);
+    for ((id, pieces), (same, tokens)) in
+        store.pieces(id, Seq(1), 1_000).unwrap().into_iter().zip(store.counts(id, Seq(1), 1_000).unwrap())
+    {
+        let mut texts = 0;
+        store.event(id).unwrap().event.fact.visit_text(&mut |_| texts += 1);
+        assert_eq!((id, pieces.len(), pieces.into_iter().sum::<Tokens>()), (same, texts, tokens));
+    }
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
+#[test]
+fn a_thousand_sessions_are_listed_without_reading_their_events() {
+    let place = Place::new();
+    let store = place.open();
+    std::thread::scope(|scope| {
+        for part in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..125 {
+                    let id = root(store, &format!("{part}-{number}"));
+                    append(store, id, events(Seq(1), &"uafrfr".repeat(10)));
+                }
+            });
+        }
+    });
+    let start = Instant::now();
+    let rows = store.sessions().unwrap();
+    let all = start.elapsed();
+    assert_eq!(rows.len(), 1000);
+    assert!(rows.iter().all(|row| row.events == 60 && row.turns == 20));
+    let start = Instant::now();
+    let scanned: i64 =
+        place.raw().query_row("SELECT sum(length(fact)) FROM events", [], |row| row.get(0)).unwrap();
+    assert!(scanned > 0);
+    // A generous bound: it is about rows read, one a thread and not one an event.
+    assert!(all.as_millis() < 500, "{all:?}, a scan takes {:?}", start.elapsed());
+}

@@ -1,0 +1,142 @@
+//! Stores to try things on, and events written as letters.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use epitome_core::{
+    Event, Fact, Part, Seq, SessionId, ThreadId,
+    event::{Compaction, Instruction, Pin, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    tokens::{BytesOverFour, Tokens},
+};
+use epitome_store::{EventLog, Head, NewThread, Options, Sqlite, Start};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+/// A store in a directory of its own.
+pub(crate) struct Place {
+    pub(crate) directory: TempDir,
+}
+
+impl Place {
+    /// In memory-backed files where there are such: the disk is not what most tests are about.
+    pub(crate) fn new() -> Self {
+        let builder = tempfile::Builder::new();
+        let directory = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir());
+        Self { directory: directory.expect("a temporary directory") }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join("epitome.db")
+    }
+
+    pub(crate) fn open(&self) -> Sqlite {
+        Sqlite::open(&self.path(), counting()).expect("the store opens")
+    }
+
+    /// A connection of somebody else.
+    pub(crate) fn raw(&self) -> Connection {
+        raw(&self.path())
+    }
+}
+
+pub(crate) fn raw(path: &Path) -> Connection {
+    Connection::open(path).expect("the file opens")
+}
+
+pub(crate) fn counting() -> Options {
+    Options { counter: Some(Arc::new(BytesOverFour)), ..Options::default() }
+}
+
+pub(crate) fn session(name: &str) -> SessionId {
+    SessionId::derived(&[name])
+}
+
+pub(crate) fn thread(name: &str) -> ThreadId {
+    ThreadId::derived(&[name])
+}
+
+/// Opens the thread `name` of the session `name`.
+pub(crate) fn root(store: &dyn EventLog, name: &str) -> ThreadId {
+    in_session(store, name, name, Start::Root)
+}
+
+pub(crate) fn in_session(store: &dyn EventLog, session_name: &str, name: &str, start: Start) -> ThreadId {
+    let new = NewThread { id: thread(name), session: session(session_name), name: name.to_owned(), start };
+    store.open(&new).expect("the thread can be made");
+    new.id
+}
+
+pub(crate) fn append(store: &dyn EventLog, thread: ThreadId, events: Vec<Event>) -> Head {
+    let head = store.head(thread).expect("the thread exists");
+    store.append(thread, head.seq, events).expect("nobody else appends")
+}
+
+pub(crate) fn user(text: &str) -> Event {
+    Event::native("test", format!("{{\"user\":{text:?}}}"), Fact::UserSaid { parts: vec![Part::text(text)] })
+}
+
+/// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f` and `F` fragments of two answers, `r`esult,
+/// usa`g`e, `c`ompaction of everything so far, `k` compaction that keeps the last event, `m`odel changed, `p`in,
+/// `x` carried, compaction re`v`erted, in`j`ected, compaction re`q`uested. The first stands at `first`.
+pub(crate) fn events(first: Seq, script: &str) -> Vec<Event> {
+    (first.0..).zip(script.chars()).map(|(place, letter)| event(Seq(place), letter)).collect()
+}
+
+fn event(seq: Seq, letter: char) -> Event {
+    let call = || Part::ToolCall(ToolCall::function("c", "tool", format!("{{\"at\":{seq}}}")));
+    let said = |answer: Option<&str>, parts| Fact::AssistantSaid {
+        answer: answer.map(Into::into),
+        model: None,
+        parts,
+    };
+    let compacted = |through: Seq, first_kept: Option<Seq>| {
+        Fact::Compacted(Compaction {
+            summary: Summary::Text(format!("summary at {seq}")),
+            through,
+            first_kept,
+            tokens_before: Some(Tokens(seq.0 * 10)),
+            tokens_after: None,
+            trigger: Trigger::Manual,
+        })
+    };
+    let fact = match letter {
+        'u' => Fact::UserSaid { parts: vec![Part::text(format!("question {seq}"))] },
+        'i' => Fact::Instructed { what: Instruction::System, parts: vec![Part::text("be brief")] },
+        'a' => {
+            Fact::AssistantSaid { answer: None, model: Some("named".into()), parts: vec![Part::text("yes")] }
+        }
+        'f' => said(Some("m"), vec![call()]),
+        'F' => said(Some("n"), vec![call(), call()]),
+        'r' => Fact::ToolReturned {
+            results: vec![ToolResult {
+                call: "c".into(),
+                name: None,
+                parts: vec![Part::text("done")],
+                error: false,
+            }],
+            parts: vec![],
+        },
+        'g' => Fact::UsageReported {
+            answer: Some("m".into()),
+            model: None,
+            usage: Usage { output: Tokens(seq.0), ..Usage::default() },
+        },
+        'c' => compacted(seq.previous(), None),
+        'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
+        'm' => Fact::ModelChanged { model: format!("model {seq}").into() },
+        'p' => Fact::Pinned { pin: Pin::Text("remember".into()) },
+        'x' => Fact::Carried { kind: "note".into() },
+        'v' => Fact::CompactionReverted { compaction: seq.previous() },
+        'j' => Fact::Injected { hook: "clock".into(), beside: None, parts: vec![Part::text("noon")] },
+        'q' => Fact::CompactionRequested { trigger: Trigger::Agent, focus: Some("tests".into()) },
+        other => panic!("no event is written {other}"),
+    };
+    let time = Some(Time(i64::try_from(seq.0).expect("small") * 1000));
+    if fact.is_message() {
+        Event::native("test", format!("{{\"{letter}\":{seq}}}"), fact).at(time)
+    } else {
+        Event::own(fact, time)
+    }
+}

@@ -1,0 +1,178 @@
+//! The ledger of outside events, and search over both ledgers.
+
+use epitome_core::{EventId, Seq, event::Time};
+use epitome_store::{
+    EventLog, Start, StoreError,
+    records::{Excerpt, Found, Hit, LedgerEntry, LedgerFilter, Made, Scope, Search},
+};
+use proptest::prelude::*;
+
+use crate::support::{Place, append, events, in_session, root, session, user};
+
+fn entry(channel: &str, id: &str, time: i64, text: &str) -> LedgerEntry {
+    LedgerEntry {
+        id: id.into(),
+        channel: channel.into(),
+        time: Time(time),
+        author: "ann".into(),
+        text: text.into(),
+        raw: format!("{{\"id\":{id:?}}}"),
+    }
+}
+
+fn ids(entries: &[LedgerEntry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.id.as_str()).collect()
+}
+
+/// `[event 3] before **match** after`, a line a hit.
+fn shown(hits: &[Hit]) -> String {
+    let line = |hit: &Hit| {
+        let place = match &hit.found {
+            Found::Event { id, kind, .. } => format!("{kind} {}", id.seq),
+            Found::Ledger { channel, id } => format!("{channel} {id}"),
+        };
+        let text: String = hit
+            .snippet
+            .iter()
+            .map(|piece| match piece {
+                Excerpt::Plain(text) => text.clone(),
+                Excerpt::Match(text) => format!("**{text}**"),
+            })
+            .collect();
+        format!("[{place}] {text}")
+    };
+    hits.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_ledger_is_kept_listed_and_linked() {
+    let place = Place::new();
+    let store = place.open();
+    let thread = root(&store, "s");
+    append(&store, thread, events(Seq(1), "uaua"));
+    let turn = EventId { thread, seq: Seq(2) };
+    let other = EventId { thread, seq: Seq(4) };
+    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[turn]).unwrap(), Made::New);
+    assert_eq!(store.ledger_add(&entry("chat", "1", 30, "hi"), &[turn, other]).unwrap(), Made::New);
+    assert_eq!(store.ledger_add(&entry("mail", "2", 20, "news"), &[]).unwrap(), Made::New);
+    assert_eq!(store.ledger_add(&entry("mail", "1", 10, "hello"), &[other]).unwrap(), Made::Already);
+    let error = store.ledger_add(&entry("mail", "1", 10, "changed"), &[]).unwrap_err();
+    assert!(matches!(error, StoreError::LedgerDiffers { .. }), "{error}");
+    let unknown = EventId { thread, seq: Seq(99) };
+    assert!(matches!(
+        store.ledger_add(&entry("mail", "3", 1, ""), &[unknown]).unwrap_err(),
+        StoreError::UnknownEvent(_)
+    ));
+
+    let list = |filter: LedgerFilter| store.ledger(&filter).unwrap();
+    let all = LedgerFilter::default;
+    assert_eq!(
+        list(all()),
+        [entry("mail", "1", 10, "hello"), entry("mail", "2", 20, "news"), entry("chat", "1", 30, "hi")]
+    );
+    assert_eq!(ids(&list(LedgerFilter { channel: Some("mail".into()), ..all() })), ["1", "2"]);
+    assert_eq!(ids(&list(LedgerFilter { since: Some(Time(20)), before: Some(Time(30)), ..all() })), ["2"]);
+    assert_eq!(list(LedgerFilter { linked: Some(turn), ..all() }).len(), 2);
+    assert_eq!(
+        ids(&list(LedgerFilter { linked: Some(other), channel: Some("mail".into()), ..all() })),
+        ["1"]
+    );
+    assert_eq!(list(LedgerFilter { limit: Some(1), ..all() })[0].channel, "chat");
+    assert_eq!(store.ledger_turns("chat", "1").unwrap(), [turn, other]);
+    assert!(matches!(store.ledger_turns("chat", "9").unwrap_err(), StoreError::UnknownLedgerEntry { .. }));
+}
+
+#[test]
+fn both_ledgers_are_searched_together_and_ranked() {
+    let place = Place::new();
+    let store = place.open();
+    let thread = root(&store, "s");
+    append(
+        &store,
+        thread,
+        vec![
+            user(
+                "the parser fails on empty input, and so on and on about many other things that do not matter here",
+            ),
+            user("parser parser parser"),
+            user("src/lexer.rs has the tokens; Größe und façade"),
+        ],
+    );
+    store.ledger_add(&entry("mail", "1", 5, "please fix the parser today"), &[]).unwrap();
+    let search = |words: &str| shown(&store.search(&Search::everywhere(words)).unwrap());
+    insta::assert_snapshot!(search("parser"), @"
+    [user_said 2] **parser** **parser** **parser**
+    [mail 1] please fix the **parser** today
+    [user_said 1] the **parser** fails on empty input, and so on and on about many other things that do not matter here
+    ");
+    insta::assert_snapshot!(search("\"empty input\""), @"[user_said 1] the parser fails on **empty input**, and so on and on about many other things that do not matter here");
+    insta::assert_snapshot!(search("fix PARS*"), @"[mail 1] please **fix** the **parser** today");
+    insta::assert_snapshot!(search("lexer.rs"), @"[user_said 3] src/**lexer.rs** has the tokens; Größe und façade");
+    // Words are words: OR is one of them.
+    insta::assert_snapshot!(search("grosse OR facade"), @"");
+    insta::assert_snapshot!(search("facade groß*"), @"[user_said 3] src/lexer.rs has the tokens; **Größe** und **façade**");
+    assert_eq!(search("input empty nowhere"), "");
+    assert_eq!(search("\"input empty\""), "");
+}
+
+#[test]
+fn a_scope_limits_the_hits_and_not_the_other_way_round() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "s");
+    append(&store, main, vec![user("common first"), user("common second")]);
+    let fork = in_session(&store, "other", "fork", Start::Fork { of: main, at: Seq(1) });
+    append(&store, fork, vec![user("common own")]);
+    store.ledger_add(&entry("mail", "1", 5, "common mail"), &[]).unwrap();
+    let found = |scope: Scope, limit: usize| {
+        let hits = store.search(&Search { words: "common".into(), scope, limit }).unwrap();
+        let mut texts: Vec<String> = hits
+            .iter()
+            .map(|hit| match &hit.found {
+                Found::Event { id, .. } => store.event(*id).unwrap().event.fact.text(),
+                Found::Ledger { id, .. } => id.clone(),
+            })
+            .collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(found(Scope::Everything, 9).len(), 4);
+    assert_eq!(found(Scope::Everything, 2).len(), 2);
+    assert_eq!(found(Scope::Sessions, 9), ["common first", "common own", "common second"]);
+    assert_eq!(found(Scope::Session(session("s")), 9), ["common first", "common second"]);
+    assert_eq!(found(Scope::Session(session("other")), 1), ["common own"]);
+    assert_eq!(found(Scope::Thread(fork), 9), ["common first", "common own"]);
+    assert_eq!(found(Scope::Ledger, 1), ["1"]);
+}
+
+#[test]
+fn a_query_of_ten_thousand_words_is_a_query() {
+    let place = Place::new();
+    let store = place.open();
+    let thread = root(&store, "s");
+    append(&store, thread, vec![user("word")]);
+    assert_eq!(store.search(&Search::everywhere("word ".repeat(10_000))).unwrap().len(), 1);
+    assert_eq!(store.search(&Search::everywhere("word* ".repeat(10_000) + "other")).unwrap().len(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_query_is_an_error(texts in prop::collection::vec("\\PC{0,40}", 1..20), words in prop::collection::vec("(\\PC|[\"*(){}:^+-]|\0){0,20}", 20)) {
+        let place = Place::new();
+        let store = place.open();
+        let thread = root(&store, "s");
+        append(&store, thread, texts.iter().map(|text| user(text)).collect());
+        for words in words.iter().chain(&texts) {
+            prop_assert!(store.search(&Search::everywhere(words)).is_ok(), "{:?}", words);
+        }
+        // Every text that has a word is found by itself.
+        for (place, text) in (1..).zip(&texts).filter(|(_, text)| text.chars().any(|letter| letter.is_ascii_alphanumeric())) {
+            let hits = store.search(&Search { limit: 100, ..Search::everywhere(text.replace(['"', '*'], " ")) }).unwrap();
+            let here = hits.iter().any(|hit| matches!(&hit.found, Found::Event { id, .. } if id.seq == Seq(place)));
+            prop_assert!(here, "{:?} does not find itself", text);
+        }
+        prop_assert_eq!(store.head(thread).unwrap().seq.0, texts.len() as u64);
+    }
+}

@@ -1,0 +1,68 @@
+//! Anthropic content blocks, to parts.
+
+use epitome_core::{
+    Part,
+    event::{Seal, ToolCall, ToolResult},
+};
+
+use crate::{
+    decoded::{self, opaque},
+    json::{Json, Value},
+    media,
+};
+
+/// A block of an answer. What only a server interprets stays opaque.
+pub(crate) fn answered(block: &Json<'_>) -> Part {
+    let known = match block.text_at("type") {
+        Some("thinking") => block.text_at("thinking").map(|text| Part::Reasoning {
+            text: text.to_owned(),
+            seal: block.text_at("signature").map(|signature| Seal::Signature(signature.to_owned())),
+        }),
+        Some("redacted_thinking") => block.text_at("data").map(|data| Part::Reasoning {
+            text: String::new(),
+            seal: Some(Seal::Encrypted(data.to_owned())),
+        }),
+        Some("tool_use") => call(block),
+        _ => return asked(block),
+    };
+    known.unwrap_or_else(|| opaque(block, "block"))
+}
+
+/// A block of a question, of a system prompt or of a tool's result.
+pub(crate) fn asked(block: &Json<'_>) -> Part {
+    let known = match block.text_at("type") {
+        Some("text") => block.text_at("text").map(Part::text),
+        Some("image") => block.get("source").and_then(|source| sourced(source, media::ANY_IMAGE)),
+        Some("document") => block.get("source").and_then(|source| sourced(source, "application/pdf")),
+        _ => None,
+    };
+    known.unwrap_or_else(|| opaque(block, "block"))
+}
+
+/// A tool's result, if the block is one and says which call it answers.
+pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
+    if block.text_at("type") != Some("tool_result") {
+        return None;
+    }
+    Some(ToolResult {
+        call: block.text_at("tool_use_id")?.into(),
+        name: None,
+        parts: decoded::parts(block.get("content"), asked),
+        error: matches!(block.get("is_error").map(|error| &error.value), Some(Value::Bool(true))),
+    })
+}
+
+fn call(block: &Json<'_>) -> Option<Part> {
+    let arguments = block.get("input").map_or("", |input| input.raw);
+    Some(Part::ToolCall(ToolCall::function(block.text_at("id")?, block.text_at("name")?, arguments)))
+}
+
+/// Where an image or document is. One that is made of text stays opaque, so that its text is counted and found.
+fn sourced(source: &Json<'_>, link: &str) -> Option<Part> {
+    match source.text_at("type")? {
+        "base64" => media::inline(source.text_at("media_type").unwrap_or_default(), source.text_at("data")?),
+        "url" => Some(media::elsewhere(link, source.text_at("url")?)),
+        "file" => Some(media::elsewhere(link, source.text_at("file_id")?)),
+        _ => None,
+    }
+}

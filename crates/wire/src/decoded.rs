@@ -1,0 +1,45 @@
+//! What the three readers share: how a block becomes a part, and a value an event.
+
+use epitome_core::{
+    Digest, Event, Fact, Part,
+    event::{Dialect, Raw},
+};
+
+use crate::json::Json;
+
+/// An event whose raw form is exactly `json`.
+pub(crate) fn event(dialect: Dialect, json: &Json<'_>, fact: Fact, normal: Option<Digest>) -> Event {
+    let origin = json.text_at("id").map(str::to_owned);
+    Event { time: None, origin, fact, raw: Raw { dialect, json: json.raw.into() }, normal }
+}
+
+/// A block kept as it is, under the name its provider gives it.
+pub(crate) fn opaque(json: &Json<'_>, otherwise: &str) -> Part {
+    let name = json.text_at("type").unwrap_or(otherwise).to_owned();
+    Part::Opaque { name, json: json.raw.to_owned() }
+}
+
+/// Something that is no message this crate understands, named after its type or role.
+pub(crate) fn carried(json: &Json<'_>, otherwise: &str) -> Fact {
+    let kind = json.text_at("type").or_else(|| json.text_at("role")).unwrap_or(otherwise);
+    Fact::Carried { kind: kind.to_owned() }
+}
+
+/// The parts of a string or a list of blocks, in order: a string is one part, nothing is none.
+pub(crate) fn parts(content: Option<&Json<'_>>, block: impl Fn(&Json<'_>) -> Part) -> Vec<Part> {
+    let Some(content) = content.filter(|content| !content.is_null()) else { return Vec::new() };
+    match (content.as_text(), content.as_array()) {
+        (Some(""), _) => Vec::new(),
+        (Some(text), _) => vec![Part::text(text)],
+        (_, Some(blocks)) => blocks.iter().map(block).collect(),
+        _ => vec![opaque(content, "content")],
+    }
+}
+
+/// A tool definition under its name.
+pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
+    match tool.text_at("name") {
+        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
+        None => opaque(tool, "tool"),
+    }
+}

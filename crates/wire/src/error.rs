@@ -1,0 +1,49 @@
+//! What can go wrong while provider JSON is read.
+//!
+//! Odd content is not an error: it is carried. Only text that is no JSON at all, or that cannot be walked
+//! safely, is refused.
+
+use crate::json::MAX_DEPTH;
+
+/// Why provider JSON could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The text is not JSON.
+    #[error("reading {what}: it is not one complete JSON value; send exactly one")]
+    NotJson {
+        /// What was being read.
+        what: &'static str,
+        /// Where the JSON breaks.
+        source: serde_json::Error,
+    },
+    /// The JSON is nested so deep that walking it could exhaust the stack.
+    #[error("reading {what}: it is nested more than {MAX_DEPTH} levels deep; flatten it")]
+    TooDeep {
+        /// What was being read.
+        what: &'static str,
+    },
+    /// A whole request, response or usage report is not an object.
+    #[error("reading {what}: expected a JSON object, found {found}")]
+    NotAnObject {
+        /// What was being read.
+        what: &'static str,
+        /// What stood there.
+        found: &'static str,
+    },
+    /// A response is an error message of the provider.
+    #[error("reading {what}: the provider answered with an error instead: {said}")]
+    NoAnswer {
+        /// What was being read.
+        what: &'static str,
+        /// The provider's words.
+        said: String,
+    },
+    /// A streamed answer grew beyond what was allowed.
+    #[error(
+        "assembling a streamed answer: it is larger than the {limit} bytes allowed; raise the limit to read it"
+    )]
+    TooLarge {
+        /// The limit that was set.
+        limit: usize,
+    },
+}

@@ -1,0 +1,111 @@
+//! The three provider formats by name, and what can be done with each.
+
+use std::{fmt, str::FromStr};
+
+use epitome_core::{Event, event::Dialect};
+
+use crate::{
+    encode::{self, Completion, EncodeError, Encoded},
+    error::WireError,
+    request, response,
+};
+
+/// A provider's wire format.
+///
+/// ```
+/// use epitome_wire::{Completion, Format};
+///
+/// let request = r#"{"model":"m", "messages":[{"role":"user", "content":"hi"}], "temperature":1.0}"#;
+/// let events = Format::OpenaiChat.decode_request(request)?;
+/// let encoded = Format::OpenaiChat.encode(&events, Completion::AsRecorded)?;
+/// assert_eq!(encoded.body, request);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// OpenAI Chat Completions.
+    OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Anthropic Messages.
+    Anthropic,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
+
+    /// Whose JSON the format's events carry.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::OpenaiChat => Dialect::OpenaiChat,
+            Self::OpenaiResponses => Dialect::OpenaiResponses,
+            Self::Anthropic => Dialect::Anthropic,
+        }
+    }
+
+    /// Reads a whole request: its settings, system prompt and tools, then an event for each message or item.
+    ///
+    /// The raw form of the settings is the request with `null` in place of every value that became an event of
+    /// its own, so that [`encode`](Self::encode) can fill them in again.
+    pub fn decode_request(self, json: &str) -> Result<Vec<Event>, WireError> {
+        request::decode(self, json)
+    }
+
+    /// Reads a whole response that was not streamed: the answer, then what it used.
+    pub fn decode_response(self, json: &str) -> Result<Vec<Event>, WireError> {
+        response::decode(self, json)
+    }
+
+    /// Writes a request that says what `events` say. See [`Completion`] for what is added or left out.
+    pub fn encode<'a>(
+        self,
+        events: impl IntoIterator<Item = &'a Event>,
+        completion: Completion,
+    ) -> Result<Encoded, EncodeError> {
+        encode::encode(self, events, completion)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no format's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no wire format: expected openai-chat, openai-responses or anthropic")]
+pub struct UnknownFormat(pub String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_reads_back_under_its_name() {
+        for format in Format::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+            assert_eq!(format.dialect().name(), format.to_string());
+        }
+        assert!("gemini".parse::<Format>().unwrap_err().to_string().contains("expected openai-chat"));
+    }
+}

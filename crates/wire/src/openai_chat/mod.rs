@@ -1,0 +1,170 @@
+//! OpenAI Chat Completions, and the many servers that speak it.
+//!
+//! The parts of an answer stand in a fixed order, whatever the order of the message's members: the reasoning
+//! (`reasoning_content`, or `reasoning` where there is none), the content parts, `refusal`, `audio`, the entries of
+//! `tool_calls`, `function_call`. Elsewhere `parts[i]` is content part `i`, and a string is its own only part.
+
+use epitome_core::{
+    Event, Fact, Part, Tokens,
+    event::{CallForm, Dialect, Instruction, ToolCall, ToolResult, Usage},
+};
+
+use crate::{
+    decoded::{self, carried, opaque},
+    error::WireError,
+    json::Json,
+    media,
+    normal::{self, Found},
+};
+
+/// Reads one message.
+///
+/// ```
+/// use epitome_core::event::Fact;
+///
+/// let event = epitome_wire::openai_chat::message(r#"{"role":"tool","tool_call_id":"c","content":"ok"}"#)?;
+/// assert!(matches!(event.fact, Fact::ToolReturned { .. }));
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
+pub fn message(json: &str) -> Result<Event, WireError> {
+    Json::parse(json, "a Chat message").map(|message| read_message(&message, Found::InRequest))
+}
+
+/// Reads a `usage` object.
+pub fn usage(json: &str) -> Result<Usage, WireError> {
+    const WHAT: &str = "a Chat usage report";
+    Json::parse(json, WHAT)?.require_object(WHAT).map(|usage| read_usage(&usage))
+}
+
+pub(crate) fn read_message(message: &Json<'_>, found: Found) -> Event {
+    let normal = normal::chat_message(message, found);
+    decoded::event(Dialect::OpenaiChat, message, fact(message), Some(normal))
+}
+
+fn fact(message: &Json<'_>) -> Fact {
+    let said = || decoded::parts(message.get("content"), part);
+    match message.text_at("role") {
+        Some("user") => Fact::UserSaid { parts: said() },
+        Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: answered(message) },
+        Some("system" | "developer") => Fact::Instructed { what: Instruction::Message, parts: said() },
+        Some("tool") => returned(message, "tool_call_id"),
+        // The calls this deprecated role answers have no id: the name stands for it on both sides.
+        Some("function") => returned(message, "name"),
+        _ => carried(message, "message"),
+    }
+}
+
+fn answered(message: &Json<'_>) -> Vec<Part> {
+    let reasoning = ["reasoning_content", "reasoning"].into_iter().find_map(|key| message.text_at(key));
+    let reasoning = reasoning.filter(|text| !text.is_empty());
+    let mut parts: Vec<Part> =
+        reasoning.map(|text| Part::Reasoning { text: text.to_owned(), seal: None }).into_iter().collect();
+    parts.extend(decoded::parts(message.get("content"), part));
+    let refusal = message.text_at("refusal").filter(|text| !text.is_empty());
+    parts.extend(refusal.map(|text| Part::Refusal { text: text.to_owned() }));
+    parts.extend(message.get("audio").filter(|audio| !audio.is_null()).map(spoken));
+    if let Some(calls) = message.get("tool_calls").filter(|calls| !calls.is_null()) {
+        match calls.as_array() {
+            Some(calls) => parts.extend(calls.iter().map(call)),
+            None => parts.push(opaque(calls, "tool_calls")),
+        }
+    }
+    if let Some(called) = message.get("function_call").filter(|called| !called.is_null()) {
+        let known = called.text_at("name").and_then(|name| function(name, called));
+        parts.push(known.unwrap_or_else(|| opaque(called, "function_call")));
+    }
+    parts
+}
+
+fn returned(message: &Json<'_>, id: &str) -> Fact {
+    let Some(call) = message.text_at(id) else { return carried(message, "tool") };
+    let result = ToolResult {
+        call: call.into(),
+        name: message.text_at("name").map(Into::into),
+        parts: decoded::parts(message.get("content"), part),
+        error: false,
+    };
+    Fact::ToolReturned { results: vec![result], parts: Vec::new() }
+}
+
+fn call(call: &Json<'_>) -> Part {
+    let known = call.text_at("id").and_then(|id| match (call.get("function"), call.get("custom")) {
+        (Some(called), _) if call.text_at("type").is_none_or(|kind| kind == "function") => {
+            function(id, called)
+        }
+        (_, Some(called)) if call.text_at("type") == Some("custom") => Some(Part::ToolCall(ToolCall {
+            form: CallForm::Custom,
+            ..ToolCall::function(id, called.text_at("name")?, called.text_at("input")?)
+        })),
+        _ => None,
+    });
+    known.unwrap_or_else(|| opaque(call, "tool_call"))
+}
+
+fn function(id: &str, called: &Json<'_>) -> Option<Part> {
+    // Some servers send the arguments as an object: its text is what the model wrote.
+    let arguments = called.get("arguments").map_or("", |given| given.as_text().unwrap_or(given.raw));
+    Some(Part::ToolCall(ToolCall::function(id, called.text_at("name")?, arguments)))
+}
+
+/// An answer's sound: a response holds its bytes, a later request only its id.
+fn spoken(audio: &Json<'_>) -> Part {
+    let bytes = audio.text_at("data").and_then(|data| media::inline("", data));
+    bytes
+        .or_else(|| audio.text_at("id").map(|id| media::elsewhere("", id)))
+        .unwrap_or_else(|| opaque(audio, "audio"))
+}
+
+/// One content part.
+fn part(part: &Json<'_>) -> Part {
+    let known = match part.text_at("type") {
+        Some("text") => part.text_at("text").map(Part::text),
+        Some("refusal") => part.text_at("refusal").map(|text| Part::Refusal { text: text.to_owned() }),
+        Some("image_url") => part
+            .get("image_url")
+            .and_then(|image| image.text_at("url").or_else(|| image.as_text()))
+            .and_then(|url| media::by_url(media::ANY_IMAGE, url)),
+        Some("input_audio") => part.get("input_audio").and_then(heard),
+        Some("file") => part.get("file").and_then(|file| {
+            let bytes = file.text_at("file_data").and_then(|data| media::file_data("", data));
+            bytes.or_else(|| file.text_at("file_id").map(|id| media::elsewhere("", id)))
+        }),
+        _ => None,
+    };
+    known.unwrap_or_else(|| opaque(part, "part"))
+}
+
+/// Sound in a question: `{"data": …, "format": "wav"}`.
+pub(crate) fn heard(audio: &Json<'_>) -> Option<Part> {
+    let mime = audio.text_at("format").map_or_else(String::new, |format| format!("audio/{format}"));
+    media::inline(&mime, audio.text_at("data")?)
+}
+
+/// A tool definition under its name.
+pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
+    let inner = tool.get("function").or_else(|| tool.get("custom"));
+    match inner.unwrap_or(tool).text_at("name") {
+        Some(name) => Part::Opaque { name: name.to_owned(), json: tool.raw.to_owned() },
+        None => opaque(tool, "tool"),
+    }
+}
+
+/// Input as reported here includes what the cache read and wrote.
+pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
+    split_usage(usage, "prompt_tokens", "prompt_tokens_details", "completion_tokens")
+}
+
+/// The same report under other names: Responses has it too.
+pub(crate) fn split_usage(usage: &Json<'_>, input: &str, details: &str, output: &str) -> Usage {
+    let all = usage.count_at(input);
+    let detail = |key: &str| usage.get(details).map_or(0, |details| details.count_at(key));
+    let read = detail("cached_tokens").max(usage.count_at("prompt_cache_hit_tokens")).min(all);
+    let written = detail("cache_write_tokens").min(all - read);
+    Usage {
+        uncached: Tokens(all - read - written),
+        cache_read: Tokens(read),
+        cache_write: Tokens(written),
+        cache_write_hour: Tokens(0),
+        output: Tokens(usage.count_at(output)),
+    }
+}

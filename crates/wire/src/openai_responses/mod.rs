@@ -1,0 +1,163 @@
+//! OpenAI Responses: a history of items.
+//!
+//! An item is an event. What the model made is an [`AssistantSaid`](Fact::AssistantSaid), calls that a client
+//! answers are tool calls, and calls the provider answers itself stay opaque. `parts[i]` of a message is its
+//! content part `i`; every other output item has exactly one part, the item itself. A compaction item is an opaque
+//! part named `compaction`.
+
+use epitome_core::{
+    Event, Fact, Part,
+    event::{CallForm, Dialect, Instruction, Seal, ToolCall, ToolResult, Usage},
+};
+
+use crate::{
+    decoded::{self, carried, opaque},
+    error::WireError,
+    json::Json,
+    media,
+    normal::{self, Side},
+    openai_chat,
+};
+
+mod output;
+
+/// Reads one item of `input` or `output`.
+///
+/// ```
+/// use epitome_core::event::Fact;
+///
+/// let event = epitome_wire::openai_responses::item(r#"{"type":"item_reference","id":"rs_1"}"#)?;
+/// assert_eq!(event.fact, Fact::Carried { kind: "item_reference".into() });
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
+pub fn item(json: &str) -> Result<Event, WireError> {
+    Json::parse(json, "a Responses item").map(|item| read_item(&item))
+}
+
+/// Reads a `usage` object.
+pub fn usage(json: &str) -> Result<Usage, WireError> {
+    const WHAT: &str = "a Responses usage report";
+    Json::parse(json, WHAT)?.require_object(WHAT).map(|usage| read_usage(&usage))
+}
+
+pub(crate) fn read_item(item: &Json<'_>) -> Event {
+    let fact = fact(item);
+    let side = if matches!(fact, Fact::AssistantSaid { .. }) { Side::Output } else { Side::Input };
+    let normal = normal::responses_item(item, side);
+    decoded::event(Dialect::OpenaiResponses, item, fact, Some(normal))
+}
+
+fn fact(item: &Json<'_>) -> Fact {
+    let kind = item.text_at("type");
+    match kind {
+        Some("message") => message(item),
+        None if item.text_at("role").is_some() => message(item),
+        Some(kind) => match output::result(kind, item) {
+            Some(result) => Fact::ToolReturned { results: vec![result], parts: Vec::new() },
+            None => made(kind, item).map_or_else(|| carried(item, "item"), answer),
+        },
+        None => carried(item, "item"),
+    }
+}
+
+fn answer(part: Part) -> Fact {
+    Fact::AssistantSaid { answer: None, model: None, parts: vec![part] }
+}
+
+fn message(item: &Json<'_>) -> Fact {
+    let parts = || decoded::parts(item.get("content"), part);
+    match item.text_at("role") {
+        Some("user") => Fact::UserSaid { parts: parts() },
+        Some("assistant") => Fact::AssistantSaid { answer: None, model: None, parts: parts() },
+        Some("system" | "developer") => Fact::Instructed { what: Instruction::Message, parts: parts() },
+        _ => carried(item, "message"),
+    }
+}
+
+/// What the model made, other than a message; `None` if the item is nothing of the kind.
+fn made(kind: &str, item: &Json<'_>) -> Option<Part> {
+    let known = match kind {
+        "reasoning" => Some(reasoning(item)),
+        "function_call" => call(item, item.text_at("name"), "arguments"),
+        "custom_tool_call" => call(item, item.text_at("name"), "input").map(custom),
+        "local_shell_call" => call(item, Some("local_shell"), "action"),
+        "shell_call" => call(item, Some("shell"), "action"),
+        "apply_patch_call" => call(item, Some("apply_patch"), "operation"),
+        "computer_call" => {
+            let actions = if item.get("action").is_some() { "action" } else { "actions" };
+            call(item, Some("computer"), actions)
+        }
+        // With a call id the client searches; without, the provider does.
+        "tool_search_call" => call(item, Some("tool_search"), "arguments"),
+        "image_generation_call" => item.text_at("result").and_then(|image| media::inline("image/png", image)),
+        "compaction"
+        | "compaction_summary"
+        | "web_search_call"
+        | "file_search_call"
+        | "code_interpreter_call"
+        | "mcp_call"
+        | "mcp_list_tools"
+        | "mcp_approval_request"
+        | "tool_search_output"
+        | "program"
+        | "program_output" => None,
+        _ => return None,
+    };
+    Some(known.unwrap_or_else(|| opaque(item, kind)))
+}
+
+fn custom(part: Part) -> Part {
+    match part {
+        Part::ToolCall(call) => Part::ToolCall(ToolCall { form: CallForm::Custom, ..call }),
+        other => other,
+    }
+}
+
+fn call(item: &Json<'_>, name: Option<&str>, arguments: &str) -> Option<Part> {
+    let arguments = item.get(arguments).map_or("", |given| given.as_text().unwrap_or(given.raw));
+    Some(Part::ToolCall(ToolCall {
+        namespace: item.text_at("namespace").map(str::to_owned),
+        ..ToolCall::function(item.text_at("call_id")?, name?, arguments)
+    }))
+}
+
+fn reasoning(item: &Json<'_>) -> Part {
+    let pieces = ["summary", "content"].into_iter().flat_map(|list| item.array_at(list));
+    let text: Vec<&str> = pieces.filter_map(|piece| piece.text_at("text")).collect();
+    let seal = item.text_at("encrypted_content").map(|hidden| Seal::Encrypted(hidden.to_owned()));
+    Part::Reasoning { text: text.join("\n"), seal }
+}
+
+/// One content part of a message or of a tool's output.
+pub(crate) fn part(part: &Json<'_>) -> Part {
+    let known = match part.text_at("type") {
+        Some("input_text" | "output_text" | "text") => part.text_at("text").map(Part::text),
+        Some("refusal") => part.text_at("refusal").map(|text| Part::Refusal { text: text.to_owned() }),
+        Some("input_image" | "computer_screenshot") => image(part),
+        Some("input_file") => {
+            let bytes = part.text_at("file_data").and_then(|data| media::file_data("", data));
+            let named = || part.text_at("file_url").or_else(|| part.text_at("file_id"));
+            bytes.or_else(|| named().map(|name| media::elsewhere("", name)))
+        }
+        Some("input_audio") => part.get("input_audio").and_then(openai_chat::heard),
+        _ => None,
+    };
+    known.unwrap_or_else(|| opaque(part, "part"))
+}
+
+fn image(part: &Json<'_>) -> Option<Part> {
+    match part.text_at("image_url") {
+        Some(url) => media::by_url(media::ANY_IMAGE, url),
+        None => part.text_at("file_id").map(|id| media::elsewhere(media::ANY_IMAGE, id)),
+    }
+}
+
+/// Input as reported here includes what the cache read and wrote.
+pub(crate) fn read_usage(usage: &Json<'_>) -> Usage {
+    openai_chat::split_usage(usage, "input_tokens", "input_tokens_details", "output_tokens")
+}
+
+/// A result with nothing odd about it.
+fn result_of(call: &str, parts: Vec<Part>) -> ToolResult {
+    ToolResult { call: call.into(), name: None, parts, error: false }
+}

@@ -1,0 +1,142 @@
+//! A whole request, to events.
+
+use std::collections::HashMap;
+
+use epitome_core::{
+    Event, Fact, Part,
+    event::{Dialect, Instruction},
+    id::AnswerId,
+};
+
+use crate::{
+    anthropic, decoded,
+    error::WireError,
+    format::Format,
+    json::{self, Json},
+    normal::{self, Found},
+    openai_chat, openai_responses, preamble,
+};
+
+/// Where a format's request keeps its parts.
+pub(crate) struct Keys {
+    /// The history.
+    pub(crate) history: &'static str,
+    /// The system prompt, if it stands apart.
+    pub(crate) system: Option<&'static str>,
+    /// The tool definitions.
+    pub(crate) tools: &'static str,
+}
+
+impl Keys {
+    pub(crate) const fn of(format: Format) -> Self {
+        let (history, system) = match format {
+            Format::OpenaiChat => ("messages", None),
+            Format::OpenaiResponses => ("input", Some("instructions")),
+            Format::Anthropic => ("messages", Some("system")),
+        };
+        Self { history, system, tools: "tools" }
+    }
+}
+
+/// Reads a request. What stands where the history should and is none stays in the settings.
+pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError> {
+    let what = match format {
+        Format::OpenaiChat => "a Chat request",
+        Format::OpenaiResponses => "a Responses request",
+        Format::Anthropic => "an Anthropic request",
+    };
+    let request = Json::parse(json, what)?.require_object(what)?;
+    let keys = Keys::of(format);
+    let said = |key: &'static str| request.get(key).filter(|value| !value.is_null());
+    let system = keys.system.and_then(said);
+    let tools = said(keys.tools).filter(|tools| tools.as_array().is_none_or(|tools| !tools.is_empty()));
+    let history = said(keys.history).map(|value| (value, history(format, value)));
+    let history = history.filter(|(_, events)| !events.is_empty());
+
+    let taken = [system, tools, history.as_ref().map(|(value, _)| *value)];
+    let blanks: Vec<_> = taken.into_iter().flatten().map(|value| (value, "null")).collect();
+    let mut events = vec![settings(format, &json::replaced(&request, &blanks))];
+    events.extend(system.map(|system| system_event(format, system)));
+    events.extend(tools.map(|tools| tools_event(format, tools)));
+    events.extend(history.into_iter().flat_map(|(_, events)| events));
+    Ok(events)
+}
+
+fn settings(format: Format, skeleton: &str) -> Event {
+    let fact = Fact::Instructed { what: Instruction::Settings, parts: Vec::new() };
+    let raw = epitome_core::event::Raw { dialect: format.dialect(), json: skeleton.into() };
+    Event { time: None, origin: None, fact, raw, normal: None }
+}
+
+fn system_event(format: Format, system: &Json<'_>) -> Event {
+    let fact = Fact::Instructed { what: Instruction::System, parts: anthropic::system_parts(system) };
+    let normal = normal::instructions(&format.dialect(), system);
+    decoded::event(format.dialect(), system, fact, Some(normal))
+}
+
+fn tools_event(format: Format, tools: &Json<'_>) -> Event {
+    let part = |tool: &Json<'_>| match format {
+        Format::OpenaiChat => openai_chat::tool_part(tool),
+        Format::OpenaiResponses | Format::Anthropic => decoded::tool_part(tool),
+    };
+    let parts = match tools.as_array() {
+        Some(tools) => tools.iter().map(part).collect(),
+        None => vec![decoded::opaque(tools, "tools")],
+    };
+    let fact = Fact::Instructed { what: Instruction::Tools, parts };
+    decoded::event(format.dialect(), tools, fact, Some(normal::tools(&format.dialect(), tools)))
+}
+
+fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
+    let messages = value.as_array().unwrap_or_default().iter();
+    let mut events: Vec<Event> = match format {
+        Format::OpenaiChat => {
+            messages.map(|message| openai_chat::read_message(message, Found::InRequest)).collect()
+        }
+        Format::OpenaiResponses => match value.as_text() {
+            Some(text) => vec![bare_input(value, text)],
+            None => messages.map(openai_responses::read_item).collect(),
+        },
+        Format::Anthropic => messages.map(anthropic::read_message).collect(),
+    };
+    if format == Format::OpenaiResponses {
+        name_answers(&mut events);
+    }
+    preamble::mark(&mut events);
+    events
+}
+
+/// An input that is only a string: the short way to write one user message, and recognised as that.
+fn bare_input(value: &Json<'_>, text: &str) -> Event {
+    let item = bare_item(value.raw);
+    let normal = openai_responses::item(&item).ok().and_then(|event| event.normal);
+    let fact = Fact::UserSaid { parts: vec![Part::text(text)] };
+    decoded::event(Dialect::OpenaiResponses, value, fact, normal)
+}
+
+/// The item that a bare string stands for.
+pub(crate) fn bare_item(literal: &str) -> String {
+    format!(r#"{{"role":"user","content":{literal}}}"#)
+}
+
+/// Output items that follow each other are fragments of one answer, named after the first of them. Servers and
+/// clients repeat themselves, so a name that was given before is given again with a number.
+fn name_answers(events: &mut [Event]) {
+    let mut given: HashMap<String, u64> = HashMap::new();
+    let mut current: Option<AnswerId> = None;
+    for event in events {
+        let derived = event.origin.clone().or_else(|| event.normal.map(|digest| digest.to_string()));
+        let Fact::AssistantSaid { answer, .. } = &mut event.fact else {
+            current = None;
+            continue;
+        };
+        if current.is_none()
+            && let Some(name) = derived
+        {
+            let times = given.entry(name.clone()).or_default();
+            *times += 1;
+            current = Some(if *times == 1 { name.into() } else { format!("{name}#{times}").into() });
+        }
+        answer.clone_from(&current);
+    }
+}

@@ -1,0 +1,135 @@
+//! Anthropic's stream: a message is started, its blocks grow one by one, its end is told in a delta.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Ending, Taken,
+    built::{Built, Members},
+};
+use crate::{json::Json, response};
+
+/// An answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Anthropic {
+    message: Members,
+    blocks: BTreeMap<u64, Block>,
+}
+
+/// A content block so far.
+#[derive(Debug)]
+struct Block {
+    built: Built,
+    /// A tool's input arrives as pieces of JSON text.
+    input: String,
+}
+
+impl Anthropic {
+    pub(super) fn take(&mut self, event: &Json<'_>) -> Taken {
+        match event.text_at("type") {
+            Some("message_start") => {
+                Taken::kept(event.get("message").map_or(0, |message| self.message.assign(message)))
+            }
+            Some("content_block_start") => self.start(event),
+            Some("content_block_delta") => Taken::kept(self.grow(event).unwrap_or(0)),
+            Some("message_delta") => Taken::kept(self.end(event)),
+            Some("message_stop") => Taken::ending(Ending::Complete),
+            Some("error") => Taken::ending(Ending::Failed(
+                response::error_said(event).unwrap_or_else(|| event.raw.to_owned()),
+            )),
+            _ => Taken::default(),
+        }
+    }
+
+    /// The message in one piece; `None` if none was ever started.
+    pub(super) fn assembled(mut self) -> Option<String> {
+        if self.message.is_empty() && self.blocks.is_empty() {
+            return None;
+        }
+        for (key, value) in [("type", "message"), ("role", "assistant")] {
+            if self.message.get(key).is_none() {
+                self.message.set(key, Built::text(value));
+            }
+        }
+        let blocks = self.blocks.into_values().map(Block::built).collect();
+        self.message.set("content", Built::List(blocks));
+        Some(Built::Object(self.message).json())
+    }
+
+    fn start(&mut self, event: &Json<'_>) -> Taken {
+        let Some(block) = event.get("content_block") else { return Taken::default() };
+        self.blocks.insert(event.count_at("index"), Block { built: block.into(), input: String::new() });
+        Taken::kept(block.raw.len())
+    }
+
+    fn grow(&mut self, event: &Json<'_>) -> Option<usize> {
+        let block = self.blocks.get_mut(&event.count_at("index"))?;
+        let delta = event.get("delta")?;
+        let members = block.built.members()?;
+        match delta.text_at("type")? {
+            "input_json_delta" => {
+                let piece = delta.text_at("partial_json")?;
+                block.input.push_str(piece);
+                Some(piece.len())
+            }
+            "citations_delta" => {
+                let citation = delta.get("citation")?;
+                members.at("citations").push(citation.into());
+                Some(citation.raw.len())
+            }
+            // Text, thinking, signature, compaction and whatever comes next: strings grow, the rest is set.
+            _ => Some(delta.members().iter().map(|(key, value)| member(members, key, value)).sum()),
+        }
+    }
+
+    fn end(&mut self, event: &Json<'_>) -> usize {
+        let mut kept = event.get("delta").map_or(0, |delta| self.message.update(delta));
+        for (key, value) in event.members() {
+            match key.as_ref() {
+                "type" | "delta" => {}
+                // Counts are of the whole answer so far, but not all of them are told again.
+                "usage" => {
+                    if self.message.at("usage").members().is_none() {
+                        self.message.set("usage", Built::Object(Members::default()));
+                    }
+                    kept += self.message.at("usage").members().map_or(0, |usage| usage.update(value));
+                }
+                key => {
+                    self.message.set(key, value.into());
+                    kept += value.raw.len();
+                }
+            }
+        }
+        kept
+    }
+}
+
+fn member(members: &mut Members, key: &str, value: &Json<'_>) -> usize {
+    match (key, value.as_text()) {
+        ("type", _) => 0,
+        (_, Some(piece)) => {
+            members.at(key).append(piece);
+            piece.len()
+        }
+        (_, None) if value.is_null() => 0,
+        (_, None) => {
+            members.set(key, value.into());
+            value.raw.len()
+        }
+    }
+}
+
+impl Block {
+    /// The block with its input: as JSON if it is, else, when the stream broke off inside it, as text.
+    fn built(mut self) -> Built {
+        if !self.input.is_empty()
+            && let Some(members) = self.built.members()
+        {
+            let input = match Json::parse(&self.input, "a tool's input") {
+                Ok(input) => Built::Fixed(input.raw.to_owned()),
+                Err(_) => Built::text(&self.input),
+            };
+            members.set("input", input);
+        }
+        self.built
+    }
+}

@@ -1,0 +1,186 @@
+//! Streamed answers, assembled into the JSON that the same answer would have had in one piece, then read as that.
+//!
+//! A stream that breaks off still gives what came, and says so. What was kept is bounded by a limit: a server that
+//! never stops talking cannot fill the memory.
+
+mod anthropic;
+mod built;
+mod openai_chat;
+mod openai_responses;
+
+use epitome_core::Event;
+
+use crate::{error::WireError, format::Format, json::Json, response, sse::Payloads};
+
+/// Takes a streamed answer chunk by chunk.
+///
+/// ```
+/// use epitome_wire::{Ending, Format, StreamDecoder};
+///
+/// let mut stream = StreamDecoder::new(Format::OpenaiChat);
+/// stream.push(b"data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hel");
+/// stream.push(b"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
+/// let streamed = stream.finish()?;
+/// assert_eq!(streamed.ending, Ending::Complete);
+/// assert_eq!(streamed.events[0].fact.text(), "hello");
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
+#[derive(Debug)]
+pub struct StreamDecoder {
+    format: Format,
+    payloads: Payloads,
+    assembly: Assembly,
+    kept: usize,
+    limit: usize,
+    ending: Ending,
+    damaged: bool,
+    overflowed: bool,
+}
+
+/// What a stream gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streamed {
+    /// The answer as far as it came, then what it used.
+    pub events: Vec<Event>,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// How a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The provider finished what it had to say.
+    Complete,
+    /// The stream broke off, or part of it could not be read.
+    Cut,
+    /// The provider reported an error, in these words.
+    Failed(String),
+}
+
+impl StreamDecoder {
+    /// How many bytes of an answer are kept unless told otherwise.
+    pub const DEFAULT_LIMIT: usize = 64 << 20;
+
+    /// Waits for an answer in `format`.
+    pub fn new(format: Format) -> Self {
+        let assembly = match format {
+            Format::OpenaiChat => Assembly::Chat(openai_chat::Chat::default()),
+            Format::OpenaiResponses => Assembly::Responses(openai_responses::Responses::default()),
+            Format::Anthropic => Assembly::Anthropic(anthropic::Anthropic::default()),
+        };
+        Self {
+            format,
+            payloads: Payloads::default(),
+            assembly,
+            kept: 0,
+            limit: Self::DEFAULT_LIMIT,
+            ending: Ending::Cut,
+            damaged: false,
+            overflowed: false,
+        }
+    }
+
+    /// The same decoder, which keeps at most about `bytes` of an answer.
+    pub fn with_limit(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// Takes the next bytes; they may be cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        // Small steps, so that one huge chunk cannot pass the limit either.
+        for step in bytes.chunks(64 << 10) {
+            if self.overflowed {
+                return;
+            }
+            self.walk(|payloads, see| payloads.push(step, see));
+        }
+    }
+
+    /// Reads what came.
+    pub fn finish(mut self) -> Result<Streamed, WireError> {
+        if !self.overflowed {
+            self.walk(Payloads::finish);
+        }
+        if self.overflowed {
+            return Err(WireError::TooLarge { limit: self.limit });
+        }
+        let assembled = match self.assembly {
+            Assembly::Chat(chat) => chat.assembled(),
+            Assembly::Responses(responses) => responses.assembled(),
+            Assembly::Anthropic(anthropic) => anthropic.assembled(),
+        };
+        let events = match assembled.map(|json| response::decode(self.format, &json)) {
+            None | Some(Err(WireError::NoAnswer { .. })) => Vec::new(),
+            Some(decoded) => decoded?,
+        };
+        let ending = match self.ending {
+            Ending::Complete if self.damaged => Ending::Cut,
+            ending => ending,
+        };
+        Ok(Streamed { events, ending })
+    }
+
+    fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) {
+        let Self { payloads, assembly, kept, ending, damaged, .. } = self;
+        feed(payloads, &mut |payload| {
+            let Some(taken) = take(assembly, payload) else {
+                *damaged = true;
+                return;
+            };
+            *kept = kept.saturating_add(taken.kept);
+            match taken.ending {
+                // An error stays an error, whatever follows it.
+                Some(new) if !matches!(ending, Ending::Failed(_)) => *ending = new,
+                _ => {}
+            }
+        });
+        self.overflowed = self.kept.saturating_add(self.payloads.held()) > self.limit;
+    }
+}
+
+/// What one payload did.
+#[derive(Debug, Default)]
+struct Taken {
+    /// How many bytes more are kept.
+    kept: usize,
+    /// How the stream stands now, if the payload says.
+    ending: Option<Ending>,
+}
+
+impl Taken {
+    fn kept(kept: usize) -> Self {
+        Self { kept, ending: None }
+    }
+
+    fn ending(ending: Ending) -> Self {
+        Self { kept: 0, ending: Some(ending) }
+    }
+
+    fn and(self, ending: Ending) -> Self {
+        Self { ending: Some(ending), ..self }
+    }
+}
+
+/// The answer so far.
+#[derive(Debug)]
+enum Assembly {
+    Chat(openai_chat::Chat),
+    Responses(openai_responses::Responses),
+    Anthropic(anthropic::Anthropic),
+}
+
+/// What a payload did; `None` if it is no JSON, so that the answer lacks it.
+fn take(assembly: &mut Assembly, payload: &str) -> Option<Taken> {
+    match (payload.trim(), &*assembly) {
+        ("[DONE]", Assembly::Chat(_)) => return Some(Taken::ending(Ending::Complete)),
+        ("[DONE]" | "", _) => return Some(Taken::default()),
+        _ => {}
+    }
+    let event = Json::parse(payload, "a streamed event").ok()?;
+    Some(match assembly {
+        Assembly::Chat(chat) => chat.take(&event),
+        Assembly::Responses(responses) => responses.take(&event),
+        Assembly::Anthropic(anthropic) => anthropic.take(&event),
+    })
+}

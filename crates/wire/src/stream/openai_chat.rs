@@ -1,0 +1,178 @@
+//! Chat's stream: chunks of choices, each with a delta that is to be merged into its message.
+//!
+//! Many servers speak this, and differ: some repeat ids and roles in every chunk, some leave out indices, some end
+//! without `[DONE]`, most add members of their own. So deltas are merged by one general rule: strings grow, objects
+//! merge, lists grow, other values are replaced.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Ending, Taken,
+    built::{Built, Members},
+};
+use crate::{
+    json::{Json, Value},
+    response,
+};
+
+/// An answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Chat {
+    envelope: Members,
+    choices: BTreeMap<u64, Choice>,
+}
+
+#[derive(Debug, Default)]
+struct Choice {
+    members: Members,
+    message: Members,
+    calls: BTreeMap<u64, Members>,
+}
+
+impl Chat {
+    pub(super) fn take(&mut self, chunk: &Json<'_>) -> Taken {
+        if let Some(said) = response::error_said(chunk) {
+            return Taken::ending(Ending::Failed(said));
+        }
+        let mut kept = 0;
+        let mut finished = false;
+        for (key, value) in chunk.members() {
+            match key.as_ref() {
+                // Padding against eavesdroppers.
+                "obfuscation" => {}
+                "object" => self.envelope.set("object", Built::text("chat.completion")),
+                "choices" => {
+                    for choice in value.as_array().unwrap_or_default() {
+                        kept += self.choices.entry(choice.count_at("index")).or_default().take(choice);
+                        finished |= choice.text_at("finish_reason").is_some();
+                    }
+                }
+                key if value.is_null() && self.envelope.get(key).is_some() => {}
+                key => {
+                    let known = self.envelope.get(key).is_some();
+                    self.envelope.set(key, value.into());
+                    kept += if known { 0 } else { key.len() + value.raw.len() };
+                }
+            }
+        }
+        if finished { Taken::kept(kept).and(Ending::Complete) } else { Taken::kept(kept) }
+    }
+
+    /// The response in one piece; `None` if no choice was ever begun.
+    pub(super) fn assembled(mut self) -> Option<String> {
+        if self.choices.is_empty() {
+            return None;
+        }
+        let choices = self.choices.into_iter().map(|(index, choice)| choice.built(index)).collect();
+        let usage = self.envelope.get("usage").cloned();
+        self.envelope.set("choices", Built::List(choices));
+        self.envelope.set("usage", usage.unwrap_or_else(Built::null));
+        Some(Built::Object(self.envelope).json())
+    }
+}
+
+impl Choice {
+    fn take(&mut self, choice: &Json<'_>) -> usize {
+        let mut kept = 0;
+        for (key, value) in choice.members() {
+            kept += match key.as_ref() {
+                "index" => 0,
+                "delta" => self.delta(value),
+                key => merge(&mut self.members, key, value),
+            };
+        }
+        kept
+    }
+
+    fn delta(&mut self, delta: &Json<'_>) -> usize {
+        let mut kept = 0;
+        for (key, value) in delta.members() {
+            kept += match (key.as_ref(), value.as_array()) {
+                ("tool_calls", Some(calls)) => calls.iter().map(|call| self.call(call)).sum(),
+                (key, _) => merge(&mut self.message, key, value),
+            };
+        }
+        kept
+    }
+
+    /// A piece of a tool call. Without an index it is a new call if it has an id, else more of the last one.
+    fn call(&mut self, piece: &Json<'_>) -> usize {
+        let last = self.calls.last_key_value().map(|(&index, _)| index);
+        let index = match (piece.get("index").and_then(Json::as_count), last) {
+            (Some(index), _) => index,
+            (None, Some(last)) if piece.text_at("id").is_none() => last,
+            (None, Some(last)) => last.saturating_add(1),
+            (None, None) => 0,
+        };
+        let call = self.calls.entry(index).or_default();
+        let said = piece.members().iter().filter(|(key, _)| key != "index");
+        said.map(|(key, value)| merge(call, key, value)).sum()
+    }
+
+    fn built(mut self, index: u64) -> Built {
+        if self.message.get("role").is_none() {
+            self.message.set("role", Built::text("assistant"));
+        }
+        if !self.calls.is_empty() {
+            let calls = self.calls.into_values().map(Built::Object).collect();
+            self.message.set("tool_calls", Built::List(calls));
+        }
+        let mut choice = Members::default();
+        choice.set("index", Built::Fixed(index.to_string()));
+        choice.set("message", Built::Object(self.message));
+        for key in ["logprobs", "finish_reason"] {
+            choice.at(key);
+        }
+        choice.take_all(self.members);
+        Built::Object(choice)
+    }
+}
+
+/// Merges one member of a delta. Gives back how many bytes more are kept.
+fn merge(into: &mut Members, key: &str, value: &Json<'_>) -> usize {
+    let known = into.get(key).is_some_and(|known| !known.is_null());
+    match &value.value {
+        Value::Null => {
+            into.at(key);
+            key.len()
+        }
+        Value::String(piece) => grow(into.at(key), key, piece),
+        Value::Object(members) if known && into.at(key).members().is_some() => {
+            let Some(inner) = into.at(key).members() else { return 0 };
+            members.iter().map(|(key, value)| merge(inner, key, value)).sum()
+        }
+        Value::Array(elements) if known => {
+            let list = into.at(key);
+            elements.iter().map(|element| add(list, element)).sum()
+        }
+        Value::Array(_) | Value::Object(_) | Value::Number | Value::Bool(_) => {
+            into.set(key, value.into());
+            if known { 0 } else { key.len() + value.raw.len() }
+        }
+    }
+}
+
+/// Some servers repeat what names a thing in every chunk: only what is said grows.
+fn grow(known: &mut Built, key: &str, piece: &str) -> usize {
+    match known {
+        Built::Text(text) if key == "name" && text == piece => return 0,
+        Built::Text(text) if matches!(key, "role" | "id" | "type" | "format") && !text.is_empty() => {
+            return 0;
+        }
+        _ => known.append(piece),
+    }
+    piece.len()
+}
+
+/// An element with the index of the last one is more of it; any other is new.
+fn add(list: &mut Built, element: &Json<'_>) -> usize {
+    if let Built::List(elements) = list
+        && let Some(last) = elements.last_mut().and_then(Built::members)
+        && let Some(index) = element.get("index")
+        && matches!(last.get("index"), Some(Built::Fixed(known)) if known == index.raw)
+    {
+        return element.members().iter().map(|(key, value)| merge(last, key, value)).sum();
+    }
+    list.push(element.into());
+    element.raw.len()
+}

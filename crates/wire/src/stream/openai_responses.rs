@@ -1,0 +1,161 @@
+//! The Responses stream: items are added, grow, and are told again whole when they are done.
+//!
+//! The whole item counts (only there is `encrypted_content` final); deltas matter for what a broken stream left
+//! unfinished. The last event repeats the response, on some servers without its output.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Ending, Taken,
+    built::{Built, Members},
+};
+use crate::{json::Json, response};
+
+/// An answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    envelope: Members,
+    items: BTreeMap<u64, Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    built: Built,
+    done: bool,
+}
+
+impl Responses {
+    pub(super) fn take(&mut self, event: &Json<'_>) -> Taken {
+        let kind = event.text_at("type").unwrap_or_default();
+        match kind {
+            "response.created" | "response.queued" | "response.in_progress" => {
+                Taken::kept(self.envelope(event))
+            }
+            "response.completed" | "response.incomplete" | "response.done" => {
+                Taken::kept(self.closed(event)).and(Ending::Complete)
+            }
+            "response.failed" => {
+                let said = event.get("response").and_then(response::error_said);
+                Taken::kept(self.closed(event))
+                    .and(Ending::Failed(said.unwrap_or_else(|| "response.failed".into())))
+            }
+            "error" => {
+                let said =
+                    response::error_said(event).or_else(|| event.text_at("message").map(str::to_owned));
+                Taken::ending(Ending::Failed(said.unwrap_or_else(|| event.raw.to_owned())))
+            }
+            "response.output_item.added" => Taken::kept(self.put(event, Item::begun)),
+            "response.output_item.done" => Taken::kept(self.put(event, Item::done)),
+            _ => Taken::kept(self.grow(kind, event).unwrap_or(0)),
+        }
+    }
+
+    /// The response in one piece; `None` if none was ever begun.
+    pub(super) fn assembled(mut self) -> Option<String> {
+        if self.envelope.is_empty() && self.items.is_empty() {
+            return None;
+        }
+        let items = self.items.into_values().map(|item| item.built).collect();
+        self.envelope.set("output", Built::List(items));
+        Some(Built::Object(self.envelope).json())
+    }
+
+    /// What the response says about itself, the newest word.
+    fn envelope(&mut self, event: &Json<'_>) -> usize {
+        let Some(response) = event.get("response").filter(|response| response.is_object()) else { return 0 };
+        let fresh = if self.envelope.is_empty() { response.raw.len() } else { 0 };
+        self.envelope = Members::default();
+        for (key, value) in response.members().iter().filter(|(key, _)| key != "output") {
+            self.envelope.set(key, value.into());
+        }
+        fresh
+    }
+
+    /// The last word; items that were never told to be done are taken from it.
+    fn closed(&mut self, event: &Json<'_>) -> usize {
+        let mut kept = self.envelope(event);
+        let output = event.get("response").map(|response| response.array_at("output")).unwrap_or_default();
+        for (index, item) in (0..).zip(output) {
+            if !self.items.get(&index).is_some_and(|known| known.done) {
+                self.items.insert(index, Item::done(item));
+                kept += item.raw.len();
+            }
+        }
+        kept
+    }
+
+    fn put(&mut self, event: &Json<'_>, make: impl Fn(&Json<'_>) -> Item) -> usize {
+        let Some(item) = event.get("item") else { return 0 };
+        self.items.insert(event.count_at("output_index"), make(item));
+        item.raw.len()
+    }
+
+    fn grow(&mut self, kind: &str, event: &Json<'_>) -> Option<usize> {
+        let item = self.items.get_mut(&event.count_at("output_index")).filter(|item| !item.done)?;
+        let members = item.built.members()?;
+        let kind = kind.strip_prefix("response.")?;
+        if let Some(list) = part_added(kind) {
+            let part = event.get("part")?;
+            *members.at(list).element(place(event)) = part.into();
+            return Some(part.raw.len());
+        }
+        let (what, ended) = match kind.strip_suffix(".delta") {
+            Some(what) => (what, false),
+            None => (kind.strip_suffix(".done")?, true),
+        };
+        let grown = match what {
+            "output_text" | "reasoning_text" => text_of(members.at("content"), what, "text", event)?,
+            "refusal" => text_of(members.at("content"), what, "refusal", event)?,
+            "reasoning_summary_text" => text_of(members.at("summary"), "summary_text", "text", event)?,
+            "function_call_arguments" | "mcp_call_arguments" => members.at("arguments"),
+            "custom_tool_call_input" => members.at("input"),
+            "code_interpreter_call_code" => members.at("code"),
+            _ => return None,
+        };
+        // What is told whole was already counted piece by piece.
+        if ended {
+            let whole = ["text", "refusal", "arguments", "input", "code"]
+                .into_iter()
+                .find_map(|key| event.text_at(key))?;
+            *grown = Built::text(whole);
+            return Some(0);
+        }
+        let piece = event.text_at("delta")?;
+        grown.append(piece);
+        Some(piece.len())
+    }
+}
+
+/// The list that an event of this kind adds a part to.
+fn part_added(kind: &str) -> Option<&'static str> {
+    match kind {
+        "content_part.added" | "content_part.done" => Some("content"),
+        "reasoning_summary_part.added" | "reasoning_summary_part.done" => Some("summary"),
+        _ => None,
+    }
+}
+
+fn place(event: &Json<'_>) -> u64 {
+    event.count_at(if event.get("summary_index").is_some() { "summary_index" } else { "content_index" })
+}
+
+/// The growing text `key` of a part in `list`. Not every server announces the part first.
+fn text_of<'m>(list: &'m mut Built, kind: &str, key: &str, event: &Json<'_>) -> Option<&'m mut Built> {
+    let part = list.element(place(event));
+    if part.is_null() {
+        let mut members = Members::default();
+        members.set("type", Built::text(kind));
+        *part = Built::Object(members);
+    }
+    Some(part.members()?.at(key))
+}
+
+impl Item {
+    fn begun(item: &Json<'_>) -> Self {
+        Self { built: item.into(), done: false }
+    }
+
+    fn done(item: &Json<'_>) -> Self {
+        Self { built: item.into(), done: true }
+    }
+}

@@ -1,0 +1,71 @@
+//! Tool definitions, from one format to another.
+//!
+//! Functions and free-text tools exist everywhere in some form; a grammar for the text does not, and is left out. So
+//! are tools that a provider runs itself.
+
+use crate::{
+    format::Format,
+    json::{Json, quoted},
+};
+
+/// The schema of a free-text tool where every tool takes an object.
+const FREE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}"#;
+
+/// One definition in `format`; several if it is a namespace, none if it has no counterpart.
+pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
+    let Ok(tool) = Json::parse(definition, "a tool definition") else { return Vec::new() };
+    let inner = match tool.text_at("type") {
+        Some("namespace") => tool.array_at("tools"),
+        _ => std::slice::from_ref(&tool),
+    };
+    inner.iter().filter_map(Tool::read).map(|tool| tool.written(format)).collect()
+}
+
+/// A definition in terms of its parts' raw JSON.
+struct Tool<'t> {
+    name: &'t str,
+    description: Option<&'t str>,
+    takes: Takes<'t>,
+}
+
+enum Takes<'t> {
+    /// An object of this schema.
+    Object(&'t str),
+    /// Text.
+    Text,
+}
+
+impl<'t> Tool<'t> {
+    fn read(tool: &'t Json<'_>) -> Option<Self> {
+        // Chat wraps what it means in a member named after the type.
+        let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
+        let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
+        let takes = match (schema, tool.text_at("type")) {
+            (Some(schema), _) => Takes::Object(schema.raw),
+            (None, Some("custom")) => Takes::Text,
+            (None, Some("function")) => Takes::Object(r#"{"type":"object","properties":{}}"#),
+            _ => return None,
+        };
+        let description = body.get("description").filter(|text| !text.is_null()).map(|text| text.raw);
+        Some(Self { name: body.text_at("name")?, description, takes })
+    }
+
+    fn written(&self, format: Format) -> String {
+        let name = quoted(self.name);
+        let description =
+            self.description.map_or_else(String::new, |text| format!(r#","description":{text}"#));
+        let head = format!(r#""name":{name}{description}"#);
+        match (format, &self.takes) {
+            (Format::Anthropic, Takes::Object(schema)) => format!(r#"{{{head},"input_schema":{schema}}}"#),
+            (Format::Anthropic, Takes::Text) => format!(r#"{{{head},"input_schema":{FREE_TEXT}}}"#),
+            (Format::OpenaiChat, Takes::Object(schema)) => {
+                format!(r#"{{"type":"function","function":{{{head},"parameters":{schema}}}}}"#)
+            }
+            (Format::OpenaiChat, Takes::Text) => format!(r#"{{"type":"custom","custom":{{{head}}}}}"#),
+            (Format::OpenaiResponses, Takes::Object(schema)) => {
+                format!(r#"{{"type":"function",{head},"parameters":{schema}}}"#)
+            }
+            (Format::OpenaiResponses, Takes::Text) => format!(r#"{{"type":"custom",{head}}}"#),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Readings and sessions put together: what every reader of conversations does in the same way.
+
+use std::collections::BTreeMap;
+
+use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId};
+
+use super::{Format, Reading, Session, Start, Thread, Warning};
+use crate::json::Json;
+
+impl Reading {
+    /// Of a file in which nothing has been found yet.
+    pub(crate) fn new(format: Format) -> Self {
+        Self { format, sessions: Vec::new(), warnings: Vec::new(), skipped: BTreeMap::new() }
+    }
+
+    /// Notes something odd.
+    pub(crate) fn warn(&mut self, what: impl Into<String>) {
+        self.warnings.push(Warning { line: None, what: what.into() });
+    }
+
+    /// Says of the warnings from one on which session they are about.
+    pub(crate) fn warnings_are_about(&mut self, from: usize, key: &str) {
+        for warning in self.warnings.iter_mut().skip(from) {
+            warning.what = format!("{key}: {}", warning.what);
+        }
+    }
+
+    /// Counts a record that is no part of a conversation.
+    pub(crate) fn skip(&mut self, kind: &str) {
+        match self.skipped.get_mut(kind) {
+            Some(count) => *count += 1,
+            None => _ = self.skipped.insert(kind.to_owned(), 1),
+        }
+    }
+}
+
+/// The id of a session: its own if that is a UUID, else made of the format and the session's key.
+pub(crate) fn session_id(format: Format, key: &str) -> SessionId {
+    key.parse().unwrap_or_else(|_| SessionId::derived(&[format.name(), key]))
+}
+
+/// The id of a thread of a session.
+pub(crate) fn thread_id(session: SessionId, name: &str) -> ThreadId {
+    ThreadId::derived(&[&session.to_string(), name])
+}
+
+/// The name of the thread that every session has.
+pub(crate) const MAIN: &str = "main";
+
+/// A session of one thread that comes from nowhere.
+pub(crate) fn single(
+    id: SessionId,
+    key: impl Into<String>,
+    title: Option<String>,
+    events: Vec<Event>,
+) -> Session {
+    let head = thread_id(id, MAIN);
+    let thread = Thread { id: head, name: MAIN.to_owned(), start: Start::Root, events };
+    Session { id, key: key.into(), title, threads: vec![thread], head }
+}
+
+/// The place that the next event of a thread will have.
+pub(crate) fn next(events: &[Event]) -> Seq {
+    Seq(events.len() as u64 + 1)
+}
+
+/// A record that its reader does not understand: carried, so that nothing of it is lost.
+pub(crate) fn carried(dialect: &'static str, json: &str, kind: &str) -> Event {
+    Event::native(dialect, json, Fact::Carried { kind: kind.to_owned() })
+}
+
+/// Text as parts: none if there is no text.
+pub(crate) fn text_parts(text: &str) -> Vec<Part> {
+    if text.is_empty() { Vec::new() } else { vec![Part::text(text)] }
+}
+
+/// Message content as most agents write it: a string, or a list of text and image blocks.
+pub(crate) fn content_parts(content: Option<&Json<'_>>) -> Vec<Part> {
+    let Some(content) = content else { return Vec::new() };
+    if let Some(text) = content.as_text() {
+        return text_parts(text);
+    }
+    content.as_array().unwrap_or_default().iter().map(content_part).collect()
+}
+
+fn content_part(block: &Json<'_>) -> Part {
+    let kind = block.text_at("type").unwrap_or("block");
+    let known = match kind {
+        "text" => block.text_at("text").map(Part::text),
+        "image_url" => block.get("image_url").and_then(|image| {
+            let url = image.text_at("url").or_else(|| image.as_text())?;
+            crate::media::by_url(crate::media::ANY_IMAGE, url)
+        }),
+        _ => None,
+    };
+    known.unwrap_or_else(|| Part::Opaque { name: kind.to_owned(), json: block.raw.to_owned() })
+}

@@ -1,0 +1,110 @@
+//! The agents that a Claude Code conversation starts, each on a thread of its own.
+//!
+//! Their messages are found in three places: in lines of the same file marked as a side chain (old versions), in a
+//! file of their own (`agent-<id>.jsonl`), and in progress reports of the conversation that started them, which
+//! leave out the final answer. A report and a file of its own tell of the same agent in different bytes, so reports
+//! have a thread apart.
+//!
+//! The call that started a side chain may become known only later, with its result: then the thread's start says
+//! more than it did, while its events stay as they were.
+
+use std::collections::{HashMap, HashSet};
+
+use epitome_core::{Fact, ThreadId, id::CallId};
+
+use super::log::is_true;
+use crate::{
+    json::Json,
+    transcripts::threads::{Index, Threads},
+};
+
+/// The agents met so far.
+#[derive(Default)]
+pub(super) struct Agents {
+    /// Threads of side chains, by the agent's id.
+    chains: HashMap<String, Index>,
+    /// The same threads.
+    chained: HashSet<Index>,
+    /// Threads of reports, by the agent's id.
+    reports: HashMap<String, Index>,
+    /// The calls that ask something of an agent, by what they ask.
+    asked: HashMap<String, Origin>,
+    /// The calls that started an agent, by the agent's id.
+    started: HashMap<String, Origin>,
+}
+
+/// A call and the thread that made it.
+#[derive(Clone)]
+struct Origin {
+    by: ThreadId,
+    call: CallId,
+}
+
+impl Agents {
+    /// Looks for what a message tells about agents: calls that start them, results that name them.
+    pub(super) fn see(&mut self, by: ThreadId, line: &Json<'_>, fact: &Fact, threads: &mut Threads) {
+        for call in fact.calls().filter(|call| matches!(call.name.0.as_str(), "Task" | "Agent")) {
+            let input = Json::parse(&call.arguments, "a call's input").ok();
+            if let Some(prompt) = input.as_ref().and_then(|input| input.text_at("prompt")) {
+                self.asked.insert(prompt.to_owned(), Origin { by, call: call.id.clone() });
+            }
+        }
+        let agent = line.get("toolUseResult").and_then(|result| result.text_at("agentId"));
+        if let Some((agent, result)) = agent.zip(fact.results().first()) {
+            if let Some(thread) = self.chains.get(agent) {
+                threads.started_by(*thread, by, &result.call);
+            }
+            self.started.insert(agent.to_owned(), Origin { by, call: result.call.clone() });
+        }
+    }
+
+    /// The thread of a side chain's line; `parent` is the thread of the line it follows.
+    pub(super) fn sidechain(
+        &mut self,
+        line: &Json<'_>,
+        parent: Option<Index>,
+        threads: &mut Threads,
+    ) -> Index {
+        let agent = line.text_at("agentId");
+        let known = agent.and_then(|agent| self.chains.get(agent)).copied();
+        if let Some(thread) =
+            known.or_else(|| parent.filter(|thread| agent.is_none() && self.chained.contains(thread)))
+        {
+            return thread;
+        }
+        let id = agent.or_else(|| line.text_at("uuid")).unwrap_or("without a name");
+        let origin = self.started.get(id).or_else(|| self.asked.get(&prompt(line)?));
+        let call = line.text_at("parentToolUseID").or_else(|| line.text_at("parent_tool_use_id"));
+        let (by, call) = match (origin, call) {
+            (Some(origin), _) => (origin.by, Some(origin.call.clone())),
+            (None, call) => (threads.id(Threads::MAIN), call.map(CallId::from)),
+        };
+        let thread = threads.spawn(format!("agent {id}"), Some(by), call);
+        self.chains.insert(id.to_owned(), thread);
+        self.chained.insert(thread);
+        thread
+    }
+
+    /// The thread of the reports about an agent.
+    pub(super) fn reported(
+        &mut self,
+        agent: &str,
+        by: ThreadId,
+        call: Option<CallId>,
+        threads: &mut Threads,
+    ) -> Index {
+        if let Some(thread) = self.reports.get(agent) {
+            return *thread;
+        }
+        let thread = threads.spawn(format!("reports of agent {agent}"), Some(by), call);
+        self.reports.insert(agent.to_owned(), thread);
+        thread
+    }
+}
+
+/// What the first line of a side chain asks of the agent.
+fn prompt(line: &Json<'_>) -> Option<String> {
+    let content = line.get("message")?.get("content")?;
+    let block = || content.as_array()?.first()?.text_at("text");
+    content.as_text().or_else(block).filter(|_| !is_true(line, "isMeta")).map(str::to_owned)
+}

@@ -1,0 +1,64 @@
+//! Compactions as Claude Code records them: a boundary line, then the summary as a user message.
+
+use epitome_core::{
+    Fact, Seq, Tokens,
+    event::{Compaction, Summary, Trigger},
+};
+
+use crate::json::Json;
+
+/// What the boundary says about the compaction whose summary follows it.
+pub(super) struct Boundary {
+    trigger: Trigger,
+    focus: Option<String>,
+    tokens_before: Option<Tokens>,
+    tokens_after: Option<Tokens>,
+    /// The first of the lines that were kept.
+    pub(super) kept: Option<String>,
+}
+
+impl Default for Boundary {
+    /// Of a summary that no boundary came before.
+    fn default() -> Self {
+        Self { trigger: Trigger::Unknown, focus: None, tokens_before: None, tokens_after: None, kept: None }
+    }
+}
+
+impl Boundary {
+    /// Reads a boundary line.
+    pub(super) fn read(line: &Json<'_>) -> Self {
+        let metadata = line.get("compactMetadata").unwrap_or(line);
+        let text = |value: Option<&Json<'_>>, key: &str| {
+            value.and_then(|value| value.text_at(key)).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let tokens = |key: &str| metadata.get(key).and_then(Json::as_count).map(Tokens);
+        Self {
+            trigger: match metadata.text_at("trigger") {
+                Some("auto") => Trigger::Threshold,
+                Some("manual") => Trigger::Manual,
+                _ => Trigger::Unknown,
+            },
+            focus: text(Some(metadata), "userContext"),
+            tokens_before: tokens("preTokens"),
+            tokens_after: tokens("postTokens"),
+            kept: text(metadata.get("preservedSegment"), "headUuid"),
+        }
+    }
+
+    /// The marker.
+    pub(super) fn requested(&self) -> Fact {
+        Fact::CompactionRequested { trigger: self.trigger, focus: self.focus.clone() }
+    }
+
+    /// The compaction, of everything through `last` but what was kept.
+    pub(super) fn compacted(self, summary: String, last: Seq, first_kept: Option<Seq>) -> Fact {
+        Fact::Compacted(Compaction {
+            summary: Summary::Text(summary),
+            through: first_kept.map_or(last, Seq::previous),
+            first_kept,
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            trigger: self.trigger,
+        })
+    }
+}

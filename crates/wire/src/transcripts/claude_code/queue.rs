@@ -1,0 +1,71 @@
+//! What the user typed while the agent was at work.
+//!
+//! It waits in a queue. `dequeue` makes a line of its own of it, `popAll` gives it back to the user, and `remove`
+//! hands it to the model in the middle of things. Newer versions attach it then; older ones leave no other trace of
+//! it than the queue, so there it is taken from the queue.
+
+use std::collections::{HashSet, VecDeque};
+
+use epitome_core::{Fact, event::Time, id::CallId};
+
+use crate::{json::Json, transcripts::time::time};
+
+/// What waits to be handed over, oldest first.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Queued>,
+    /// What was handed over while calls were open: the model hears it after their results.
+    handed: Vec<Queued>,
+    open: HashSet<CallId>,
+}
+
+/// Something in the queue.
+pub(super) struct Queued {
+    /// What was typed, or what the agent put there in its place.
+    pub(super) text: String,
+    /// The line that put it there.
+    pub(super) raw: String,
+    /// When it was handed over.
+    pub(super) time: Option<Time>,
+}
+
+impl Queue {
+    /// Takes an operation.
+    pub(super) fn take(&mut self, operation: &Json<'_>) {
+        match operation.text_at("operation").unwrap_or_default() {
+            "enqueue" => {
+                let text = operation.text_at("content").unwrap_or_default().to_owned();
+                self.waiting.push_back(Queued { text, raw: operation.raw.to_owned(), time: None });
+            }
+            "dequeue" => _ = self.waiting.pop_front(),
+            "remove" => {
+                let time = operation.text_at("timestamp").and_then(time);
+                // Commands run in the agent; the model does not hear of them.
+                let heard =
+                    self.waiting.pop_front().filter(|queued| !queued.text.trim_start().starts_with('/'));
+                self.handed.extend(heard.map(|queued| Queued { time, ..queued }));
+            }
+            "popAll" => self.waiting.clear(),
+            _ => {}
+        }
+    }
+
+    /// Looks for calls and results in a message.
+    pub(super) fn see(&mut self, fact: &Fact) {
+        self.open.extend(fact.calls().map(|call| call.id.clone()));
+        for result in fact.results() {
+            self.open.remove(&result.call);
+        }
+    }
+
+    /// What the model hears now, if all calls are answered.
+    pub(super) fn heard(&mut self) -> Vec<Queued> {
+        if self.open.is_empty() { std::mem::take(&mut self.handed) } else { Vec::new() }
+    }
+
+    /// What the model hears before anything else is said: calls that are still open stay unanswered.
+    pub(super) fn heard_at_last(&mut self) -> Vec<Queued> {
+        self.open.clear();
+        std::mem::take(&mut self.handed)
+    }
+}

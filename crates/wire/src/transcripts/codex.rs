@@ -1,0 +1,543 @@
+//! Codex's rollout JSONL: Responses items in envelopes, between notes about them.
+//!
+//! An item keeps the exact bytes of its payload. One model call is a run of items the model made; it ends where a
+//! result, a message or a token count comes in, and is named after the line of its first item. Most notes repeat
+//! what the items say and are passed over.
+//!
+//! A session that was forked or spawned repeats its parent's file after its own first line, its parent's
+//! `session_meta` included. Those lines are part of what its model saw, so they are part of its thread.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use epitome_core::{
+    Event, Fact, Part, Tokens,
+    event::{Compaction, Dialect, Instruction, Summary, Time, Trigger, Usage},
+    id::{AnswerId, ModelName},
+};
+
+use super::{
+    Format, ReadError, Reading, Start, Warning,
+    assemble::session_id,
+    lines::{Limits, values},
+    threads::{Index, Place, Threads, identity, main_thread},
+    time::time,
+};
+use crate::{decoded, is_project_preamble, json::Json, normal, openai_responses};
+
+/// Whether a file that begins with this value is Codex's.
+pub(crate) fn recognises(first: &serde_json::Value) -> bool {
+    const TYPES: [&str; 7] = [
+        "session_meta",
+        "response_item",
+        "event_msg",
+        "turn_context",
+        "compacted",
+        "world_state",
+        "inter_agent_communication",
+    ];
+    let kind = first.get("type").and_then(serde_json::Value::as_str);
+    first.get("payload").is_some_and(serde_json::Value::is_object)
+        && kind.is_some_and(|kind| TYPES.contains(&kind))
+}
+
+/// Reads a session.
+pub(crate) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    let mut reading = Reading::new(Format::Codex);
+    let mut rollout: Option<Rollout> = None;
+    for (number, line) in values(bytes, limits) {
+        match line {
+            Ok(line) => {
+                let rollout = rollout.get_or_insert_with(|| Rollout::new(name, number, &line, &mut reading));
+                rollout.take(number, &line, &mut reading);
+            }
+            Err(warning) => reading.warnings.push(warning),
+        }
+    }
+    let rollout = rollout.ok_or_else(|| ReadError::nothing("Codex", &reading.warnings))?;
+    reading.sessions.push(rollout.threads.into_session(rollout.key, rollout.title, rollout.thread));
+    Ok(reading)
+}
+
+/// What has been read so far.
+struct Rollout {
+    threads: Threads,
+    /// The thread that is being written.
+    thread: Index,
+    /// The places before what the user said.
+    asked: Vec<Place>,
+    key: String,
+    title: Option<String>,
+    /// The sessions whose `session_meta` was met.
+    met: BTreeSet<String>,
+    model: Option<ModelName>,
+    call: Call,
+    /// The totals of the last token count, as they were written.
+    totals: String,
+    /// What the context measured at the last token count.
+    size: Option<Tokens>,
+    /// The newest project instructions in the log.
+    project: VecDeque<String>,
+}
+
+/// How far the model call at hand has come.
+#[derive(Default)]
+struct Call {
+    answer: Option<AnswerId>,
+    items: Items,
+    usage: Reported,
+}
+
+/// Whether more items belong to the call.
+#[derive(Default, PartialEq, Eq)]
+enum Items {
+    More,
+    #[default]
+    All,
+}
+
+/// Whether the call's usage is in the log.
+#[derive(Default, PartialEq, Eq)]
+enum Reported {
+    Yes,
+    #[default]
+    NotYet,
+}
+
+impl Rollout {
+    fn new(name: &str, number: u64, first: &Json<'_>, reading: &mut Reading) -> Self {
+        let meta = first.get("payload").filter(|_| first.text_at("type") == Some("session_meta"));
+        let text = |key: &str| meta.and_then(|meta| meta.text_at(key));
+        let (session, key) = identity(Format::Codex, text("id"), name);
+        if let Some(parent) = text("forked_from_id") {
+            let what =
+                format!("the session was forked from {parent}; what it shares with that is repeated here");
+            reading.warnings.push(Warning::at(number, what));
+        }
+        Self {
+            threads: Threads::new(session, meta.map_or(Start::Root, start)),
+            thread: Threads::MAIN,
+            asked: Vec::new(),
+            key,
+            title: None,
+            met: BTreeSet::new(),
+            model: None,
+            call: Call::default(),
+            totals: String::new(),
+            size: None,
+            project: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self, number: u64, line: &Json<'_>, reading: &mut Reading) {
+        let kind = line.text_at("type").unwrap_or("line without a type");
+        let Some(payload) = line.get("payload") else {
+            return reading.skip(kind);
+        };
+        let at = Stamp { number, time: line.text_at("timestamp").and_then(time) };
+        match kind {
+            "response_item" => self.item(&at, payload),
+            "session_meta" => self.meta(&at, payload, reading),
+            "turn_context" => self.context(&at, payload),
+            "compacted" => self.compacted(&at, payload),
+            "inter_agent_communication" => self.told(&at, payload),
+            "event_msg" => match payload.text_at("type").unwrap_or("without a type") {
+                "token_count" if self.counted(&at, payload) => {}
+                "thread_rolled_back" => self.roll_back(&at, payload),
+                note => {
+                    if let Some(title) =
+                        payload.text_at("thread_name").filter(|_| note == "thread_name_updated")
+                    {
+                        self.title = Some(title.to_owned());
+                    }
+                    reading.skip(&format!("event_msg/{note}"));
+                }
+            },
+            other => reading.skip(other),
+        }
+    }
+
+    fn item(&mut self, at: &Stamp, payload: &Json<'_>) {
+        let mut event = openai_responses::read_item(payload);
+        match &mut event.fact {
+            Fact::AssistantSaid { answer, model, .. } => {
+                *answer = Some(self.call.of_item(at));
+                model.clone_from(&self.model);
+            }
+            Fact::UserSaid { parts } if parts.iter().any(is_preamble) => {
+                let parts = std::mem::take(parts);
+                parts.iter().filter_map(text).for_each(|text| self.remember(text));
+                event.fact = Fact::Instructed { what: Instruction::Project, parts };
+                self.call.items = Items::All;
+            }
+            Fact::UserSaid { parts } => {
+                self.call.items = Items::All;
+                if let Some(hook) = parts.iter().find_map(context_tag) {
+                    let parts = std::mem::take(parts);
+                    event.fact = Fact::Injected { hook: hook.to_owned(), beside: None, parts };
+                } else {
+                    self.asked.push(self.threads.end(self.thread));
+                }
+            }
+            // Not even its reader knows what it is: it may stand in the middle of an answer.
+            Fact::Carried { .. } => {}
+            _ => self.call.items = Items::All,
+        }
+        self.log(at, event);
+    }
+
+    fn meta(&mut self, at: &Stamp, payload: &Json<'_>, reading: &mut Reading) {
+        let id = payload.text_at("id").unwrap_or_default();
+        let first = self.met.is_empty();
+        if self.met.insert(id.to_owned()) && !first {
+            let what =
+                format!("from here on the history of session {id} is repeated, which this one came from");
+            reading.warnings.push(Warning::at(at.number, what));
+        }
+        if !first {
+            return reading.skip("session_meta");
+        }
+        let base = payload.get("base_instructions");
+        let Some(text) =
+            base.and_then(|base| base.get("text").or(Some(base))).filter(|text| text.as_text().is_some())
+        else {
+            return;
+        };
+        let parts = decoded::parts(Some(text), openai_responses::part);
+        let fact = Fact::Instructed { what: Instruction::System, parts };
+        let dialect = Dialect::OpenaiResponses;
+        let digest = normal::instructions(&dialect, text);
+        self.log(at, decoded::event(dialect, text, fact, Some(digest)));
+    }
+
+    fn context(&mut self, at: &Stamp, payload: &Json<'_>) {
+        if let Some(model) = payload.text_at("model").map(ModelName::from)
+            && self.model.as_ref() != Some(&model)
+        {
+            self.model = Some(model.clone());
+            self.log(at, Event::native("codex", payload.raw, Fact::ModelChanged { model }));
+        }
+        // Older versions send the instructions as a message, too. Only those that came no other way are new.
+        if let Some(told) = payload.text_at("user_instructions").filter(|told| !told.trim().is_empty())
+            && !self.project.iter().any(|known| known.contains(told.trim()))
+        {
+            self.remember(told);
+            let fact = Fact::Instructed { what: Instruction::Project, parts: vec![Part::text(told)] };
+            self.call.items = Items::All;
+            self.log(at, Event::native("codex", payload.raw, fact));
+        }
+    }
+
+    /// Takes back the last things the user said, and all that came of them.
+    fn roll_back(&mut self, at: &Stamp, payload: &Json<'_>) {
+        let turns = usize::try_from(payload.count_at("num_turns")).unwrap_or(usize::MAX);
+        let kept = self.asked.len().saturating_sub(turns);
+        if let Some(place) = self.asked.get(kept).copied() {
+            self.asked.truncate(kept);
+            self.call = Call::default();
+            self.thread = self.threads.fork(place, format!("rolled back at line {}", at.number));
+        }
+    }
+
+    /// Keeps instructions in mind to tell when they come again: a few of them, so that no file makes that slow.
+    fn remember(&mut self, instructions: &str) {
+        const REMEMBERED: usize = 8;
+        if self.project.len() == REMEMBERED {
+            self.project.pop_front();
+        }
+        self.project.push_back(instructions.to_owned());
+    }
+
+    fn compacted(&mut self, at: &Stamp, payload: &Json<'_>) {
+        let fact = Fact::Compacted(Compaction {
+            summary: summary(payload),
+            through: self.threads.last(self.thread),
+            first_kept: None,
+            tokens_before: self.size.take(),
+            tokens_after: None,
+            trigger: Trigger::Unknown,
+        });
+        self.call = Call::default();
+        self.log(at, Event::native("codex", payload.raw, fact));
+    }
+
+    /// A message of another agent: the model sees it, but no user wrote it.
+    fn told(&mut self, at: &Stamp, payload: &Json<'_>) {
+        let author = payload.text_at("author").unwrap_or("another agent");
+        let parts = match (payload.text_at("content").unwrap_or_default(), payload.get("encrypted_content")) {
+            ("", Some(hidden)) => {
+                vec![Part::Opaque { name: "encrypted_content".into(), json: hidden.raw.into() }]
+            }
+            (said, _) => vec![Part::text(said)],
+        };
+        let fact = Fact::Injected { hook: format!("message from {author}"), beside: None, parts };
+        self.call.items = Items::All;
+        self.log(at, Event::native("codex", payload.raw, fact));
+    }
+
+    /// Logs a token count that counts something new.
+    fn counted(&mut self, at: &Stamp, payload: &Json<'_>) -> bool {
+        let info = payload.get("info");
+        let member = |key: &str| info.and_then(|info| info.get(key)).filter(|tokens| tokens.is_object());
+        let Some((totals, last)) = member("total_token_usage").zip(member("last_token_usage")) else {
+            return false;
+        };
+        if self.totals == totals.raw {
+            return false;
+        }
+        totals.raw.clone_into(&mut self.totals);
+        let usage = usage(last);
+        self.size = Some(usage.total());
+        let answer = self.call.counted(at);
+        let fact = Fact::UsageReported { answer, model: self.model.clone(), usage };
+        self.log(at, Event::native("codex", payload.raw, fact));
+        true
+    }
+
+    fn log(&mut self, at: &Stamp, mut event: Event) {
+        event.time = at.time;
+        event.origin.get_or_insert_with(|| format!("#{}", at.number));
+        self.threads.push(self.thread, event);
+    }
+}
+
+/// Where a line stands.
+struct Stamp {
+    number: u64,
+    time: Option<Time>,
+}
+
+impl Stamp {
+    fn answer(&self) -> AnswerId {
+        AnswerId(format!("line-{}", self.number))
+    }
+}
+
+impl Call {
+    /// The answer that an item the model made belongs to.
+    fn of_item(&mut self, at: &Stamp) -> AnswerId {
+        match &self.answer {
+            Some(answer) if self.items == Items::More => answer.clone(),
+            _ => {
+                let answer = at.answer();
+                *self = Self { answer: Some(answer.clone()), items: Items::More, usage: Reported::NotYet };
+                answer
+            }
+        }
+    }
+
+    /// The answer that a token count is about. One too many is about a call that left no items.
+    fn counted(&mut self, at: &Stamp) -> Option<AnswerId> {
+        self.items = Items::All;
+        match std::mem::replace(&mut self.usage, Reported::Yes) {
+            Reported::NotYet => self.answer.clone(),
+            Reported::Yes => Some(at.answer()),
+        }
+    }
+}
+
+/// Where the session comes from: whoever spawned it says so.
+fn start(meta: &Json<'_>) -> Start {
+    let spawned = meta.get("source").and_then(|source| source.get("subagent"));
+    let parent = meta
+        .text_at("parent_thread_id")
+        .or_else(|| spawned?.get("thread_spawn")?.text_at("parent_thread_id"));
+    match (spawned, parent) {
+        (None, None) => Start::Root,
+        (_, parent) => {
+            let by = parent.map(|parent| main_thread(session_id(Format::Codex, parent)));
+            Start::Spawned { by, call: None }
+        }
+    }
+}
+
+/// What stands for the compacted span: the text of the summary, the provider's own form of it, or the messages the
+/// history was replaced with.
+fn summary(payload: &Json<'_>) -> Summary {
+    if let Some(message) = payload.text_at("message").filter(|message| !message.is_empty()) {
+        return Summary::Text(message.to_owned());
+    }
+    let history = payload.array_at("replacement_history");
+    let is_compaction =
+        |item: &&Json<'_>| item.text_at("type").is_some_and(|kind| kind.contains("compaction"));
+    let hidden = history.iter().filter(is_compaction).find_map(|item| item.text_at("encrypted_content"));
+    if let Some(hidden) = hidden {
+        return Summary::Encrypted(hidden.to_owned());
+    }
+    let message = |item: &Json<'_>| {
+        let said = decoded::parts(item.get("content"), openai_responses::part);
+        let said: Vec<&str> = said.iter().filter_map(text).collect();
+        (!said.is_empty()).then(|| format!("{}: {}", item.text_at("role").unwrap_or("item"), said.join("\n")))
+    };
+    Summary::Text(history.iter().filter_map(message).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// Input includes what the cache read and wrote; output includes reasoning.
+fn usage(tokens: &Json<'_>) -> Usage {
+    let [input, read, written] =
+        ["input_tokens", "cached_input_tokens", "cache_write_input_tokens"].map(|key| tokens.count_at(key));
+    Usage {
+        uncached: Tokens(input.saturating_sub(read).saturating_sub(written)),
+        cache_read: Tokens(read),
+        cache_write: Tokens(written),
+        output: Tokens(tokens.count_at("output_tokens")),
+        ..Usage::default()
+    }
+}
+
+/// Codex writes its own messages apart from the user's, so one such part tells for the whole message.
+fn is_preamble(part: &Part) -> bool {
+    text(part).is_some_and(is_project_preamble)
+}
+
+/// The tag around something Codex tells the model in the user's name while the session goes on.
+fn context_tag(part: &Part) -> Option<&'static str> {
+    const TAGS: [&str; 4] = ["turn_aborted", "subagent_notification", "user_shell_command", "skill"];
+    let inner = text(part)?.trim_start().strip_prefix('<')?;
+    TAGS.into_iter().find(|tag| inner.strip_prefix(tag).is_some_and(|rest| rest.starts_with('>')))
+}
+
+fn text(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::transcripts::testing::{grows, reading, shown};
+
+    /// A session with every kind of line.
+    pub(crate) const ROLLOUT: &str = r##"{"timestamp":"2026-05-31T11:07:41.436Z","type":"session_meta","payload":{"id":"019e7db7-d89c-7070-b812-4435399bcd61","cwd":"/src","base_instructions":{"text":"You are \u0041."}}}
+{"timestamp":"2026-05-31T11:07:41.440Z","type":"event_msg","payload":{"type":"task_started","turn_id":"t1"}}
+{"timestamp":"2026-05-31T11:07:43.028Z","type":"response_item","payload":{"type":"message","role":"developer","content":[{"type":"input_text","text":"sandbox"}]}}
+{"timestamp":"2026-05-31T11:07:43.028Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<recommended_plugins>\nnone\n</recommended_plugins>"},{"type":"input_text","text":"# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"}]}}
+{"timestamp":"2026-05-31T11:07:43.028Z","type":"turn_context","payload":{"turn_id":"t1","model":"gpt-a","user_instructions":"Be kind.\n"}}
+{"timestamp":"2026-05-31T11:07:43.030Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"fix it"}]}}
+{"timestamp":"2026-05-31T11:07:43.030Z","type":"event_msg","payload":{"type":"user_message","message":"fix it"}}
+{"timestamp":"2026-05-31T11:07:43.031Z","type":"event_msg","payload":{"type":"token_count","info":null}}
+{"timestamp":"2026-05-31T11:07:45Z","type":"response_item","payload":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"look first"}],"encrypted_content":"gAAA"}}
+{"timestamp":"2026-05-31T11:07:45Z","type":"response_item","payload":{ "type":"function_call", "name":"exec", "arguments":"{\"cmd\":\"ls\"}", "call_id":"c1" }}
+{"timestamp":"2026-05-31T11:07:45Z","type":"response_item","payload":{"type":"custom_tool_call","status":"completed","call_id":"c2","name":"apply_patch","input":"*** Begin"}}
+{"timestamp":"2026-05-31T11:07:46Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":100,"output_tokens":9},"last_token_usage":{"input_tokens":100,"cached_input_tokens":60,"cache_write_input_tokens":10,"output_tokens":9,"reasoning_output_tokens":4,"total_tokens":109}}}}
+{"timestamp":"2026-05-31T11:07:46Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"a.rs"}}
+{"timestamp":"2026-05-31T11:07:46Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":100,"output_tokens":9},"last_token_usage":{"input_tokens":100,"output_tokens":9}}}}
+{"timestamp":"2026-05-31T11:07:46Z","type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c2","output":"ok"}}
+{"timestamp":"2026-05-31T11:07:47Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Half done."}]}}
+{"timestamp":"2026-05-31T11:07:47Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":220,"output_tokens":12},"last_token_usage":{"input_tokens":120,"cached_input_tokens":100,"output_tokens":3}}}}
+{"timestamp":"2026-05-31T11:07:48Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}}
+{"timestamp":"2026-05-31T11:07:48Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":350,"output_tokens":14},"last_token_usage":{"input_tokens":130,"output_tokens":2}}}}
+{"timestamp":"2026-05-31T11:07:49Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":390,"output_tokens":14},"last_token_usage":{"input_tokens":40,"output_tokens":0}}}}
+{"timestamp":"2026-05-31T11:07:50Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"fix it"}]},{"type":"compaction","encrypted_content":"gBBB"}]}}
+{"timestamp":"2026-05-31T11:07:50Z","type":"event_msg","payload":{"type":"context_compacted"}}
+{"timestamp":"2026-05-31T11:07:51Z","type":"turn_context","payload":{"turn_id":"t2","model":"gpt-b","user_instructions":"Be brief."}}
+{"timestamp":"2026-05-31T11:07:51Z","type":"world_state","payload":{"full":true,"state":{}}}
+{"timestamp":"2026-05-31T11:07:52Z","type":"inter_agent_communication","payload":{"author":"/root/helper","recipient":"/root","content":"I found it.","trigger_turn":true}}
+{"timestamp":"2026-05-31T11:07:53Z","type":"response_item","payload":{"type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}}}
+{"timestamp":"2026-05-31T11:07:54Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<turn_aborted>\nThe user interrupted.\n</turn_aborted>"}]}}
+{"timestamp":"2026-05-31T11:07:54Z","type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}
+{"timestamp":"2026-05-31T11:07:54Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"never mind"}]}}
+{"timestamp":"2026-05-31T11:07:54Z","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":1}}
+{"timestamp":"2026-05-31T11:07:55Z","type":"session_meta","payload":{"id":"019e7db7-d89c-7070-b812-4435399bcd61","base_instructions":{"text":"You are A."}}}
+{"timestamp":"2026-05-31T11:07:55Z","type":"event_msg","payload":{"type":"thread_name_updated","thread_name":"Fixing"}}
+{"timestamp":"2026-05-31T11:07:56Z","type":"compacted","payload":{"message":"all was fixed"}}
+"##;
+
+    #[test]
+    fn runs_of_items_are_calls_and_notes_are_passed_over() {
+        assert_snapshot!(shown(&reading(read, ROLLOUT)), @r##"
+        session 019e7db7-d89c-7070-b812-4435399bcd61: Fixing, at rolled back at line 30
+         main
+          1 [#1 @61436 openai-responses] instructed System "You are A."
+          2 [#3 @63028 openai-responses] instructed Message "sandbox"
+          3 [#4 @63028 openai-responses] instructed Project "<recommended_plugins>\nnone\n</recommended_plugins>" "# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"
+          4 [#5 @63028 codex] model_changed gpt-a
+          5 [#6 @63030 openai-responses] user_said "fix it"
+          6 [rs_1 @65000 openai-responses] assistant_said line-9/gpt-a <look first hidden gAAA>
+          7 [#10 @65000 openai-responses] assistant_said line-9/gpt-a exec(c1 {"cmd":"ls"})
+          8 [#11 @65000 openai-responses] assistant_said line-9/gpt-a apply_patch(c2 *** Begin)
+          9 [#12 @66000 codex] usage_reported line-9/gpt-a 30+60+10>9
+          10 [#13 @66000 openai-responses] tool_returned c1 "a.rs"
+          11 [#15 @66000 openai-responses] tool_returned c2 "ok"
+          12 [#16 @67000 openai-responses] assistant_said line-16/gpt-a "Half done."
+          13 [#17 @67000 codex] usage_reported line-16/gpt-a 20+100+0>3
+          14 [#18 @68000 openai-responses] assistant_said line-18/gpt-a "Done."
+          15 [#19 @68000 codex] usage_reported line-18/gpt-a 130+0+0>2
+          16 [#20 @69000 codex] usage_reported line-20/gpt-a 40+0+0>0
+          17 [#21 @70000 codex] compacted through 16 kept none before 40 Unknown encrypted "gBBB"
+          18 [#23 @71000 codex] model_changed gpt-b
+          19 [#23 @71000 codex] instructed Project "Be brief."
+          20 [#25 @72000 codex] injected message from /root/helper "I found it."
+          21 [#26 @73000 openai-responses] assistant_said line-26/gpt-b web_search_call{"type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}}
+          22 [#27 @74000 openai-responses] injected turn_aborted "<turn_aborted>\nThe user interrupted.\n</turn_aborted>"
+          23 [#29 @74000 openai-responses] user_said "never mind"
+         rolled back at line 30, forked from main at 22
+          23 [#33 @76000 codex] compacted through 22 kept none before ? Unknown "all was fixed"
+        skipped {"event_msg/context_compacted": 1, "event_msg/task_started": 1, "event_msg/thread_name_updated": 1, "event_msg/token_count": 2, "event_msg/turn_aborted": 1, "event_msg/user_message": 1, "session_meta": 1, "world_state": 1}
+        "##);
+    }
+
+    #[test]
+    fn items_keep_their_bytes() {
+        let reading = reading(read, ROLLOUT);
+        let raw: Vec<&str> =
+            reading.sessions[0].threads[0].events.iter().map(|event| &*event.raw.json).collect();
+        assert_eq!(raw[0], r#""You are \u0041.""#);
+        assert!(raw.iter().any(|raw| raw.starts_with(r#"{ "type":"function_call", "name""#)));
+        assert!(raw.iter().all(|raw| ROLLOUT.contains(raw)));
+    }
+
+    #[test]
+    fn a_grown_file_begins_as_it_did() {
+        grows(read, ROLLOUT);
+        grows(read, SPAWNED);
+    }
+
+    pub(crate) const SPAWNED: &str = r#"{"timestamp":"2026-04-11T20:27:39Z","type":"session_meta","payload":{"id":"019d7e3a-8c28-7662-aaba-a2d9ed140081","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","source":{"subagent":{"thread_spawn":{"parent_thread_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","depth":1}}},"base_instructions":null}}
+{"timestamp":"2026-04-11T20:27:39Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","source":"cli"}}
+{"timestamp":"2026-04-11T20:27:39Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}
+{"timestamp":"2026-04-11T20:27:40Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hello"}]}]}}
+{"timestamp":"2026-04-11T20:27:41Z","type":"response_item"}
+"#;
+
+    #[test]
+    fn a_spawned_session_knows_its_parent_and_repeats_it() {
+        assert_snapshot!(shown(&reading(read, SPAWNED)), @r#"
+        session 019d7e3a-8c28-7662-aaba-a2d9ed140081: untitled, at main
+         main, spawned by elsewhere with ?
+          1 [#3 @59000 openai-responses] user_said "hi"
+          2 [#4 @60000 codex] compacted through 1 kept none before ? Unknown "user: hi\n\nassistant: hello"
+        ! line 1: the session was forked from 019d7d08-46c9-7f73-affe-4e6ca9852d56; what it shares with that is repeated here
+        ! line 2: from here on the history of session 019d7d08-46c9-7f73-affe-4e6ca9852d56 is repeated, which this one came from
+        skipped {"response_item": 1, "session_meta": 1}
+        "#);
+        let reading = reading(read, SPAWNED);
+        let parent = "019d7d08-46c9-7f73-affe-4e6ca9852d56".parse().expect("a UUID");
+        let start = Start::Spawned { by: Some(main_thread(parent)), call: None };
+        assert_eq!(reading.sessions[0].threads[0].start, start);
+    }
+
+    #[test]
+    fn a_compressed_rollout_reads_as_the_plain_one() {
+        let packed = ruzstd::encoding::compress_to_vec(
+            ROLLOUT.as_bytes(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        let unpacked = crate::transcripts::read("file", &packed, &Limits::default()).expect("it can be read");
+        assert_eq!(shown(&unpacked), shown(&reading(read, ROLLOUT)));
+    }
+
+    #[test]
+    fn codex_is_told_by_its_envelopes() {
+        let check = |json: &str, expect: bool| {
+            assert_eq!(recognises(&serde_json::from_str(json).unwrap()), expect, "{json}");
+        };
+        check(r#"{"timestamp":"t","type":"session_meta","payload":{"id":"a"}}"#, true);
+        check(r#"{"timestamp":"t","type":"event_msg","payload":{}}"#, true);
+        check(r#"{"type":"message","payload":{}}"#, false);
+        check(r#"{"type":"session_meta"}"#, false);
+    }
+}

@@ -1,0 +1,427 @@
+//! Which agent wrote a file, told from its content.
+//!
+//! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
+//! at a sketch of it; the first value that one of them knows decides.
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    Format, ReadError, Reading, claude_code, codex, gemini,
+    lines::{Limits, lines},
+    opencode, openhands, pi, plain,
+    sketch::{sketch, too_deep},
+    swe_agent, tau_bench, tau2,
+};
+
+/// Reads a file that is not compressed.
+pub(super) fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    match document(bytes) {
+        Ok(text) => read_document(name, text, bytes, limits),
+        Err(error @ ReadError::Empty) => Err(error),
+        Err(error) => read_lines(name, bytes, limits, error),
+    }
+}
+
+/// A reader of a whole file.
+type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
+
+/// Whether a value, the first of a file or the whole of it, is of a format.
+type Recognises = fn(&Value) -> bool;
+
+/// The formats whose readers take the file as it is.
+const FILES: [(Recognises, ReadFile); 4] = [
+    (claude_code::recognises, claude_code::read),
+    (codex::recognises, codex::read),
+    (pi::recognises, pi::read),
+    (gemini::recognises, gemini::read),
+];
+
+/// A reader of one value.
+#[derive(Clone, Copy)]
+struct ValueReader {
+    format: Format,
+    recognises: Recognises,
+    /// Takes the key of what it finds, the value, and where to put it.
+    read: fn(&str, &str, &mut Reading) -> Result<(), ReadError>,
+}
+
+/// The formats in which one value is one file's worth. What is more special stands first.
+const VALUES: [ValueReader; 6] = [
+    ValueReader { format: Format::Opencode, recognises: opencode::recognises, read: opencode::read },
+    ValueReader { format: Format::Tau2, recognises: tau2::recognises, read: tau2::read },
+    ValueReader { format: Format::TauBench, recognises: tau_bench::recognises, read: tau_bench::read },
+    ValueReader { format: Format::SweAgent, recognises: swe_agent::recognises, read: swe_agent::read },
+    ValueReader { format: Format::Openhands, recognises: openhands::recognises, read: openhands::read },
+    ValueReader { format: Format::OpenaiChat, recognises: plain::recognises, read: plain::read },
+];
+
+/// Who reads a file.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// One that takes the file as it is.
+    File(ReadFile),
+    /// One that takes a value: the document, or each line.
+    Value(ValueReader),
+    /// The lines are the messages of one conversation.
+    Messages,
+}
+
+impl Reader {
+    /// Who reads a file that begins with such a value.
+    fn of(sketch: &Value) -> Option<Self> {
+        let file = FILES.iter().find(|(recognises, _)| recognises(sketch));
+        let value = || VALUES.iter().find(|reader| (reader.recognises)(sketch));
+        file.map(|(_, read)| Self::File(*read))
+            .or_else(|| value().map(|reader| Self::Value(*reader)))
+            .or_else(|| plain::is_message(sketch).then_some(Self::Messages))
+    }
+
+    fn read_lines(self, name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+        match self {
+            Self::File(read) => read(name, bytes, limits),
+            Self::Value(reader) => Ok(reader.read_each(name, bytes, limits)),
+            Self::Messages => Ok(read_messages(name, bytes, limits)),
+        }
+    }
+}
+
+/// The text, if it is one JSON value, without what stands around it.
+fn document(bytes: &[u8]) -> Result<&str, ReadError> {
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(ReadError::NotText { at });
+    }
+    let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { at: error.valid_up_to() })?;
+    let text = text.trim_start_matches('\u{feff}').trim_ascii();
+    if text.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(too_deep(text).unwrap_or_else(|| ReadError::json(error))),
+    }
+}
+
+fn read_document(name: &str, text: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
+    let sketch = sketch(text);
+    match Reader::of(&sketch) {
+        Some(Reader::Value(reader)) => {
+            let mut reading = Reading::new(reader.format);
+            (reader.read)(&document_key(reader.format, name, text), text, &mut reading)?;
+            Ok(reading)
+        }
+        Some(reader) => reader.read_lines(name, bytes, limits),
+        None => Err(too_deep(text).unwrap_or_else(|| unknown(&sketch))),
+    }
+}
+
+/// An object on one line may be the first of a file that grows by lines: it has the name it will have then.
+fn document_key(format: Format, name: &str, text: &str) -> String {
+    let is_line = text.starts_with('{') && !text.contains('\n');
+    if is_line { line_key(format, name, 1) } else { name.to_owned() }
+}
+
+/// What a line of a file is named after: the line, in formats that are files of lines by nature.
+fn line_key(format: Format, name: &str, line: u64) -> String {
+    match (format, line) {
+        (Format::Opencode | Format::SweAgent | Format::TauBench | Format::Tau2, 1) => name.to_owned(),
+        _ => format!("{name}#{line}"),
+    }
+}
+
+/// How many lines are looked at before giving up.
+const SAMPLE: usize = 100;
+
+/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either:
+/// where neither the first line nor most of them are values, the few that are stand inside a document that was
+/// cut off or damaged.
+fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
+    let sample: Vec<Option<&str>> = lines(bytes, limits)
+        .take(SAMPLE)
+        .map(|(_, line)| line.ok().filter(|text| text.starts_with(['{', '['])))
+        .collect();
+    let usable: Vec<&str> = sample.iter().flatten().copied().collect();
+    let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
+    if !most && !sample.first().is_some_and(Option::is_some) {
+        return Err(error);
+    }
+    let sketches: Vec<Value> = usable.into_iter().map(sketch).collect();
+    match sketches.iter().find_map(Reader::of) {
+        Some(reader) => reader.read_lines(name, bytes, limits),
+        None => Err(sketches.first().map_or(error, unknown)),
+    }
+}
+
+/// Reads every line as a message of one conversation.
+fn read_messages(name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+    let mut reading = Reading::new(Format::OpenaiChat);
+    let mut messages = Vec::new();
+    for (_, line) in lines(bytes, limits) {
+        match line {
+            Ok(text) => messages.push(text),
+            Err(warning) => reading.warnings.push(warning),
+        }
+    }
+    plain::read_lines(name, &messages, &mut reading);
+    reading
+}
+
+impl ValueReader {
+    /// Reads every line on its own; one that cannot be read leaves the others.
+    fn read_each(self, name: &str, bytes: &[u8], limits: &Limits) -> Reading {
+        let mut reading = Reading::new(self.format);
+        for (number, line) in lines(bytes, limits) {
+            let before = reading.warnings.len();
+            match line {
+                Ok(text) => self.read_line(&line_key(self.format, name, number), text, &mut reading),
+                Err(warning) => reading.warnings.push(warning),
+            }
+            for warning in &mut reading.warnings[before..] {
+                warning.line.get_or_insert(number);
+            }
+        }
+        reading
+    }
+
+    fn read_line(self, key: &str, text: &str, reading: &mut Reading) {
+        if !(self.recognises)(&sketch(text)) {
+            reading.warn(format!("this is not {} as other lines are; it was left out", self.format));
+        } else if let Err(error) = (self.read)(key, text, reading) {
+            reading.warn(format!("{error}; it was left out"));
+        }
+    }
+}
+
+/// No reader wants it: says what was seen, and what would have been read.
+fn unknown(sketch: &Value) -> ReadError {
+    const SHOWN: usize = 12;
+    let keys = |object: &Map<String, Value>| {
+        let mut shown: Vec<String> =
+            object.keys().take(SHOWN).map(|key| key.chars().take(40).collect::<String>()).collect();
+        if object.len() > SHOWN {
+            shown.push("…".to_owned());
+        }
+        shown.join(", ")
+    };
+    let seen = match sketch {
+        Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
+        Value::Object(object) => format!("an object with {}", keys(object)),
+        Value::Array(list) => match list.first() {
+            None => "an empty list".to_owned(),
+            Some(Value::Object(object)) => format!("a list of objects with {}", keys(object)),
+            Some(_) => "a list of values that are no objects".to_owned(),
+        },
+        _ => "a value that is neither object nor list".to_owned(),
+    };
+    let known = Format::ALL.map(Format::name).join(", ");
+    ReadError::UnknownAgent { seen, known }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::transcripts::read;
+
+    fn error(bytes: &[u8]) -> ReadError {
+        read("f", bytes, &Limits::default()).expect_err("it cannot be read")
+    }
+
+    #[test]
+    fn every_file_that_cannot_be_read_says_why_and_what_to_do() {
+        let shown = [
+            &b""[..],
+            b" \n\t ",
+            b"\xef\xbb\xbf",
+            b"\x00\x01\x02",
+            b"{\"a\": \"\xff\xfe\"}",
+            b"hello there",
+            b"{\"info\": {\"id\": \"s\"}, \"messages\": [{\"info\":",
+            b"{\n \"info\": {\n  \"id\": 1\n },\n \"messages\": [\n  {}\n",
+            b"{\"weather\": \"fine\", \"wind\": 3}",
+            b"{\"weather\": \"fine\"}\n{\"weather\": \"bad\"}\n",
+            b"[]",
+            b"{}",
+            b"[{\"x\": 1}]",
+            b"[1, 2]",
+            b"17",
+            b"17\n18\n",
+            b"\x28\xb5\x2f\xfdgarbage",
+        ]
+        .map(|bytes| error(bytes).to_string())
+        .join("\n");
+        assert_snapshot!(shown, @r#"
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is empty: read it again once its agent has written to it
+        the file is not text (byte 0 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not text (byte 7 cannot be part of UTF-8 JSON): give the agent's transcript itself, unpacked if it came in an archive
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        the JSON document is cut off: read it again once it is written completely, or get a whole copy
+        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
+        the zstd compression is damaged or cut off: get a whole copy of the file
+        "#);
+    }
+
+    #[test]
+    fn nesting_of_any_depth_is_an_error_and_no_crash() {
+        let depth = 100_000;
+        let open = "[".repeat(depth);
+        let closed = format!("{open}{}", "]".repeat(depth));
+        for text in [
+            open,
+            closed.clone(),
+            format!("{closed}\n{closed}\n"),
+            "{\"a\":".repeat(depth),
+            format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
+        ] {
+            let error = error(text.as_bytes());
+            assert!(matches!(error, ReadError::TooDeep { .. } | ReadError::UnknownAgent { .. }), "{error}");
+        }
+        // A deep message among others is kept, and read no further.
+        let messages = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": {closed}}}]}}");
+        let reading = read("f", messages.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_file_that_has_a_bad_line_is_still_a_file_of_lines() {
+        let text = "{\"role\": \"user\", \"con\n{\"role\":\"user\",\"content\":\"a\"}\n{\"role\":\"user\",\"content\":\"b\"}";
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((reading.sessions[0].threads[0].events.len(), reading.warnings.len()), (2, 1));
+        assert_eq!(reading.warnings[0].line, Some(1));
+        // A disk that was full leaves zeros.
+        let zeros = [text.as_bytes(), b"\n\0\0\0\0"].concat();
+        let reading = read("f", &zeros, &Limits::default()).unwrap();
+        assert_eq!(reading.sessions[0].threads[0].events.len(), 2);
+    }
+
+    #[test]
+    fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
+        let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
+        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+    }
+
+    #[test]
+    fn a_line_of_another_kind_leaves_the_others() {
+        let line = "{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}";
+        let text = format!("{line}\n{{\"weather\": 1}}\n{line}\n");
+        let reading = read("f", text.as_bytes(), &Limits::default()).unwrap();
+        let keys: Vec<&str> = reading.sessions.iter().map(|session| session.key.as_str()).collect();
+        assert_eq!(keys, ["f#1", "f#3"]);
+        assert_eq!(reading.warnings.iter().map(|warning| warning.line).collect::<Vec<_>>(), [Some(2)]);
+    }
+
+    #[test]
+    fn a_compressed_file_is_unpacked_first() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let plain = br#"[{"role":"user","content":"hi"}]"#;
+        let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+        let events = |bytes: &[u8]| read("f", bytes, &Limits::default()).unwrap().sessions.remove(0).threads;
+        assert_eq!(events(&packed)[0].events, events(plain)[0].events);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_hides_nothing() {
+        let text = r#"[{"role":"user","content":"cut \ud83d"}]"#;
+        assert_eq!(
+            read("f", text.as_bytes(), &Limits::default()).unwrap().sessions[0].threads[0].events.len(),
+            1
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read("f", &bytes, &Limits::default());
+        }
+
+        /// Any mix of what the formats are made of.
+        #[test]
+        fn no_document_makes_it_panic(value in document(5)) {
+            let _ = read("f", value.to_string().as_bytes(), &Limits::default());
+            let _ = read("f", format!("{value}\n{value}\n").as_bytes(), &Limits::default());
+        }
+    }
+
+    fn document(depth: u32) -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        const KEYS: [&str; 36] = [
+            "info",
+            "messages",
+            "parts",
+            "role",
+            "content",
+            "type",
+            "id",
+            "tool_calls",
+            "history",
+            "trajectory",
+            "action",
+            "observation",
+            "source",
+            "args",
+            "simulations",
+            "tasks",
+            "traj",
+            "task_id",
+            "input",
+            "model",
+            "tools",
+            "state",
+            "status",
+            "time",
+            "tokens",
+            "cause",
+            "text",
+            "summary",
+            "url",
+            "mime",
+            "function",
+            "tool_call_metadata",
+            "model_response",
+            "choices",
+            "message",
+            "usage",
+        ];
+        const WORDS: [&str; 16] = [
+            "user",
+            "assistant",
+            "tool",
+            "system",
+            "text",
+            "compaction",
+            "message",
+            "condensation",
+            "run",
+            "recall",
+            "completed",
+            "error",
+            "step-start",
+            "data:image/png;base64,aGk=",
+            "reasoning",
+            "",
+        ];
+        let leaf = prop_oneof![
+            prop::sample::select(&WORDS[..]).prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(depth, 64, 6, |inner| {
+            prop_oneof![
+                1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                3 => prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..6)
+                    .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
+}

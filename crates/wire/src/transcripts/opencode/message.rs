@@ -1,0 +1,401 @@
+//! One message of an OpenCode session, to the events it stands for.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use epitome_core::{
+    Event, Fact, Part, Seq, Tokens,
+    event::{Compaction, Seal, Summary, Time, ToolCall, ToolResult, Trigger, Usage},
+    id::AnswerId,
+    media::Media,
+};
+
+use super::{
+    super::{
+        Reading,
+        assemble::{carried, next, text_parts},
+        pieces,
+    },
+    DIALECT,
+};
+use crate::{json::Json, media};
+
+/// The events of a session, as they are gathered.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) events: Vec<Event>,
+    /// Where each message begins.
+    starts: HashMap<String, Seq>,
+    /// The compaction that was asked for and has not happened yet.
+    requested: Option<Request>,
+}
+
+/// A compaction that was asked for.
+#[derive(Debug)]
+struct Request {
+    at: Seq,
+    trigger: Trigger,
+    /// The first message that the agent meant to keep.
+    tail: Option<String>,
+}
+
+/// A message with its parts.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    json: Json<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message; `None` if it is not shaped like one.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        let json = Json::parse(text, "an OpenCode message").ok()?;
+        let shaped = json.get("info").is_some_and(Json::is_object)
+            && json.get("parts").is_some_and(|parts| parts.as_array().is_some());
+        shaped.then_some(Self { json })
+    }
+
+    /// Whether it is an answer that the model, or a tool, is still at.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let begun = self.role() == "assistant" && self.time("created").is_some();
+        begun && self.time("completed").is_none() && self.error().is_none()
+    }
+
+    /// Whether it marks the place of a compaction.
+    pub(super) fn asks_for_compaction(&self) -> bool {
+        self.role() == "user" && self.compaction().is_some()
+    }
+
+    fn info(&self, key: &str) -> Option<&Json<'a>> {
+        self.json.get("info")?.get(key)
+    }
+
+    fn role(&self) -> &str {
+        self.info("role").and_then(Json::as_text).unwrap_or_default()
+    }
+
+    fn id(&self) -> Option<&str> {
+        self.info("id").and_then(Json::as_text)
+    }
+
+    fn time(&self, key: &str) -> Option<Time> {
+        time(self.info("time")?.get(key)?)
+    }
+
+    fn error(&self) -> Option<&Json<'a>> {
+        self.info("error").filter(|error| error.is_object())
+    }
+
+    fn parts(&self) -> &[Json<'a>] {
+        self.json.array_at("parts")
+    }
+
+    fn compaction(&self) -> Option<&Json<'a>> {
+        self.parts().iter().find(|part| kind(part) == "compaction")
+    }
+
+    fn is_summary(&self) -> bool {
+        self.info("summary").is_some_and(|summary| summary.raw == "true")
+    }
+
+    /// The message as it was when it was first complete: without what OpenCode adds to it later.
+    fn raw(&self) -> Cow<'a, str> {
+        let whole = self.json.raw;
+        let mut later: Vec<_> = self.parts().iter().filter_map(|part| pruned(whole, part)).collect();
+        if let Some(info) = self.json.get("info")
+            && self.role() == "user"
+        {
+            later.extend(pieces::member_range(whole, info, "summary"));
+        }
+        pieces::cut(whole, later)
+    }
+}
+
+impl Log {
+    /// Takes the next message.
+    pub(super) fn message(&mut self, index: usize, text: &str, reading: &mut Reading) {
+        let Some(message) = Message::parse(text) else {
+            reading.warn(format!("message {index} is not shaped like one; it was carried as it is"));
+            self.events.push(carried(DIALECT, text, "message").from_origin(format!("#{index}")));
+            return;
+        };
+        let origin = message.id().map_or_else(|| format!("#{index}"), str::to_owned);
+        self.starts.insert(origin.clone(), next(&self.events));
+        match message.role() {
+            "user" => self.user(&message, &origin, reading),
+            "assistant" if message.is_summary() => self.summary(&message, &origin, reading),
+            "assistant" => self.assistant(&message, &origin, reading),
+            role => {
+                reading
+                    .warn(format!("message {origin} has the unknown role `{role}`; it was carried as it is"));
+                self.events.push(carried(DIALECT, text, role).from_origin(origin));
+            }
+        }
+    }
+
+    fn user(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+        let parts: Vec<Part> = message.parts().iter().filter_map(|part| asked(part, reading)).collect();
+        let event = |fact| {
+            Event::native(DIALECT, message.raw(), fact).at(message.time("created")).from_origin(origin)
+        };
+        if !parts.is_empty() {
+            self.events.push(event(Fact::UserSaid { parts }));
+        }
+        if let Some(part) = message.compaction() {
+            let trigger = trigger(part);
+            let tail = part.text_at("tail_start_id").map(str::to_owned);
+            self.requested = Some(Request { at: next(&self.events), trigger, tail });
+            self.events.push(event(Fact::CompactionRequested { trigger, focus: None }));
+        }
+    }
+
+    /// The answer to a request for a compaction.
+    fn summary(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+        let texts = message.parts().iter().filter(|part| kind(part) == "text");
+        let texts: Vec<&str> = texts.filter_map(|part| part.text_at("text")).collect();
+        let request = self.requested.take();
+        if message.error().is_some() || texts.iter().all(|text| text.is_empty()) {
+            reading.skip("failed compaction");
+            return;
+        }
+        let end = request.as_ref().map_or_else(|| next(&self.events), |request| request.at).previous();
+        let tail = request.as_ref().and_then(|request| request.tail.as_deref());
+        let first_kept = tail.and_then(|tail| self.starts.get(tail)).copied().filter(|kept| *kept <= end);
+        if let Some(tail) = tail
+            && first_kept.is_none()
+        {
+            reading.warn(format!(
+                "compaction {origin} keeps messages from {tail} on, which is not there before it"
+            ));
+        }
+        let compaction = Compaction {
+            summary: Summary::Text(texts.join("\n\n")),
+            through: first_kept.map_or(end, Seq::previous),
+            first_kept,
+            tokens_before: None,
+            tokens_after: None,
+            trigger: request.map_or(Trigger::Unknown, |request| request.trigger),
+        };
+        let event = Event::native(DIALECT, message.raw(), Fact::Compacted(compaction));
+        self.events.push(event.at(message.time("completed")).from_origin(origin));
+        for part in message.parts().iter().filter(|part| kind(part) == "step-finish") {
+            self.usage(part, message, &origin.into());
+        }
+    }
+
+    fn assistant(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
+        let before = self.events.len();
+        let steps = steps(message.parts());
+        for (number, step) in (1..).zip(&steps) {
+            let answer = if number == 1 { origin.to_owned() } else { format!("{origin}/{number}") };
+            let raw = match steps.len() {
+                1 => message.raw().into_owned(),
+                _ => step_raw(message, number, step),
+            };
+            self.step(message, step, &answer.into(), raw, reading);
+        }
+        if self.events.len() == before {
+            let name = message.error().and_then(|error| error.text_at("name"));
+            reading.skip(&name.map_or("empty answer".to_owned(), |name| format!("empty answer: {name}")));
+            return;
+        }
+        let reported = message.parts().iter().any(|part| kind(part) == "step-finish");
+        if !reported
+            && let Some(info) = message.json.get("info")
+            && used(info).is_some_and(|usage| usage != Usage::default())
+        {
+            self.usage(info, message, &origin.into());
+        }
+    }
+
+    /// One call of the model, what its tools gave back, and what it used.
+    fn step(
+        &mut self,
+        message: &Message<'_>,
+        step: &[Json<'_>],
+        answer: &AnswerId,
+        raw: String,
+        reading: &mut Reading,
+    ) {
+        let parts: Vec<Part> = step.iter().filter_map(|part| answered(part, reading)).collect();
+        if !parts.is_empty() {
+            let model = message.info("modelID").and_then(Json::as_text).map(Into::into);
+            let fact = Fact::AssistantSaid { answer: Some(answer.clone()), model, parts };
+            let event = Event::native(DIALECT, raw, fact);
+            self.events.push(event.at(message.time("created")).from_origin(answer.0.clone()));
+        }
+        let returned: Vec<(&Json<'_>, ToolResult)> =
+            step.iter().filter_map(|part| Some((part, returned(part, reading)?))).collect();
+        if let Some((first, _)) = returned.first() {
+            let raws: Vec<Cow<'_, str>> = returned.iter().map(|(part, _)| settled_raw(part)).collect();
+            let ended =
+                returned.iter().filter_map(|(part, _)| time(part.get("state")?.get("time")?.get("end")?));
+            let time = ended.max();
+            let origin = first.text_at("id").map_or_else(|| format!("{answer}/results"), str::to_owned);
+            let results = returned.into_iter().map(|(_, result)| result).collect();
+            let fact = Fact::ToolReturned { results, parts: Vec::new() };
+            self.events
+                .push(Event::native(DIALECT, pieces::together(&raws), fact).at(time).from_origin(origin));
+        }
+        for part in step.iter().filter(|part| kind(part) == "step-finish") {
+            self.usage(part, message, answer);
+        }
+    }
+
+    fn usage(&mut self, report: &Json<'_>, message: &Message<'_>, answer: &AnswerId) {
+        let Some(usage) = used(report) else { return };
+        let model = message.info("modelID").and_then(Json::as_text).map(Into::into);
+        let fact = Fact::UsageReported { answer: Some(answer.clone()), model, usage };
+        let origin = report.text_at("id").unwrap_or(&answer.0).to_owned();
+        let event = Event::native(DIALECT, report.raw, fact);
+        self.events.push(event.at(message.time("completed")).from_origin(origin));
+    }
+}
+
+/// What a part of a user message says to the model.
+fn asked(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
+    match kind(part) {
+        // What is marked as ignored is for the person's eyes only.
+        "text" if is_true(part, "ignored") => {
+            reading.skip("ignored text");
+            None
+        }
+        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(Part::text),
+        // The content of a text file or a folder stands beside it, as synthetic text.
+        "file" if matches!(part.text_at("mime"), Some("text/plain" | "application/x-directory")) => None,
+        "file" => Some(file(part, reading)),
+        "subtask" => part.text_at("prompt").map(Part::text),
+        "compaction" | "agent" | "snapshot" | "patch" | "step-start" | "step-finish" => None,
+        other => Some(Part::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
+    }
+}
+
+/// What a part of an assistant message says.
+fn answered(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {
+    match kind(part) {
+        "text" => part.text_at("text").filter(|text| !text.is_empty()).map(Part::text),
+        "reasoning" => reasoning(part),
+        "tool" => Some(Part::ToolCall(call(part))),
+        "file" => Some(file(part, reading)),
+        "step-start" | "step-finish" | "snapshot" | "patch" | "compaction" => None,
+        "retry" => {
+            reading.skip("retry");
+            None
+        }
+        other => Some(Part::Opaque { name: other.to_owned(), json: part.raw.to_owned() }),
+    }
+}
+
+/// Reasoning, with the proof that its provider wants to see again.
+fn reasoning(part: &Json<'_>) -> Option<Part> {
+    let text = part.text_at("text").unwrap_or_default().to_owned();
+    let providers = part.get("metadata").map(Json::members).unwrap_or_default();
+    let seal = providers.iter().find_map(|(_, provider)| {
+        let text = |key: &str| provider.text_at(key).map(str::to_owned);
+        let hidden = || text("reasoningEncryptedContent").or_else(|| text("redactedData"));
+        text("signature").map(Seal::Signature).or_else(|| hidden().map(Seal::Encrypted))
+    });
+    (!text.is_empty() || seal.is_some()).then_some(Part::Reasoning { text, seal })
+}
+
+fn call(part: &Json<'_>) -> ToolCall {
+    let id = part.text_at("callID").or_else(|| part.text_at("id")).unwrap_or_default();
+    let input = part.get("state").and_then(|state| state.get("input"));
+    let arguments = input.map_or_else(|| "{}".to_owned(), |input| pieces::compact(input.raw));
+    ToolCall::function(id, part.text_at("tool").unwrap_or_default(), arguments)
+}
+
+/// What the tool of a tool part gave back; `None` if it is not one, or has not ended.
+fn returned(part: &Json<'_>, reading: &mut Reading) -> Option<ToolResult> {
+    if kind(part) != "tool" {
+        return None;
+    }
+    let state = part.get("state")?;
+    let (text, error) = match state.text_at("status")? {
+        "completed" => (state.text_at("output"), false),
+        "error" => (state.text_at("error"), true),
+        _ => return None,
+    };
+    let mut parts = text_parts(text.unwrap_or_default());
+    parts.extend(state.array_at("attachments").iter().map(|attachment| file(attachment, reading)));
+    let ToolCall { id, name, .. } = call(part);
+    Some(ToolResult { call: id, name: Some(name), parts, error })
+}
+
+fn file(part: &Json<'_>, reading: &mut Reading) -> Part {
+    let mime = part.text_at("mime").unwrap_or_default();
+    let url = part.text_at("url").unwrap_or_default();
+    media::by_url(mime, url).unwrap_or_else(|| {
+        let name = part.text_at("filename").unwrap_or("a file");
+        reading.warn(format!("the data of {name} is not base64; it stays in the raw JSON only"));
+        Part::Media(Media::elsewhere(mime, name))
+    })
+}
+
+/// The parts of each call of the model: a step begins where it is marked. What stands before the first mark
+/// belongs to the first step.
+fn steps<'j, 'a>(parts: &'j [Json<'a>]) -> Vec<&'j [Json<'a>]> {
+    let marks =
+        parts.iter().enumerate().filter(|(_, part)| kind(part) == "step-start").map(|(index, _)| index);
+    let mut steps = Vec::new();
+    let mut from = 0;
+    for mark in marks.skip(1) {
+        steps.push(&parts[from..mark]);
+        from = mark;
+    }
+    steps.push(&parts[from..]);
+    steps
+}
+
+/// A message as it would be if it held only this step. What the message says about itself stays with the first:
+/// repeated for each, it could be more than all the steps together.
+fn step_raw(message: &Message<'_>, number: usize, step: &[Json<'_>]) -> String {
+    let info = message.json.get("info").filter(|_| number == 1);
+    let info = info.map_or_else(String::new, |info| format!("\"info\":{},", info.raw));
+    let parts: Vec<Cow<'_, str>> = step.iter().map(settled_raw).collect();
+    format!("{{{info}\"parts\":[{}]}}", parts.join(","))
+}
+
+/// A part without the mark that its output was pruned.
+fn settled_raw<'a>(part: &Json<'a>) -> Cow<'a, str> {
+    pieces::cut(part.raw, pruned(part.raw, part).into_iter().collect())
+}
+
+/// Where in `whole` the mark stands that a part's output was pruned.
+fn pruned(whole: &str, part: &Json<'_>) -> Option<std::ops::Range<usize>> {
+    pieces::member_range(whole, part.get("state")?.get("time")?, "compacted")
+}
+
+/// Input as reported here leaves out what the cache read and wrote, and output leaves out reasoning: in real
+/// sessions the five numbers add up to `total`.
+fn used(report: &Json<'_>) -> Option<Usage> {
+    let tokens = report.get("tokens").filter(|tokens| tokens.is_object())?;
+    let cache = |key: &str| tokens.get("cache").map_or(0, |cache| cache.count_at(key));
+    Some(Usage {
+        uncached: Tokens(tokens.count_at("input")),
+        cache_read: Tokens(cache("read")),
+        cache_write: Tokens(cache("write")),
+        cache_write_hour: Tokens(0),
+        output: Tokens(tokens.count_at("output")) + Tokens(tokens.count_at("reasoning")),
+    })
+}
+
+fn trigger(compaction: &Json<'_>) -> Trigger {
+    if is_true(compaction, "overflow") {
+        Trigger::Overflow
+    } else if is_true(compaction, "auto") {
+        Trigger::Threshold
+    } else {
+        Trigger::Manual
+    }
+}
+
+fn kind<'j>(part: &'j Json<'_>) -> &'j str {
+    part.text_at("type").unwrap_or_default()
+}
+
+fn is_true(part: &Json<'_>, key: &str) -> bool {
+    part.get(key).is_some_and(|value| value.raw == "true")
+}
+
+fn time(milliseconds: &Json<'_>) -> Option<Time> {
+    i64::try_from(milliseconds.as_count()?).ok().map(Time)
+}

@@ -1,0 +1,79 @@
+//! A whole request body, told from a bare list of messages by what stands beside the list.
+
+use epitome_core::Event;
+use serde_json::Value;
+
+use super::{
+    super::{Format, ReadError, Reading, pieces},
+    evidence::evidence,
+};
+use crate::{format, json::Json};
+
+/// What a request says beside its history, and a conversation at rest does not.
+const SETTINGS: [&str; 12] = [
+    "model",
+    "tools",
+    "system",
+    "instructions",
+    "input",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "temperature",
+    "stream",
+    "tool_choice",
+    "anthropic_version",
+];
+
+/// Whether a value is a Responses request: the others have `messages` and are found by them.
+pub(super) fn recognises(value: &Value) -> bool {
+    let input = &value["input"];
+    let items = input.as_array().and_then(|items| items.first());
+    let items = items.is_some_and(|item| item["type"].is_string() || item["role"].is_string());
+    items || (input.is_string() && value["model"].is_string())
+}
+
+/// Whether the text is a request.
+pub(super) fn is_request(json: &str) -> bool {
+    let members = pieces::members(json).unwrap_or_default();
+    members.iter().any(|(key, _)| SETTINGS.contains(&key.as_ref()))
+}
+
+/// Reads a request.
+pub(super) fn read(json: &str, reading: &mut Reading) -> Result<Vec<Event>, ReadError> {
+    let format = format_of(json);
+    reading.format = format;
+    let decoder = match format {
+        Format::OpenaiResponses => format::Format::OpenaiResponses,
+        Format::Anthropic => format::Format::Anthropic,
+        _ => format::Format::OpenaiChat,
+    };
+    let events = decoder.decode_request(json).map_err(|error| ReadError::Malformed {
+        format: format.name(),
+        what: format!("it cannot be read as a request: {error}"),
+    })?;
+    Ok(events.into_iter().enumerate().map(|(index, event)| event.from_origin(format!("#{index}"))).collect())
+}
+
+/// The provider a request is for: as its settings, its tools or its messages show; by the model's name if they
+/// show nothing.
+fn format_of(json: &str) -> Format {
+    let member = |key: &str| pieces::member(json, key);
+    let tool = member("tools").and_then(pieces::elements).and_then(|tools| tools.first().copied());
+    let of_tool = |key: &str| tool.is_some_and(|tool| pieces::member(tool, key).is_some());
+    if member("input").is_some() {
+        return Format::OpenaiResponses;
+    }
+    let anthropic = ["system", "anthropic_version", "stop_sequences", "thinking"];
+    if anthropic.iter().any(|key| member(key).is_some()) || of_tool("input_schema") {
+        return Format::Anthropic;
+    }
+    let chat = ["max_completion_tokens", "response_format", "stream_options", "stop", "reasoning_effort"];
+    if chat.iter().any(|key| member(key).is_some()) || of_tool("function") {
+        return Format::OpenaiChat;
+    }
+    let messages = member("messages").and_then(pieces::elements).unwrap_or_default();
+    let shown = messages.iter().find_map(|message| evidence(&Json::parse(message, "a message").ok()?));
+    let named = member("model").is_some_and(|model| model.starts_with("\"claude"));
+    shown.unwrap_or(if named { Format::Anthropic } else { Format::OpenaiChat })
+}

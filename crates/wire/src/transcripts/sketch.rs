@@ -1,0 +1,132 @@
+//! A JSON value seen from outside.
+//!
+//! To find out what a document is, its outer structure is enough. So one of any size is never parsed as a whole
+//! just for that, and however deep it is nested, nothing recurses into it further than it is safe to.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+use super::{ReadError, pieces};
+use crate::json::Json;
+
+/// How much of a value a sketch holds.
+const DEPTH: usize = 5;
+const ELEMENTS: usize = 3;
+const LETTERS: usize = 200;
+
+/// The outer structure of a value, lists and strings cut short.
+pub(super) fn sketch(json: &str) -> Value {
+    sketch_to(json, DEPTH)
+}
+
+fn sketch_to(json: &str, depth: usize) -> Value {
+    let inner = |json: &str| depth.checked_sub(1).map_or(Value::Null, |depth| sketch_to(json, depth));
+    match json.trim_ascii_start().as_bytes().first() {
+        Some(b'{') if depth == 0 => Value::Object(Map::new()),
+        Some(b'[') if depth == 0 => Value::Array(Vec::new()),
+        Some(b'{') => {
+            let members = pieces::members(json).unwrap_or_default();
+            members.into_iter().map(|(key, value)| (key.into_owned(), inner(value))).collect()
+        }
+        Some(b'[') => {
+            let elements = pieces::elements(json).unwrap_or_default();
+            elements.into_iter().take(ELEMENTS).map(inner).collect()
+        }
+        Some(b'"') => {
+            let text = Json::parse(json, "a string").ok();
+            let text = text.as_ref().and_then(Json::as_text).unwrap_or_default();
+            Value::String(text.chars().take(LETTERS).collect())
+        }
+        _ => serde_json::from_str(json).unwrap_or(Value::Null),
+    }
+}
+
+/// The error that says so, if the text is nested deeper than any agent nests.
+pub(super) fn too_deep(text: &str) -> Option<ReadError> {
+    let error = serde_json::from_str::<Walked>(text).err().map(ReadError::json)?;
+    matches!(error, ReadError::TooDeep { .. }).then_some(error)
+}
+
+/// A value that was walked through as deep as `serde_json` goes, and of which nothing is kept.
+struct Walked;
+
+impl<'de> Deserialize<'de> for Walked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+struct Walk;
+
+impl<'de> Visitor<'de> for Walk {
+    type Value = Walked;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
+        Ok(Walked)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Walked, A::Error> {
+        while list.next_element::<Walked>()?.is_some() {}
+        Ok(Walked)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Walked, A::Error> {
+        while object.next_entry::<IgnoredAny, Walked>()?.is_some() {}
+        Ok(Walked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_sketch_is_shallow_and_short() {
+        let long = "x".repeat(1000);
+        let text = format!(
+            r#"{{"s": "{long}", "l": [1, 2, 3, 4, 5], "d": {{"e": {{"f": {{"g": {{"h": [1]}}}}}}}}}}"#
+        );
+        let expect = json!({"s": "x".repeat(LETTERS), "l": [1, 2, 3], "d": {"e": {"f": {"g": {"h": []}}}}});
+        assert_eq!(sketch(&text), expect);
+    }
+
+    #[test]
+    fn too_deep_is_told_from_everything_else() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        assert!(too_deep(&deep).is_some());
+        for text in [r#"{"a": [1, -1, 1.5, "x", null, true]}"#, "[1", "x"] {
+            assert!(too_deep(text).is_none(), "{text}");
+        }
+    }
+}

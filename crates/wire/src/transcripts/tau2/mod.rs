@@ -1,0 +1,273 @@
+//! tau2-bench results: `{simulations: [{id, messages}], tasks, info}`, a session a simulation.
+//!
+//! Both sides of a simulation may call tools: the agent, and the simulated user on its own phone, say. The agent
+//! never sees what the user does there, only what the user tells it afterwards. So the user's calls and their
+//! results are a thread of their own, `user`, in which they pair as the agent's do in `main`; nothing of them
+//! reaches what is measured as the agent's context, and nothing of them is lost. A user message that calls tools
+//! goes to the environment and not to the agent, its text included.
+//!
+//! The policy is the agent's system prompt. Where the agent works without a user, its task (`ticket`) is part of
+//! that prompt and nowhere else, so it is read too.
+
+use std::collections::HashMap;
+
+use epitome_core::{
+    Event, Fact, Part, SessionId,
+    event::{Instruction, Seal, ToolCall, ToolResult},
+    id::{AnswerId, ModelName},
+};
+use serde_json::Value;
+
+use super::{
+    Format, ReadError, Reading, Start, Thread,
+    assemble::{carried, content_parts, session_id, single, text_parts, thread_id},
+    pieces,
+    time::time,
+};
+use crate::{anthropic, json::Json, openai_chat};
+
+const DIALECT: &str = "tau2";
+
+/// The thread of what the simulated user did out of the agent's sight.
+const USER: &str = "user";
+
+/// Whether a document is a set of results.
+pub(super) fn recognises(document: &Value) -> bool {
+    document["simulations"].is_array() && (document["info"].is_object() || document["tasks"].is_array())
+}
+
+/// Reads all simulations. One whose id is no UUID is named after `key`.
+pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
+    read_within(ALLOWANCE, key, json, reading)
+}
+
+fn read_within(allowance: usize, key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
+    let simulations = pieces::member(json, "simulations").and_then(pieces::elements);
+    let simulations = simulations.ok_or_else(|| ReadError::Malformed {
+        format: Format::Tau2.name(),
+        what: "its `simulations` are not a list: check that the results were written completely".to_owned(),
+    })?;
+    let info = pieces::member(json, "info").and_then(|info| Json::parse(info, "the run's info").ok());
+    let mut setting = Setting::of(info.as_ref(), json, allowance);
+    for (index, text) in simulations.into_iter().enumerate() {
+        simulation(key, index, text, &mut setting, reading);
+    }
+    Ok(())
+}
+
+/// What all simulations of a file share.
+struct Setting<'j> {
+    /// The policy, as it stands in the file.
+    policy: Option<&'j Json<'j>>,
+    model: Option<ModelName>,
+    /// The tickets by task, where the agent works without a user.
+    tickets: HashMap<String, &'j str>,
+    /// How many bytes of these may still be repeated.
+    allowance: usize,
+}
+
+/// The prompt is written once and belongs to every simulation. This is as much of it as a file may become: far
+/// more than any real one does, and a bound for one made to exhaust the memory.
+const ALLOWANCE: usize = 256 << 20;
+
+impl<'j> Setting<'j> {
+    fn of(info: Option<&'j Json<'j>>, json: &'j str, allowance: usize) -> Self {
+        let part = |part: &str, key: &str| info.and_then(|info| info.get(part)?.get(key));
+        let alone = part("agent_info", "implementation")
+            .and_then(Json::as_text)
+            .is_some_and(|implementation| implementation.contains("solo"));
+        let tasks = pieces::member(json, "tasks").filter(|_| alone).and_then(pieces::elements);
+        let ticket = |task: &'j str| {
+            let id = Json::parse(pieces::member(task, "id")?, "a task's id").ok()?;
+            let ticket = pieces::member(task, "ticket").filter(|ticket| ticket.starts_with('"'))?;
+            Some((id.as_text().unwrap_or(id.raw).to_owned(), ticket))
+        };
+        Self {
+            policy: part("environment_info", "policy").filter(|policy| policy.as_text().is_some()),
+            model: part("agent_info", "llm").and_then(Json::as_text).map(Into::into),
+            tickets: tasks.unwrap_or_default().into_iter().filter_map(ticket).collect(),
+            allowance,
+        }
+    }
+
+    /// The prompt of a simulation, as pieces of JSON; `None` if that would be too much.
+    fn prompt(&mut self, task: Option<&str>) -> Option<Vec<&'j str>> {
+        let ticket = task.and_then(|task| self.tickets.get(task).copied());
+        let prompt: Vec<&str> = self.policy.map(|policy| policy.raw).into_iter().chain(ticket).collect();
+        self.allowance = self.allowance.checked_sub(prompt.iter().map(|json| json.len()).sum())?;
+        Some(prompt)
+    }
+}
+
+fn simulation(key: &str, index: usize, text: &str, setting: &mut Setting<'_>, reading: &mut Reading) {
+    let Some(messages) = pieces::member(text, "messages").and_then(pieces::elements) else {
+        reading.warn(format!("simulation {index} has no list of messages; it was left out"));
+        return;
+    };
+    let name = |member: &str| {
+        let json = Json::parse(pieces::member(text, member)?, "a name").ok()?;
+        Some(json.as_text().unwrap_or(json.raw).to_owned())
+    };
+    let id = name("id").unwrap_or_else(|| index.to_string());
+    let key = if id.parse::<SessionId>().is_ok() { id } else { format!("{key}#{id}") };
+
+    let mut log = Log { model: setting.model.clone(), ..Log::default() };
+    match setting.prompt(name("task_id").as_deref()) {
+        Some(prompt) => prompt.into_iter().for_each(|json| log.instructed(json)),
+        None => {
+            reading.warn(format!("{key}: the policy is too long to be repeated this often; it was left out"));
+        }
+    }
+    let before = reading.warnings.len();
+    for (index, message) in messages.into_iter().enumerate() {
+        log.message(index, message, reading);
+    }
+    reading.warnings_are_about(before, &key);
+    let mut session = single(session_id(Format::Tau2, &key), key, name("task_id"), log.agent);
+    if !log.user.is_empty() {
+        let id = thread_id(session.id, USER);
+        session.threads.push(Thread { id, name: USER.to_owned(), start: Start::Root, events: log.user });
+    }
+    reading.sessions.push(session);
+}
+
+/// The two lines of events of a simulation, as they are gathered.
+#[derive(Debug, Default)]
+struct Log {
+    agent: Vec<Event>,
+    user: Vec<Event>,
+    model: Option<ModelName>,
+}
+
+/// Whose tools a message is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Agent,
+    User,
+}
+
+impl Log {
+    fn instructed(&mut self, json: &str) {
+        let Ok(text) = Json::parse(json, "an instruction") else { return };
+        let parts = text_parts(text.as_text().unwrap_or_default());
+        if !parts.is_empty() {
+            self.agent.push(Event::native(
+                DIALECT,
+                json,
+                Fact::Instructed { what: Instruction::System, parts },
+            ));
+        }
+    }
+
+    fn message(&mut self, index: usize, text: &str, reading: &mut Reading) {
+        match Json::parse(text, "a tau2 message") {
+            Ok(message) if message.is_object() => self.read_message(index, &message, reading),
+            _ => {
+                reading.warn(format!("message {index} cannot be read as one; it was carried as it is"));
+                self.agent.push(carried(DIALECT, text, "message").from_origin(format!("#{index}")));
+            }
+        }
+    }
+
+    fn read_message(&mut self, index: usize, message: &Json<'_>, reading: &mut Reading) {
+        let turn = message.get("turn_idx").and_then(Json::as_count);
+        let origin = turn.map_or_else(|| format!("#{index}"), |turn| turn.to_string());
+        let (side, fact) = match message.text_at("role") {
+            Some("assistant") => (Side::Agent, self.answer(message)),
+            Some("user") if !message.array_at("tool_calls").is_empty() => {
+                (Side::User, Fact::AssistantSaid { answer: None, model: None, parts: said(message) })
+            }
+            Some("user") => (Side::Agent, Fact::UserSaid { parts: content_parts(message.get("content")) }),
+            Some("tool") => returned(message),
+            Some("system") => {
+                let parts = content_parts(message.get("content"));
+                (Side::Agent, Fact::Instructed { what: Instruction::Message, parts })
+            }
+            role => {
+                let role = role.unwrap_or("none");
+                reading
+                    .warn(format!("message {origin} has the unknown role `{role}`; it was carried as it is"));
+                (Side::Agent, Fact::Carried { kind: role.to_owned() })
+            }
+        };
+        let time = message.text_at("timestamp").and_then(time);
+        let usage = match (side, &fact) {
+            (Side::Agent, Fact::AssistantSaid { answer, model, .. }) => {
+                used(message, answer.as_ref(), model.as_ref())
+            }
+            _ => None,
+        };
+        let event = Event::native(DIALECT, message.raw, fact);
+        let line = match side {
+            Side::Agent => &mut self.agent,
+            Side::User => &mut self.user,
+        };
+        line.extend(
+            [Some(event), usage].into_iter().flatten().map(|event| event.at(time).from_origin(&origin)),
+        );
+    }
+
+    fn answer(&self, message: &Json<'_>) -> Fact {
+        let recorded = |key: &str| message.get("raw_data").and_then(|data| data.text_at(key));
+        let model = recorded("model").map(Into::into).or_else(|| self.model.clone());
+        Fact::AssistantSaid { answer: recorded("id").map(Into::into), model, parts: said(message) }
+    }
+}
+
+/// The provider's own report where it was kept, else the two numbers that every message has.
+fn used(message: &Json<'_>, answer: Option<&AnswerId>, model: Option<&ModelName>) -> Option<Event> {
+    let own = message.get("raw_data").and_then(|data| data.get("usage")).filter(|usage| usage.is_object());
+    let report = own.or_else(|| message.get("usage").filter(|usage| usage.is_object()))?;
+    let usage = match report.get("input_tokens") {
+        Some(_) => anthropic::read_usage(report),
+        None => openai_chat::read_usage(report),
+    };
+    let fact = Fact::UsageReported { answer: answer.cloned(), model: model.cloned(), usage };
+    Some(Event::native(DIALECT, report.raw, fact))
+}
+
+/// Reasoning, text and calls.
+fn said(message: &Json<'_>) -> Vec<Part> {
+    let data = message.get("raw_data");
+    let thinking = data.map(|data| data.array_at("thinking_blocks")).unwrap_or_default();
+    let mut parts: Vec<Part> = thinking
+        .iter()
+        .filter_map(|block| {
+            let seal = block.text_at("signature").map(|text| Seal::Signature(text.to_owned()));
+            Some(Part::Reasoning { text: block.text_at("thinking")?.to_owned(), seal })
+        })
+        .collect();
+    let unsigned = message
+        .text_at("reasoning")
+        .or_else(|| data.and_then(|data| data.get("message")?.text_at("reasoning_content")))
+        .filter(|text| !text.is_empty() && parts.is_empty());
+    parts.extend(unsigned.map(|text| Part::Reasoning { text: text.to_owned(), seal: None }));
+    parts.extend(content_parts(message.get("content")));
+    parts.extend(message.array_at("tool_calls").iter().map(|call| {
+        let arguments = call.get("arguments").map_or_else(
+            || "{}".to_owned(),
+            |arguments| arguments.as_text().map_or_else(|| pieces::compact(arguments.raw), str::to_owned),
+        );
+        let name = call.text_at("name").unwrap_or_default();
+        Part::ToolCall(ToolCall::function(call.text_at("id").unwrap_or_default(), name, arguments))
+    }));
+    parts
+}
+
+/// What tools gave back, and to whom: one result, or several in one message.
+fn returned(message: &Json<'_>) -> (Side, Fact) {
+    let several = message.array_at("tool_messages");
+    let each = if several.is_empty() { std::slice::from_ref(message) } else { several };
+    let results = each.iter().map(|message| ToolResult {
+        call: message.text_at("id").unwrap_or_default().into(),
+        name: message.text_at("name").map(Into::into),
+        parts: content_parts(message.get("content")),
+        error: message.get("error").is_some_and(|error| error.raw == "true"),
+    });
+    let user = each.first().and_then(|message| message.text_at("requestor")) == Some("user");
+    let side = if user { Side::User } else { Side::Agent };
+    (side, Fact::ToolReturned { results: results.collect(), parts: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! The threads of a session while its file is read.
+//!
+//! Readers meet events in the order of the file and only ever add at the end of a thread: that alone makes them
+//! prefix-stable. A [`Place`] is where a record left off; the next record continues there if nobody else has, and
+//! forks there otherwise.
+
+use std::collections::HashMap;
+
+use epitome_core::{Event, Seq, SessionId, ThreadId, id::CallId};
+
+use super::{
+    Format, Session, Start, Thread,
+    assemble::{MAIN, session_id, thread_id},
+};
+
+/// The threads so far. There is always a main one, and it is the first.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    session: SessionId,
+    list: Vec<Thread>,
+    /// For each thread, where it stands among the forks.
+    forks: Vec<Fork>,
+    /// How often each name was asked for.
+    names: HashMap<String, u64>,
+}
+
+/// A thread of a [`Threads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Index(usize);
+
+/// Where a thread stands among the forks.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    /// The thread it forks from.
+    parent: Option<Index>,
+    /// A thread further up, or itself: so that no chain of forks is long to climb.
+    jump: Index,
+    depth: usize,
+}
+
+/// After an event of a thread, or before its first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    /// The thread that owns the event.
+    pub(crate) thread: Index,
+    /// The event; [`Seq::START`] before the first.
+    pub(crate) seq: Seq,
+}
+
+impl Place {
+    /// The place of the event that comes next on the same thread.
+    pub(crate) fn next(self) -> Self {
+        Self { thread: self.thread, seq: self.seq.next() }
+    }
+}
+
+impl Fork {
+    fn root(index: Index) -> Self {
+        Self { parent: None, jump: index, depth: 0 }
+    }
+}
+
+/// The main thread of a session, whichever file tells of it.
+pub(crate) fn main_thread(session: SessionId) -> ThreadId {
+    thread_id(session, MAIN)
+}
+
+/// The id and key of a session: the agent's own name for it, or that of its file where it has none.
+pub(crate) fn identity(format: Format, own: Option<&str>, file: &str) -> (SessionId, String) {
+    let key = own.filter(|own| !own.is_empty()).unwrap_or(file);
+    (session_id(format, key), key.to_owned())
+}
+
+impl Threads {
+    /// The main thread.
+    pub(crate) const MAIN: Index = Index(0);
+
+    /// The threads of a session whose main one comes from `start`.
+    pub(crate) fn new(session: SessionId, start: Start) -> Self {
+        let main = Thread { id: main_thread(session), name: MAIN.to_owned(), start, events: Vec::new() };
+        Self { session, list: vec![main], forks: vec![Fork::root(Self::MAIN)], names: HashMap::new() }
+    }
+
+    /// The id of a thread.
+    pub(crate) fn id(&self, thread: Index) -> ThreadId {
+        self.list[thread.0].id
+    }
+
+    /// The place a thread has come to.
+    pub(crate) fn end(&self, thread: Index) -> Place {
+        self.owner(Place { thread, seq: self.last(thread) })
+    }
+
+    /// The last seq of a thread's line of events, its own or shared.
+    pub(crate) fn last(&self, thread: Index) -> Seq {
+        Seq(self.shared(thread).0 + self.list[thread.0].events.len() as u64)
+    }
+
+    /// Adds an event at the end of a thread.
+    pub(crate) fn push(&mut self, thread: Index, event: Event) -> Place {
+        self.list[thread.0].events.push(event);
+        self.end(thread)
+    }
+
+    /// Adds an event after `place`: on the same thread if the place is its end, else on a fork named after what
+    /// `name` says.
+    pub(crate) fn push_after(&mut self, place: Place, event: Event, name: impl FnOnce() -> String) -> Place {
+        let thread = if self.end(place.thread) == place { place.thread } else { self.fork(place, name()) };
+        self.push(thread, event)
+    }
+
+    /// Starts a thread that shares everything up to `place`. Where there is nothing to share it is a root.
+    pub(crate) fn fork(&mut self, place: Place, name: String) -> Index {
+        let at = self.owner(place);
+        if at.seq == Seq::START {
+            self.add("fork", name, Start::Root, None)
+        } else {
+            self.add("fork", name, Start::Fork { of: self.id(at.thread), at: at.seq }, Some(at.thread))
+        }
+    }
+
+    /// Starts a thread that a tool call started.
+    pub(crate) fn spawn(&mut self, name: String, by: Option<ThreadId>, call: Option<CallId>) -> Index {
+        self.add("spawned", name, Start::Spawned { by, call }, None)
+    }
+
+    /// Says which call started a thread, once that is known.
+    pub(crate) fn started_by(&mut self, thread: Index, by: ThreadId, call: &CallId) {
+        if let Start::Spawned { by: known, call: known_call @ None } = &mut self.list[thread.0].start {
+            *known = Some(by);
+            *known_call = Some(call.clone());
+        }
+    }
+
+    /// Whether the event at `place` is on the line of events that ends in `thread`.
+    pub(crate) fn sees(&self, thread: Index, place: Place) -> bool {
+        let place = self.owner(place);
+        if thread == place.thread {
+            return place.seq <= self.last(thread);
+        }
+        // The path from the place's thread to this one leaves it where the first fork on the path begins.
+        let fork = self.ancestor(thread, self.forks[place.thread.0].depth + 1);
+        self.forks[fork.0].parent == Some(place.thread) && place.seq <= self.shared(fork)
+    }
+
+    /// Whether any thread has an event.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.iter().all(|thread| thread.events.is_empty())
+    }
+
+    /// The session, standing at `head`.
+    pub(crate) fn into_session(self, key: String, title: Option<String>, head: Index) -> Session {
+        let head = self.id(head);
+        Session { id: self.session, key, title, threads: self.list, head }
+    }
+
+    fn add(&mut self, kind: &str, name: String, start: Start, parent: Option<Index>) -> Index {
+        // Agents name branches after records, and nothing keeps a file from giving two records one name.
+        let asked = self.names.entry(name.clone()).or_default();
+        *asked += 1;
+        let name = if *asked == 1 { name } else { format!("{name} ({asked})") };
+        let id = ThreadId::derived(&[&self.session.to_string(), kind, &name]);
+        self.list.push(Thread { id, name, start, events: Vec::new() });
+        let index = Index(self.forks.len());
+        self.forks.push(parent.map_or(Fork::root(index), |parent| self.below(parent)));
+        index
+    }
+
+    /// A fork of `parent`. Where two jumps from there are equally long, one over both of them.
+    fn below(&self, parent: Index) -> Fork {
+        let at = |index: Index| self.forks[index.0];
+        let (first, second) = (at(parent).jump, at(at(parent).jump).jump);
+        let even = at(parent).depth - at(first).depth == at(first).depth - at(second).depth;
+        Fork { parent: Some(parent), jump: if even { second } else { parent }, depth: at(parent).depth + 1 }
+    }
+
+    /// The thread that `thread` comes from at some depth; itself if it is no deeper.
+    fn ancestor(&self, mut thread: Index, depth: usize) -> Index {
+        while let Fork { parent: Some(parent), jump, depth: at } = self.forks[thread.0]
+            && at > depth
+        {
+            thread = if self.forks[jump.0].depth >= depth { jump } else { parent };
+        }
+        thread
+    }
+
+    /// How far a thread's line of events is another thread's.
+    fn shared(&self, thread: Index) -> Seq {
+        match self.list[thread.0].start {
+            Start::Fork { at, .. } => at,
+            Start::Root | Start::Spawned { .. } => Seq::START,
+        }
+    }
+
+    /// The same place, on the thread that owns its event.
+    fn owner(&self, mut place: Place) -> Place {
+        while let Some(parent) = self.forks[place.thread.0].parent
+            && place.seq <= self.shared(place.thread)
+        {
+            place.thread = parent;
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::Fact;
+
+    use super::*;
+
+    fn event() -> Event {
+        Event::own(Fact::ModelChanged { model: "m".into() }, None)
+    }
+
+    /// Main with three events, a fork after the first with one, and a fork of that fork at the same place.
+    fn forked() -> (Threads, Place, Place, Place) {
+        let mut threads = Threads::new(SessionId::derived(&["s"]), Start::Root);
+        let first = threads.push(Threads::MAIN, event());
+        threads.push(Threads::MAIN, event());
+        let main = threads.push(Threads::MAIN, event());
+        let fork = threads.push_after(first, event(), || "a".to_owned());
+        let empty = threads.fork(first, "a".to_owned());
+        let other = threads.push_after(threads.end(empty), event(), || "b".to_owned());
+        (threads, main, fork, other)
+    }
+
+    #[test]
+    fn a_place_that_someone_continued_forks() {
+        let (threads, main, fork, other) = forked();
+        assert_eq!((main.seq, fork.seq, other.seq), (Seq(3), Seq(2), Seq(2)));
+        let session = threads.into_session("k".to_owned(), None, fork.thread);
+        let names: Vec<_> = session.threads.iter().map(|thread| thread.name.as_str()).collect();
+        assert_eq!(names, ["main", "a", "a (2)", "b"]);
+        for thread in &session.threads[1..] {
+            assert_eq!(thread.start, Start::Fork { of: main_thread(session.id), at: Seq(1) });
+        }
+        assert_eq!(session.head, session.threads[1].id);
+    }
+
+    #[test]
+    fn a_thread_sees_what_it_shares_and_no_more() {
+        let (threads, main, fork, other) = forked();
+        let first = Place { thread: Threads::MAIN, seq: Seq(1) };
+        assert!(threads.sees(fork.thread, first) && threads.sees(fork.thread, fork));
+        assert!(!threads.sees(fork.thread, main) && !threads.sees(fork.thread, other));
+        assert!(!threads.sees(Threads::MAIN, main.next()));
+    }
+
+    #[test]
+    fn a_long_chain_of_forks_is_seen_through() {
+        let mut threads = Threads::new(SessionId::derived(&["s"]), Start::Root);
+        let mut chain = vec![threads.push(Threads::MAIN, event())];
+        for _ in 0..100 {
+            let before = *chain.last().expect("it begins with one");
+            threads.push(before.thread, event());
+            chain.push(threads.push_after(before, event(), || "next".to_owned()));
+        }
+        let side = threads.push_after(chain[40], event(), || "side".to_owned());
+        for (index, place) in chain.iter().enumerate() {
+            assert!(threads.sees(chain[100].thread, *place), "{index}");
+            assert!(!threads.sees(place.thread, side), "{index}");
+            assert_eq!(threads.sees(side.thread, *place), index <= 40, "{index}");
+            // What the thread went on with after the fork is its own.
+            assert!(!threads.sees(chain[100].thread, place.next()), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_fork_of_nothing_is_a_root() {
+        let mut threads = Threads::new(SessionId::derived(&["s"]), Start::Root);
+        threads.push(Threads::MAIN, event());
+        let before = Place { thread: Threads::MAIN, seq: Seq::START };
+        let place = threads.push_after(before, event(), || "again".to_owned());
+        assert_eq!(place, Place { thread: Index(1), seq: Seq(1) });
+        assert_eq!(threads.list[1].start, Start::Root);
+    }
+}

@@ -1,0 +1,29 @@
+//! Times as agents write them.
+
+use epitome_core::event::Time;
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+
+/// Reads an ISO 8601 time. One without an offset is taken as UTC: agents that leave it out do not say where they
+/// ran, and an order within the session is all that is needed of it.
+pub(crate) fn time(text: &str) -> Option<Time> {
+    let stamp = text.parse::<Timestamp>().ok().or_else(|| {
+        let local = text.parse::<DateTime>().ok()?;
+        local.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+    })?;
+    Some(Time(stamp.as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_milliseconds_and_utc_unless_they_say_otherwise() {
+        let check = |text: &str, expect: Option<i64>| assert_eq!(time(text), expect.map(Time), "{text}");
+        check("2026-02-07T00:35:24.538Z", Some(1_770_424_524_538));
+        check("2026-02-07T01:35:24.538+01:00", Some(1_770_424_524_538));
+        check("2026-02-07T00:35:24.538123", Some(1_770_424_524_538));
+        check("yesterday", None);
+        check("", None);
+    }
+}

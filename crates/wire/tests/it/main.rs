@@ -1,0 +1,12 @@
+//! The wire formats, tried on whole requests, responses and streams.
+
+#![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
+
+mod fixtures;
+mod legal;
+mod normal;
+mod odd;
+mod requests;
+mod responses;
+mod streams;
+mod translated;
