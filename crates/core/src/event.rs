@@ -551,7 +551,9 @@ impl Fact {
         }
         match self {
             Self::Compacted(compaction) => see(compaction.summary.text()),
-            Self::Pinned { pin: Pin::Text(text) } | Self::CompactionRequested { focus: Some(text), .. } => see(text),
+            Self::Pinned { pin: Pin::Text(text) } | Self::CompactionRequested { focus: Some(text), .. } => {
+                see(text)
+            }
             _ => {}
         }
     }

@@ -186,7 +186,9 @@ impl FromStr for EventId {
     type Err = NotAnEventId;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.split_once(':')
-            .and_then(|(thread, seq)| Some(Self { thread: thread.parse().ok()?, seq: Seq(seq.parse().ok()?) }))
+            .and_then(|(thread, seq)| {
+                Some(Self { thread: thread.parse().ok()?, seq: Seq(seq.parse().ok()?) })
+            })
             .ok_or_else(|| NotAnEventId(text.to_owned()))
     }
 }

@@ -16,6 +16,7 @@ pub mod pairing;
 pub mod pipeline;
 pub mod project;
 pub mod reducers;
+pub mod seq_set;
 pub mod tokens;
 pub mod turn;
 

@@ -34,9 +34,9 @@ pub enum Place {
 impl Media {
     /// Describes bytes that came along.
     pub fn inline(mime: impl Into<String>, bytes: &[u8]) -> Self {
-        let dimensions = imagesize::blob_size(bytes).ok().and_then(|size| {
-            Some((u32::try_from(size.width).ok()?, u32::try_from(size.height).ok()?))
-        });
+        let dimensions = imagesize::blob_size(bytes)
+            .ok()
+            .and_then(|size| Some((u32::try_from(size.width).ok()?, u32::try_from(size.height).ok()?)));
         let place = Place::Inline { hash: Digest::of(bytes), size: bytes.len() as u64 };
         Self { mime: mime.into(), place, dimensions }
     }

@@ -110,11 +110,7 @@ mod tests {
 
     #[test]
     fn a_call_id_used_twice_still_pairs_in_order() {
-        check(
-            &[calls(&["a"]), results(&["a"]), calls(&["a"]), results(&["a"])],
-            &["a@1→2", "a@3→4"],
-            0,
-        );
+        check(&[calls(&["a"]), results(&["a"]), calls(&["a"]), results(&["a"])], &["a@1→2", "a@3→4"], 0);
         check(&[calls(&["a", "a"]), results(&["a"]), results(&["a"])], &["a@1→2", "a@1→3"], 0);
     }
 

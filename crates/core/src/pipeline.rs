@@ -31,7 +31,7 @@ use crate::{budget::Budget, context::Context, tokens::Tokens};
 ///     }
 ///
 ///     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
-///         let context = context.edit(self.name(), |segment| match segment.tier() {
+///         let context = context.edit(self.name(), |_, segment| match segment.tier() {
 ///             Tier::Reasoning => Edit::Drop,
 ///             _ => Edit::Keep,
 ///         });
@@ -104,7 +104,7 @@ impl Pipeline {
             reduced = reducer.reduce(reduced.context, budget, reduced.state);
             #[cfg(debug_assertions)]
             {
-                debug_assert!(reduced.context.is_consistent(), "{} broke the books", reducer.name());
+                debug_assert_eq!(reduced.context.fault(), None, "{} broke the books", reducer.name());
                 debug_assert_eq!(accounted, reduced.context.accounted(), "{} lost events", reducer.name());
             }
             steps.push(Step {

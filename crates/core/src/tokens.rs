@@ -96,8 +96,9 @@ impl TokenCounter for O200k {
     }
 
     fn count(&self, text: &str) -> Tokens {
-        static VOCABULARY: LazyLock<&tiktoken::CoreBpe> =
-            LazyLock::new(|| tiktoken::get_encoding("o200k_base").expect("the feature builds this vocabulary in"));
+        static VOCABULARY: LazyLock<&tiktoken::CoreBpe> = LazyLock::new(|| {
+            tiktoken::get_encoding("o200k_base").expect("the feature builds this vocabulary in")
+        });
         Tokens(VOCABULARY.count(text) as u64)
     }
 }

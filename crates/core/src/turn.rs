@@ -94,7 +94,13 @@ impl Turns {
         let Logged { id, event, .. } = logged;
         match &event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
-                self.answer(*id, answer.as_ref(), model.as_ref(), event.time, event.fact.calls().count() as u64);
+                self.answer(
+                    *id,
+                    answer.as_ref(),
+                    model.as_ref(),
+                    event.time,
+                    event.fact.calls().count() as u64,
+                );
             }
             Fact::Compacted(compaction) => {
                 self.close();
@@ -130,7 +136,9 @@ impl Turns {
                 }
                 self.extend(id.seq);
             }
-            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
+            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
+                self.extend(id.seq)
+            }
         }
     }
 
@@ -148,7 +156,8 @@ impl Turns {
         time: Option<Time>,
         calls: u64,
     ) {
-        let fragment = answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
+        let fragment =
+            answer.is_some() && self.current.as_ref().is_some_and(|turn| turn.answer.as_ref() == answer);
         if !fragment {
             self.close();
             if let Some(model) = model {
@@ -345,8 +354,7 @@ mod tests {
 
     /// Each turn as `loop:id[first-last]`.
     fn shown(turns: &[Turn]) -> String {
-        let turn =
-            |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
+        let turn = |turn: &Turn| format!("{}:{}[{}-{}]", turn.loop_index, turn.id.seq, turn.first, turn.last);
         turns.iter().map(turn).collect::<Vec<_>>().join(" ")
     }
 

@@ -9,7 +9,7 @@ use crate::{
     budget::Budget,
     context::{Context, Edit, Fidelity, Segment},
     pipeline::{Reduced, Reducer, State},
-    reducers::stub,
+    reducers::stub::Scribe,
 };
 
 /// Expires tool results.
@@ -46,20 +46,18 @@ impl Reducer for ExpireToolResults {
     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
         let now = context.last_turn();
         let recent = self.among_the_last(&context);
-        let (names, meter) = (context.names(), std::sync::Arc::clone(&context.meter));
-        let mut index = 0;
-        let context = context.edit(self.name(), |segment| {
-            index += 1;
+        let scribe = Scribe::of(&context);
+        let context = context.edit(self.name(), |index, segment| {
             let Some(call) = segment.call() else { return Edit::Keep };
             if segment.turn() == now || segment.fidelity() > Fidelity::Cut || segment.shown().is_none() {
                 return Edit::Keep;
             }
             let expired = match self.retention(&call.name.0) {
                 Retention::Turns(turns) => now - segment.turn() > turns,
-                Retention::Last(_) => !recent.contains(&(index - 1)),
+                Retention::Last(_) => !recent.contains(&index),
                 Retention::NeverEvict => false,
             };
-            if expired { stub::result(names, &meter, segment, "expired") } else { Edit::Keep }
+            if expired { scribe.result(segment, "expired") } else { Edit::Keep }
         });
         Reduced { context, state }
     }
