@@ -1,6 +1,9 @@
 //! The command line: one file a command, and what they share.
 
 mod backup;
+mod compact;
+mod context;
+mod diff;
 mod doctor;
 mod erase;
 mod export;
@@ -8,12 +11,14 @@ mod fork;
 mod history;
 mod import;
 mod ledger;
+mod models;
 mod open;
 mod output;
 mod search;
 mod sessions;
 mod show;
 mod text;
+mod view;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -44,6 +49,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Make messages fit a budget of tokens, ready to send.
+    Compact(compact::Args),
     /// Read agents' transcripts into the log.
     Import(import::Args),
     /// List the sessions.
@@ -56,6 +63,14 @@ enum Command {
     Fork(fork::Args),
     /// Walk the whole chain of turns, through every compaction.
     History(history::Args),
+    /// Show what the model sees, by region.
+    Context(context::Args),
+    /// Show how a context came to be what it is: what each reducer did.
+    Explain(context::ExplainArgs),
+    /// Compare what the model saw at two turns.
+    Diff(diff::Args),
+    /// List the models that are known.
+    Models(models::Args),
     /// Find words in all sessions and in the ledger.
     Search(search::Args),
     /// Give a session another title.
@@ -84,6 +99,11 @@ impl Cli {
         let out = Output::new(self.json);
         let store = Store::new(self.db);
         match self.command {
+            Command::Compact(args) => compact::run(&args, &store, out),
+            Command::Context(args) => context::run(&args, &store, out),
+            Command::Explain(args) => context::explain(&args, &store, out),
+            Command::Diff(args) => diff::run(&args, &store, out),
+            Command::Models(args) => models::run(&args, out),
             Command::Import(args) => import::run(&args, &store, out),
             Command::Sessions(args) => sessions::run(&args, &store, out),
             Command::Show(args) => show::run(&args, &store, out),

@@ -1,6 +1,6 @@
 //! What a command prints: words for people, JSON for programs, never a mix.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Color, Style};
 use serde::Serialize;
@@ -29,6 +29,11 @@ impl Output {
     /// Whether a program reads it.
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Whether a person looks at it right away.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
     }
 
     /// One JSON line.

@@ -1,0 +1,166 @@
+//! `compact`: the main job. Messages in, messages that fit out, and a report of what was done.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use epitome::{
+    compact::{Compacted, Compaction, Report},
+    core::{Tokens, context::Fidelity, reducers::default_pipeline},
+};
+use serde_json::json;
+
+use super::{
+    open::Store,
+    output::{BOLD, DIM, NAME, NOTE, Output},
+    text,
+    view::{Chosen, Source, ViewArgs},
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Takes a transcript of any agent, a file of messages, a whole request, or a session of the store. Writes a request that \
+fits the budget and that the provider accepts. It needs no configuration, no database and no key.
+
+  epitome compact session.jsonl --budget 50k --out smaller.json
+  epitome compact request.json --model gpt-5.1 --budget 45% | curl …")]
+pub(crate) struct Args {
+    /// A file, or a session.
+    #[arg(value_name = "FILE|SESSION")]
+    source: String,
+
+    #[command(flatten)]
+    view: ViewArgs,
+
+    /// The file to write; by default the request goes to standard output when that is no terminal.
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let source = Source::find(&args.source, store)?;
+    let chosen = args.view.choose(&source)?;
+    let compacted = compact(&source, &chosen)?;
+    if let Some(path) = &args.out {
+        fs::write(path, compacted.rendered.body.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if out.is_json() {
+        out.object(&report_json(&compacted.report, &chosen, args))?;
+    } else if args.out.is_some() || out.is_terminal() {
+        tell(&mut out, &source.title, &compacted.report, &chosen)?;
+        match &args.out {
+            Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
+            None => out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?,
+        }
+    } else {
+        out.bytes(compacted.rendered.body.as_bytes())?;
+        out.bytes(b"\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the request.
+pub(crate) fn compact(source: &Source, chosen: &Chosen) -> anyhow::Result<Compacted> {
+    let pipeline = default_pipeline();
+    let compaction = Compaction {
+        budget: chosen.budget.clone(),
+        pipeline: &pipeline,
+        format: chosen.format,
+        options: chosen.options.clone(),
+    };
+    Ok(compaction.run(source.context(&chosen.meter))?)
+}
+
+fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Value {
+    json!({
+        "source": args.source,
+        "format": chosen.format.to_string(),
+        "model": chosen.profile.as_ref().map(|profile| &profile.name),
+        "counter": report.counter,
+        "budget": report.budget,
+        "target": report.target,
+        "tokens_before": report.before.tokens,
+        "tokens_after": report.after.tokens,
+        "messages_before": report.before.messages,
+        "messages_after": report.after.messages,
+        "bytes_before": report.before.bytes,
+        "bytes_after": report.after.bytes,
+        "steps": report.steps,
+        "evictions": report.evictions,
+        "notes": chosen.notes,
+        "out": args.out,
+    })
+}
+
+/// Tells people what was done.
+pub(crate) fn tell(out: &mut Output, title: &str, report: &Report, chosen: &Chosen) -> anyhow::Result<()> {
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(title, text::width())))?;
+    let model = chosen.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
+    out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", chosen.format, report.counter))?;
+    let most = report.before.tokens.max(report.budget);
+    let (before, after) = (&report.before, &report.after);
+    for (what, tokens, messages) in
+        [("in", before.tokens, before.messages), ("out", after.tokens, after.messages)]
+    {
+        out.line(format_args!(
+            "{what:>6}  {} {BOLD}{:>6}{BOLD:#} tokens, {}",
+            bar(tokens, most),
+            text::tokens(tokens),
+            text::count(messages as u64, "message"),
+        ))?;
+    }
+    out.line(format_args!("{:>6}  {} {:>6} tokens\n", "budget", bar(report.budget, most), text::tokens(report.budget)))?;
+    if report.steps.is_empty() {
+        out.line("It fits as it is: nothing was touched.")?;
+    } else {
+        steps(out, report)?;
+    }
+    for note in &chosen.notes {
+        out.line(format_args!("{NOTE}note:{NOTE:#} {note}"))?;
+    }
+    Ok(())
+}
+
+/// The trace: what each reducer did.
+pub(crate) fn steps(out: &mut Output, report: &Report) -> anyhow::Result<()> {
+    let mut table = text::table(&["what was done", "tokens", "saved", "changed", "left out"], &[1, 2, 3, 4]);
+    for step in &report.steps {
+        let saved = step.before.0.saturating_sub(step.after.0);
+        if saved == 0 && step.replaced == 0 && step.removed == 0 {
+            continue;
+        }
+        table.add_row([
+            step.reducer.replace('_', " "),
+            text::tokens(step.after),
+            text::short(saved),
+            text::short(step.replaced as u64),
+            text::short(step.removed as u64),
+        ]);
+    }
+    out.line(table)?;
+    let kinds = [
+        (Some(Fidelity::Cut), "cut to head and tail"),
+        (Some(Fidelity::Reference), "replaced by how to fetch it again"),
+        (Some(Fidelity::Stub), "replaced by a line"),
+        (Some(Fidelity::Summary), "gathered into a note"),
+        (None, "left out"),
+    ];
+    let counted: Vec<String> = kinds
+        .iter()
+        .filter_map(|(kind, words)| {
+            let count = report.evictions.iter().filter(|eviction| eviction.shown_as == *kind).count();
+            (count > 0).then(|| format!("{count} {words}"))
+        })
+        .collect();
+    out.line(format_args!("\n{}", counted.join(" · ")))?;
+    out.line(format_args!("{DIM}every one of them says what was there and how to get it back{DIM:#}"))
+}
+
+/// A bar of 32 columns.
+pub(crate) fn bar(tokens: Tokens, most: Tokens) -> String {
+    const WIDTH: u64 = 32;
+    let filled = (tokens.0 * WIDTH).div_ceil(most.0.max(1)).min(WIDTH);
+    let repeat = |piece: &str, times: u64| piece.repeat(usize::try_from(times).unwrap_or_default());
+    format!("{}{DIM}{}{DIM:#}", repeat("█", filled), repeat("░", WIDTH - filled))
+}

@@ -1,0 +1,171 @@
+//! `context`: what the model sees, by region; `explain`: how it came to that.
+
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use epitome::{
+    compact::{Compacted, headline, tiers},
+    core::context::{Segment, Tier},
+};
+use serde_json::{Value, json};
+
+use super::{
+    compact::{bar, compact},
+    open::Store,
+    output::{BOLD, DIM, NAME, NOTE, Output},
+    text,
+    view::{Chosen, Source, ViewArgs},
+};
+
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    /// A session, or a file.
+    #[arg(value_name = "SESSION|FILE")]
+    source: String,
+
+    /// What the model saw when it made this turn: its number, or its id. By default, what it would see now.
+    #[arg(long, value_name = "TURN")]
+    at: Option<String>,
+
+    #[command(flatten)]
+    view: ViewArgs,
+
+    /// List every segment.
+    #[arg(long)]
+    segments: bool,
+}
+
+/// Reads the source and makes the view it asks for.
+pub(crate) fn view(
+    source: &str,
+    at: Option<&str>,
+    view: &ViewArgs,
+    store: &Store,
+) -> anyhow::Result<(Source, Chosen, Compacted)> {
+    let source = match at {
+        None => Source::find(source, store)?,
+        Some(_) => Source::of_session(&store.open_existing()?, source, at)?,
+    };
+    let chosen = view.choose(&source)?;
+    let compacted = compact(&source, &chosen)?;
+    Ok((source, chosen, compacted))
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let (source, chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+    let tiers = tiers(&compacted.context);
+    if out.is_json() {
+        let segments: Vec<Value> = compacted.context.segments().iter().map(segment_json).collect();
+        out.object(&json!({
+            "source": args.source,
+            "budget": compacted.report.budget,
+            "tokens": compacted.context.tokens(),
+            "counter": compacted.report.counter,
+            "regions": tiers.iter().map(|(tier, tokens)| json!({"region": tier, "tokens": tokens})).collect::<Vec<_>>(),
+            "segments": segments,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&source.title, text::width())))?;
+    let budget = compacted.report.budget;
+    for (tier, tokens) in &tiers {
+        let share = tokens.0 * 100 / budget.0.max(1);
+        out.line(format_args!("{:>14}  {} {:>6} {share:>3} %", name(*tier), bar(*tokens, budget), text::tokens(*tokens)))?;
+    }
+    let total = compacted.context.tokens();
+    out.line(format_args!(
+        "{BOLD}{:>14}{BOLD:#}  {} {:>6} of {} tokens",
+        "all",
+        bar(total, budget),
+        text::tokens(total),
+        text::tokens(budget)
+    ))?;
+    if args.segments {
+        out.line("")?;
+        for segment in compacted.context.segments() {
+            out.line(segment_line(segment))?;
+        }
+    }
+    for note in &chosen.notes {
+        out.line(format_args!("{NOTE}note:{NOTE:#} {note}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct ExplainArgs {
+    /// A session, or a file.
+    #[arg(value_name = "SESSION|FILE")]
+    source: String,
+
+    /// What the model saw when it made this turn: its number, or its id. By default, what it would see now.
+    #[arg(long, value_name = "TURN")]
+    at: Option<String>,
+
+    #[command(flatten)]
+    view: ViewArgs,
+}
+
+pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let (source, chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+    let report = &compacted.report;
+    if out.is_json() {
+        out.object(report)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    super::compact::tell(&mut out, &source.title, report, &chosen)?;
+    if report.steps.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line("")?;
+    for eviction in &report.evictions {
+        let shown = eviction.shown_as.map_or_else(|| "left out".to_owned(), |fidelity| format!("{fidelity:?}").to_lowercase());
+        let tool = eviction.tool.as_deref().unwrap_or_default();
+        let span = if eviction.events == 1 {
+            format!("event {}", eviction.first)
+        } else {
+            format!("events {} to {}", eviction.first, eviction.last)
+        };
+        out.line(format_args!(
+            "{span:>20}  {shown:<9} {NAME}{tool}{NAME:#} {DIM}by {} · {}{DIM:#}",
+            eviction.by.replace('_', " "),
+            eviction.handle
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Prefix => "instructions",
+        Tier::Summaries => "summaries",
+        Tier::Dialogue => "dialogue",
+        Tier::Reasoning => "reasoning",
+        Tier::ToolResults => "tool results",
+        Tier::Media => "media",
+    }
+}
+
+fn segment_line(segment: &Segment) -> String {
+    let fidelity = format!("{:?}", segment.fidelity()).to_lowercase();
+    format!(
+        "{:>6} {:<12} {fidelity:<9} {:>6}  {}",
+        segment.turn() + 1,
+        name(segment.tier()),
+        text::tokens(segment.tokens()),
+        text::one_line(&headline(segment), text::width().saturating_sub(40)),
+    )
+}
+
+/// A segment, for programs.
+pub(crate) fn segment_json(segment: &Segment) -> Value {
+    json!({
+        "turn": segment.turn() + 1,
+        "region": segment.tier(),
+        "fidelity": segment.fidelity(),
+        "tokens": segment.tokens(),
+        "events": segment.stands_for(),
+        "touched_by": segment.touched(),
+        "says": text::one_line(&headline(segment), 200),
+    })
+}

@@ -1,0 +1,80 @@
+//! `models`: what is known of each model, and where it is from.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args as ClapArgs;
+use epitome::core::profile::{Profile, Window};
+
+use super::{
+    output::{BOLD, DIM, Output},
+    text,
+    view::profiles,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "A file of profiles in TOML adds models or overrides single fields: --profiles FILE, or EPITOME_PROFILES.")]
+pub(crate) struct Args {
+    /// Only this model, in full.
+    model: Option<String>,
+
+    /// A file of model profiles that add to the built-in ones or override them.
+    #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
+    profiles: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+    let profiles = profiles(args.profiles.as_deref())?;
+    if let Some(model) = &args.model {
+        let profile = profiles.find(model)?;
+        if out.is_json() {
+            out.object(profile)?;
+        } else {
+            one(profile, &mut out)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if out.is_json() {
+        for profile in profiles.iter() {
+            out.object(profile)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table =
+        text::table(&["model", "provider", "window", "output", "tokens", "compact at", "down to"], &[2, 3, 5, 6]);
+    for profile in profiles.iter() {
+        table.add_row([
+            profile.name.clone(),
+            profile.provider.clone(),
+            window(profile),
+            profile.output_limit.map(text::tokens).unwrap_or_default(),
+            format!("{:?}", profile.tokenizer).to_lowercase(),
+            profile.thresholds.trigger.to_string(),
+            profile.thresholds.target.to_string(),
+        ]);
+    }
+    out.line(table)?;
+    out.line(format_args!("{DIM}epitome models MODEL shows everything known of one{DIM:#}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn window(profile: &Profile) -> String {
+    match profile.window {
+        Window::Of(tokens) => text::tokens(tokens),
+        Window::Unlimited => "unlimited".to_owned(),
+        Window::Unknown => "unknown".to_owned(),
+    }
+}
+
+/// Everything known of a model: its fields as they are, absent ones left out.
+fn one(profile: &Profile, out: &mut Output) -> anyhow::Result<()> {
+    out.line(format_args!("{BOLD}{}{BOLD:#}", profile.name))?;
+    let value = serde_json::to_value(profile)?;
+    for (key, value) in value.as_object().into_iter().flatten() {
+        if key == "name" || value.is_null() {
+            continue;
+        }
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        out.line(format_args!("{:>14}  {}", key.replace('_', " "), shown))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! What `compact`, `context`, `explain` and `diff` share: a session or a file, a model, a budget.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use epitome::{
+    compact,
+    core::{
+        Fact, Logged, Seq, Tokens,
+        budget::Budget,
+        context::{Context, Names},
+        event::Dialect,
+        meter::{Meter, Overhead},
+        profile::{Profile, Profiles, Window},
+        project::Line,
+        tokens::O200k,
+    },
+    store::Sqlite,
+    wire::{
+        Format,
+        render::RenderOptions,
+        transcripts::{self, Limits, Start},
+    },
+};
+
+use super::open::{self, Store};
+
+/// How a view is made.
+#[derive(Args)]
+pub(crate) struct ViewArgs {
+    /// How many tokens the request may hold: `50000`, `50k`, `1.5M`, or `45%` of the model's window.
+    #[arg(long, value_name = "N", value_parser = parse_amount)]
+    pub(crate) budget: Option<Amount>,
+
+    /// The model it is for; by default the one that answered last. `epitome models` lists those that are known.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// The provider's format; by default the one the messages came in, or the model's.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FormatArg>,
+
+    /// A file of model profiles that add to the built-in ones or override them.
+    #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
+    pub(crate) profiles: Option<PathBuf>,
+}
+
+/// A provider's format, as it is written on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// OpenAI's Chat Completions.
+    OpenaiChat,
+    /// OpenAI's Responses.
+    OpenaiResponses,
+    /// Anthropic's Messages.
+    Anthropic,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::OpenaiChat => Self::OpenaiChat,
+            FormatArg::OpenaiResponses => Self::OpenaiResponses,
+            FormatArg::Anthropic => Self::Anthropic,
+        }
+    }
+}
+
+/// A number of tokens, or a share of a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Amount {
+    Tokens(u64),
+    Percent(f64),
+}
+
+pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
+    let wrong = || format!("`{text}` is not an amount of tokens such as 50000, 50k, 1.5M or 45%");
+    let (number, unit) = match text.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != '_') {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "%" if number > 0.0 && number <= 100.0 => return Ok(Amount::Percent(number)),
+        "%" => return Err(format!("`{text}` is not a share between 0 % and 100 %")),
+        _ => return Err(wrong()),
+    };
+    let tokens = (number * factor).round();
+    if !(1.0..=1e12).contains(&tokens) {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be in range")]
+    Ok(Amount::Tokens(tokens as u64))
+}
+
+/// A line of events to make a view of.
+pub(crate) struct Source {
+    pub(crate) line: Line,
+    pub(crate) names: Names,
+    /// What to call it.
+    pub(crate) title: String,
+    /// The counts the log keeps are by this counter.
+    pub(crate) counted_by: Option<&'static str>,
+}
+
+/// The settings of a view, with what was not said filled in.
+pub(crate) struct Chosen {
+    pub(crate) profile: Option<Profile>,
+    pub(crate) meter: Meter,
+    pub(crate) format: Format,
+    pub(crate) options: RenderOptions,
+    pub(crate) budget: Budget,
+    /// What was assumed, for people to read.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Source {
+    /// A file if there is one by that name, else a session of the store.
+    pub(crate) fn find(name: &str, store: &Store) -> anyhow::Result<Self> {
+        let path = Path::new(name);
+        if path.is_file() {
+            return Self::of_file(path);
+        }
+        if looks_like_a_path(name) && !path.exists() {
+            bail!("there is no file {name}");
+        }
+        let store = store.open_existing()?;
+        Self::of_session(&store, name, None)
+    }
+
+    /// A session's head thread, up to what the model saw when it made turn `at`.
+    pub(crate) fn of_session(store: &Sqlite, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
+        let session = store.find_session(name)?;
+        let thread = open::thread(store, &session, None)?;
+        let last = match at {
+            None => None,
+            Some(turn) => Some(open::turn(&store.turns(thread.id)?, turn)?.1.turn.id.seq.previous()),
+        };
+        let events = open::events(store, thread.id, last)?;
+        let mut line = Line::default();
+        let pieces = store.pieces(thread.id, Seq(1), usize::MAX)?;
+        let mut pieces = pieces.into_iter().map(|(id, pieces)| (id.seq, pieces)).peekable();
+        for event in events {
+            while pieces.next_if(|(seq, _)| *seq < event.id.seq).is_some() {}
+            match pieces.next_if(|(seq, _)| *seq == event.id.seq) {
+                Some((_, counts)) => line.push(Arc::new(event), counts),
+                None => line.push_uncounted(Arc::new(event)),
+            }
+        }
+        let names = Names::Thread(thread.id);
+        Ok(Self { line, names, title: session.title, counted_by: store.tokenizer() })
+    }
+
+    /// The one session in a file, by its head thread.
+    fn of_file(path: &Path) -> anyhow::Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let reading = transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default())
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let [session] = reading.sessions.as_slice() else {
+            bail!(
+                "{} holds {} sessions: import it, then name one of them",
+                path.display(),
+                reading.sessions.len()
+            );
+        };
+        // A fork shares its parents' events up to where it left them.
+        let mut chain = Vec::new();
+        let mut at = (session.head, u64::MAX);
+        while let Some(thread) = session.threads.iter().find(|thread| thread.id == at.0) {
+            let (parent, before) = match &thread.start {
+                Start::Fork { of, at } => (Some(*of), at.0),
+                Start::Root | Start::Spawned { .. } => (None, 0),
+            };
+            let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
+            chain.push(thread.events.iter().take(own));
+            match parent {
+                Some(parent) => at = (parent, before),
+                None => break,
+            }
+        }
+        let events = chain.into_iter().rev().flatten().cloned();
+        Ok(Self {
+            line: compact::line(events),
+            names: Names::Messages,
+            title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
+            counted_by: None,
+        })
+    }
+
+    /// The context with nothing left out.
+    pub(crate) fn context(&self, meter: &Meter) -> Context {
+        if self.counted_by.is_some_and(|counter| counter != meter.name()) {
+            // The log's counts are by another vocabulary: count again.
+            let line = Line::new(self.line.events().cloned());
+            return compact::context(&line, meter.clone(), self.names);
+        }
+        compact::context(&self.line, meter.clone(), self.names)
+    }
+}
+
+fn looks_like_a_path(name: &str) -> bool {
+    let known = ["json", "jsonl", "traj", "zst"];
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+    name.contains('/') || extension.is_some_and(|extension| known.contains(&extension))
+}
+
+impl ViewArgs {
+    /// All profiles, the user's included.
+    pub(crate) fn profiles(&self) -> anyhow::Result<Profiles> {
+        profiles(self.profiles.as_deref())
+    }
+
+    /// Fills in what was not said from the source.
+    pub(crate) fn choose(&self, source: &Source) -> anyhow::Result<Chosen> {
+        let profiles = self.profiles()?;
+        let mut notes = Vec::new();
+        let profile = match (&self.model, last_model(&source.line)) {
+            (Some(model), _) => Some(profiles.find(model)?.clone()),
+            (None, Some(model)) => match profiles.find(&model) {
+                Ok(profile) => Some(profile.clone()),
+                Err(_) => {
+                    notes.push(format!(
+                        "the model {model} is not known here (epitome models): its window and prices are not \
+                         guessed, and tokens are counted as o200k"
+                    ));
+                    None
+                }
+            },
+            (None, None) => None,
+        };
+        let meter = profile.as_ref().map_or_else(|| Meter::new(Arc::new(O200k), Overhead::default()), Profile::meter);
+        let format = self.format.map(Format::from).or_else(|| native_format(&source.line)).or_else(|| {
+            profile.as_ref().and_then(|profile| Format::of_dialect(&profile.wire.dialect()))
+        });
+        let format = format.unwrap_or(Format::OpenaiChat);
+        let budget = self.budget(profile.as_ref(), &mut notes)?;
+        let options = RenderOptions::for_profile(profile.as_ref());
+        Ok(Chosen { profile, meter, format, options, budget, notes })
+    }
+
+    fn budget(&self, profile: Option<&Profile>, notes: &mut Vec<String>) -> anyhow::Result<Budget> {
+        let window = profile.and_then(|profile| match profile.window {
+            Window::Of(tokens) => Some(tokens),
+            Window::Unknown | Window::Unlimited => None,
+        });
+        match (self.budget, window) {
+            (Some(Amount::Tokens(tokens)), _) => Ok(Budget::new(Tokens(tokens))),
+            (Some(Amount::Percent(share)), Some(window)) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    clippy::cast_precision_loss,
+                    reason = "a share of a window is a window at most"
+                )]
+                let tokens = (window.0 as f64 * share / 100.0) as u64;
+                Ok(Budget::new(Tokens(tokens)))
+            }
+            (Some(Amount::Percent(_)), None) => {
+                bail!("a share needs a model whose window is known: say --model, or a number of tokens")
+            }
+            (None, Some(window)) => {
+                notes.push(format!("no budget was given: the model's window of {window} tokens is taken"));
+                Ok(Budget::new(window))
+            }
+            (None, None) => bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%"),
+        }
+    }
+}
+
+/// The built-in profiles, with those of a file over them.
+pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
+    let mut profiles = Profiles::builtin();
+    if let Some(path) = file {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        profiles.with_overrides(&text).with_context(|| format!("in {}", path.display()))?;
+    }
+    Ok(profiles)
+}
+
+/// The model that answered last.
+fn last_model(line: &Line) -> Option<String> {
+    let events: Vec<&Arc<Logged>> = line.events().collect();
+    events.iter().rev().find_map(|event| match &event.event.fact {
+        Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => Some(model.0.clone()),
+        _ => None,
+    })
+}
+
+/// The format that most messages came in.
+fn native_format(line: &Line) -> Option<Format> {
+    let mut counts = [0_usize; 3];
+    for event in line.events() {
+        match event.event.raw.dialect {
+            Dialect::OpenaiChat => counts[0] += 1,
+            Dialect::OpenaiResponses => counts[1] += 1,
+            Dialect::Anthropic => counts[2] += 1,
+            Dialect::Epitome | Dialect::Native(_) => {}
+        }
+    }
+    let most = counts.iter().max().copied().filter(|most| *most > 0)?;
+    let formats = [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic];
+    counts.iter().position(|count| *count == most).map(|index| formats[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        let read = |text: &str| parse_amount(text).ok();
+        assert_eq!(read("50000"), Some(Amount::Tokens(50_000)));
+        assert_eq!(read("50k"), Some(Amount::Tokens(50_000)));
+        assert_eq!(read("1.5M"), Some(Amount::Tokens(1_500_000)));
+        assert_eq!(read("50_000"), Some(Amount::Tokens(50_000)));
+        assert_eq!(read("45%"), Some(Amount::Percent(45.0)));
+        for wrong in ["", "k", "-5", "0", "5x", "101%", "0%", "1e9k", "1.2.3", "9999999999999999"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! From a line of events to a request that fits: project, reduce, render, and say what was done.
+//!
+//! It needs no store and no session. A file of messages, or a whole request, is enough: that is the stateless path.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use epitome_core::{
+    Event, EventId, Link, Logged, Seq, ThreadId, Tokens,
+    budget::Budget,
+    context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
+    fit::{Refusal, fit},
+    meter::Meter,
+    pipeline::{Pipeline, State, Step},
+    project::{Line, project},
+};
+use epitome_wire::{
+    Format,
+    render::{RenderError, RenderOptions, Rendered},
+};
+use serde::Serialize;
+
+/// How to make a request.
+#[derive(Debug)]
+pub struct Compaction<'a> {
+    /// How much it may hold, and what a reduction goes down to.
+    pub budget: Budget,
+    /// What reduces it, in order.
+    pub pipeline: &'a Pipeline,
+    /// The format to render.
+    pub format: Format,
+    /// What the model demands of a request.
+    pub options: RenderOptions,
+}
+
+/// A request that fits, and how it came to.
+#[derive(Clone, Debug)]
+pub struct Compacted {
+    /// The request.
+    pub rendered: Rendered,
+    /// The context it was rendered from.
+    pub context: Context,
+    /// What was done.
+    pub report: Report,
+}
+
+/// What was done to make a request fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The size of everything, with nothing left out.
+    pub before: Size,
+    /// The size of what is sent.
+    pub after: Size,
+    /// The most it may hold.
+    pub budget: Tokens,
+    /// What a reduction goes down to.
+    pub target: Tokens,
+    /// Whose tokens these are.
+    pub counter: &'static str,
+    /// What each reducer did, in order.
+    pub steps: Vec<Step>,
+    /// What is not shown as it was.
+    pub evictions: Vec<Eviction>,
+}
+
+/// How large a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// Tokens of input.
+    pub tokens: Tokens,
+    /// Messages or items of its history.
+    pub messages: usize,
+    /// Bytes of its JSON.
+    pub bytes: usize,
+}
+
+/// Something that is not shown as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Eviction {
+    /// The reducer.
+    pub by: &'static str,
+    /// What is shown instead; `None` if nothing is.
+    pub shown_as: Option<Fidelity>,
+    /// The tool whose result it was, if it was one.
+    pub tool: Option<String>,
+    /// The events, from and to.
+    pub first: Seq,
+    /// The last of the events.
+    pub last: Seq,
+    /// How many events.
+    pub events: usize,
+    /// How to get it back.
+    pub handle: String,
+}
+
+/// Why no request could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactError {
+    /// It cannot be made small enough.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be written in this format.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
+impl Compaction<'_> {
+    /// Makes a request of everything in `context`, or of as much as fits.
+    pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
+        let whole = self.format.render(&context, &self.options)?;
+        let before = size(&context, &whole);
+        let fitted = fit(context, &self.budget, self.pipeline, State::default())?;
+        let rendered = if fitted.steps.is_empty() { whole } else { self.format.render(&fitted.context, &self.options)? };
+        let report = Report {
+            before,
+            after: size(&fitted.context, &rendered),
+            budget: self.budget.ceiling(),
+            target: self.budget.target(),
+            counter: fitted.context.meter().name(),
+            evictions: evictions(&fitted.context),
+            steps: fitted.steps,
+        };
+        Ok(Compacted { rendered, context: fitted.context, report })
+    }
+}
+
+fn size(context: &Context, rendered: &Rendered) -> Size {
+    Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
+}
+
+/// Puts events that no log holds in a line, numbered from 1.
+pub fn line(events: impl IntoIterator<Item = Event>) -> Line {
+    let thread = ThreadId::derived(&["no log"]);
+    let mut link = Link::ROOT;
+    Line::new(events.into_iter().zip(1..).map(|(event, seq)| {
+        link = link.next(&event, &event.fact_json());
+        Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link })
+    }))
+}
+
+/// The context of a line, with nothing left out.
+pub fn context(line: &Line, meter: Meter, names: Names) -> Context {
+    project(line, Arc::new(meter), names)
+}
+
+/// What a context does not show as it was, in order.
+pub fn evictions(context: &Context) -> Vec<Eviction> {
+    let changed = context.segments().iter().filter(|segment| segment.fidelity() != Fidelity::Verbatim);
+    let mut evictions: Vec<Eviction> =
+        changed.filter_map(|segment| eviction(context, segment)).collect();
+    for elision in context.elided() {
+        let (Some(first), Some(last)) = (elision.events.first(), elision.events.last()) else { continue };
+        evictions.push(Eviction {
+            by: elision.by,
+            shown_as: None,
+            tool: None,
+            first,
+            last,
+            events: elision.events.len(),
+            handle: context.names().handle(last),
+        });
+    }
+    evictions.sort_by_key(|eviction| (eviction.first, eviction.last));
+    evictions
+}
+
+fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
+    let (first, last) = (segment.stands_for().first()?, segment.stands_for().last()?);
+    Some(Eviction {
+        by: segment.touched()?,
+        shown_as: Some(segment.fidelity()),
+        tool: segment.call().map(|call| call.name.0.clone()),
+        first,
+        last,
+        events: segment.stands_for().len(),
+        handle: context.names().handle(last),
+    })
+}
+
+/// What each tier of a context costs.
+pub fn tiers(context: &Context) -> BTreeMap<Tier, Tokens> {
+    let mut tiers = BTreeMap::new();
+    for segment in context.segments() {
+        *tiers.entry(segment.tier()).or_default() += segment.tokens();
+    }
+    tiers
+}
+
+/// What a segment shows, in a few words.
+pub fn headline(segment: &Segment) -> String {
+    match segment.body() {
+        Body::Exchange { outcome, .. } => {
+            let call = segment.call().map_or_else(String::new, |call| format!("{} {}", call.name, call.arguments));
+            match outcome {
+                Shown::Unanswered => format!("{call} → no result"),
+                Shown::Returned { .. } => call,
+            }
+        }
+        Body::Answer { event, part } => {
+            let mut text = String::new();
+            if let Some(part) = event.event.fact.parts().get(*part) {
+                part.visit_text(&mut |piece| text.push_str(piece));
+            }
+            text
+        }
+        _ => segment.text(),
+    }
+}
