@@ -1,29 +1,88 @@
-//! The budget: one ceiling, what must stay free under it, and optional caps.
+//! The budget: one ceiling, what must stay free under it, when to act, and optional caps.
+//!
+//! A [`Budget`] is made for a model by [`Budget::for_profile`]. Two questions need no budget: whether a finished call
+//! has overflown ([`overflow`]), and how a window divides ([`regions`]).
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{context::Tier, tokens::Tokens};
+use crate::{
+    context::Tier,
+    event::Usage,
+    profile::{Profile, Share, Window},
+    tokens::Tokens,
+};
 
 /// How much a context may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Budget {
     ceiling: Tokens,
     target: Tokens,
+    trigger: Tokens,
+    force: Tokens,
     caps: BTreeMap<Tier, Tokens>,
+}
+
+/// What must stay free in a model's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Reserves {
+    /// For the answer; never more than the model can say.
+    pub output: Tokens,
+    /// For what hooks inject.
+    pub injection: Tokens,
+    /// For counts that are short: [`Calibration::margin`](crate::calibration::Calibration::margin).
+    pub margin: Tokens,
+}
+
+impl Default for Reserves {
+    /// Room for an answer, nothing to inject, counts that are exact.
+    fn default() -> Self {
+        Self { output: Tokens(16_000), injection: Tokens(0), margin: Tokens(0) }
+    }
 }
 
 impl Budget {
     /// At most `ceiling` tokens of input; a reduction goes down to the ceiling and no further.
     pub fn new(ceiling: Tokens) -> Self {
-        Self { ceiling, target: ceiling, caps: BTreeMap::new() }
+        Self { ceiling, target: ceiling, trigger: ceiling, force: ceiling, caps: BTreeMap::new() }
+    }
+
+    /// The budget of a model: its input less what is reserved, and its thresholds as shares of the window less the
+    /// output's reserve. A window that is unknown or unlimited has no ceiling and triggers nothing.
+    pub fn for_profile(profile: &Profile, reserves: Reserves) -> Self {
+        let Some(usable) = usable(profile, reserves.output) else { return Self::new(Tokens::MAX) };
+        let open = match profile.window {
+            Window::Of(window) => usable.min(window.less(answer(profile, reserves.output))),
+            Window::Unknown | Window::Unlimited => usable,
+        };
+        let thresholds = profile.thresholds;
+        let thresholded = Self {
+            target: thresholds.target.of(open),
+            trigger: thresholds.trigger.of(open),
+            force: thresholds.force.of(open),
+            ..Self::new(open)
+        };
+        let budget = thresholded.reserve(reserves.injection).reserve(reserves.margin);
+        // Reserves that eat into the trigger must not eat up the gap below it: every call would compact.
+        let target = if budget.trigger < budget.ceiling {
+            budget.target
+        } else {
+            thresholds.target.of(budget.ceiling)
+        };
+        budget.aim(target)
     }
 
     /// The same ceiling less `reserved`, which something else will fill: an answer, injected content, a margin.
     pub fn reserve(self, reserved: Tokens) -> Self {
-        let ceiling = Tokens(self.ceiling.0.saturating_sub(reserved.0));
-        Self { ceiling, target: self.target.min(ceiling), ..self }
+        let ceiling = self.ceiling.less(reserved);
+        Self {
+            ceiling,
+            target: self.target.min(ceiling),
+            trigger: self.trigger.min(ceiling),
+            force: self.force.min(ceiling),
+            ..self
+        }
     }
 
     /// A reduction, once begun, goes down to `target`.
@@ -47,6 +106,16 @@ impl Budget {
         self.target
     }
 
+    /// Above this, background work begins.
+    pub fn trigger(&self) -> Tokens {
+        self.trigger
+    }
+
+    /// Above this, the next call waits for a reduction.
+    pub fn force(&self) -> Tokens {
+        self.force
+    }
+
     /// The cap of a tier, if it has one.
     pub fn cap_of(&self, tier: Tier) -> Option<Tokens> {
         self.caps.get(&tier).copied()
@@ -58,14 +127,209 @@ impl Budget {
     }
 }
 
+/// What a model takes: its input limit, or else its window less the answer's room, which is `output_cap` or what the
+/// model can say at most, whichever is less. `None` if that is unlimited or unknown.
+pub fn usable(profile: &Profile, output_cap: Tokens) -> Option<Tokens> {
+    match (profile.window, profile.input_limit) {
+        (Window::Unlimited, _) | (Window::Unknown, None) => None,
+        (Window::Unknown | Window::Of(_), Some(limit)) => Some(limit),
+        (Window::Of(window), None) => Some(window.less(answer(profile, output_cap))),
+    }
+}
+
+/// By how much the next call would overflow, after one that used this much.
+pub fn overflow(profile: &Profile, output_cap: Tokens, usage: &Usage) -> Option<Tokens> {
+    let over = usage.total().less(usable(profile, output_cap)?);
+    (over > Tokens(0)).then_some(over)
+}
+
+fn answer(profile: &Profile, output_cap: Tokens) -> Tokens {
+    profile.output_limit.map_or(output_cap, |limit| limit.min(output_cap))
+}
+
+/// How a window divides, for people to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Regions {
+    /// The whole.
+    pub window: Tokens,
+    /// System prompt, tools and project instructions.
+    pub system_prefix: Tokens,
+    /// Room for the answer.
+    pub output_reserve: Tokens,
+    /// History and summaries; what is neither of the two above.
+    pub usable: Tokens,
+    /// The part of `usable` that is kept verbatim.
+    pub recent_window: Tokens,
+}
+
+/// How a model's window divides, given what its prefix holds and what of the history is kept verbatim. `None` if the
+/// window is unlimited or unknown.
+pub fn regions(profile: &Profile, output_cap: Tokens, prefix: Tokens, recent: Tokens) -> Option<Regions> {
+    let Window::Of(window) = profile.window else { return None };
+    let output_reserve = answer(profile, output_cap).min(window);
+    let system_prefix = prefix.min(window.less(output_reserve));
+    let usable = window.less(output_reserve).less(system_prefix);
+    Some(Regions { window, system_prefix, output_reserve, usable, recent_window: recent.min(usable) })
+}
+
+impl Regions {
+    /// A region as a part of the window.
+    pub fn share(&self, region: Tokens) -> Share {
+        Share::ratio(region, self.window)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::profile::Profiles;
+
+    fn profile(toml: &str) -> Profile {
+        let mut profiles = Profiles::builtin();
+        profiles
+            .with_overrides(&format!("[[model]]\nname = \"test\"\nwire = \"anthropic\"\n{toml}"))
+            .unwrap();
+        profiles.find("test").unwrap().clone()
+    }
+
+    fn reserves(output: u64, injection: u64, margin: u64) -> Reserves {
+        Reserves { output: Tokens(output), injection: Tokens(injection), margin: Tokens(margin) }
+    }
 
     #[test]
     fn reserves_lower_the_ceiling_and_the_target_never_exceeds_it() {
         let budget = Budget::new(Tokens(100)).aim(Tokens(90)).reserve(Tokens(20));
         assert_eq!((budget.ceiling(), budget.target()), (Tokens(80), Tokens(80)));
         assert_eq!(Budget::new(Tokens(5)).reserve(Tokens(9)).ceiling(), Tokens(0));
+    }
+
+    /// Target, trigger, force and ceiling.
+    fn check(toml: &str, reserves: Reserves, expected: [u64; 4]) {
+        let budget = Budget::for_profile(&profile(toml), reserves);
+        let Tokens(target) = budget.target();
+        assert_eq!([target, budget.trigger().0, budget.force().0, budget.ceiling().0], expected, "{toml}");
+    }
+
+    #[test]
+    fn thresholds_are_shares_of_the_window_less_the_answer() {
+        check("window = 200_000", reserves(16_000, 0, 0), [82_800, 101_200, 156_400, 184_000]);
+        check(
+            "window = 200_000\noutput_limit = 8_000",
+            reserves(16_000, 0, 0),
+            [86_400, 105_600, 163_200, 192_000],
+        );
+        let toml = "window = 200_000\nthresholds = { trigger = 0.7, target = 0.6 }";
+        check(toml, reserves(16_000, 0, 0), [110_400, 128_800, 156_400, 184_000]);
+    }
+
+    #[test]
+    fn an_input_limit_is_never_exceeded() {
+        check(
+            "window = 400_000\ninput_limit = 272_000",
+            reserves(16_000, 0, 0),
+            [122_400, 149_600, 231_200, 272_000],
+        );
+        // Nor is a window that the limit and the answer would fill together.
+        check(
+            "window = 300_000\ninput_limit = 290_000",
+            reserves(20_000, 0, 0),
+            [126_000, 154_000, 238_000, 280_000],
+        );
+        check("input_limit = 1_000", reserves(20_000, 0, 0), [450, 550, 850, 1_000]);
+    }
+
+    #[test]
+    fn injection_and_margin_lower_the_ceiling_and_leave_the_gap() {
+        check("window = 200_000", reserves(16_000, 4_000, 20_000), [82_800, 101_200, 156_400, 160_000]);
+        check("window = 200_000", reserves(16_000, 4_000, 100_000), [36_000, 80_000, 80_000, 80_000]);
+        check("window = 200_000", reserves(300_000, 0, 0), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_window_nobody_knows_triggers_nothing() {
+        const NEVER: u64 = u64::MAX;
+        check("", reserves(16_000, 9, 9), [NEVER; 4]);
+        check("window = 0", reserves(16_000, 9, 9), [NEVER; 4]);
+        check("window = 0\ninput_limit = 5", reserves(16_000, 9, 9), [NEVER; 4]);
+    }
+
+    #[test]
+    fn overflow_counts_everything_the_call_used() {
+        let usage = |uncached, cache_read, cache_write, output| Usage {
+            uncached: Tokens(uncached),
+            cache_read: Tokens(cache_read),
+            cache_write: Tokens(cache_write),
+            cache_write_hour: Tokens(cache_write),
+            output: Tokens(output),
+        };
+        let check = |toml: &str, cap: u64, usage: Usage, expected: Option<u64>| {
+            assert_eq!(
+                overflow(&profile(toml), Tokens(cap), &usage),
+                expected.map(Tokens),
+                "{toml} {usage:?}"
+            );
+        };
+        let full = usage(10, 20, 30, 40);
+        check("window = 132\noutput_limit = 50", 32, full, None);
+        check("window = 131\noutput_limit = 50", 32, full, Some(1));
+        check("window = 131\noutput_limit = 31", 32, full, None);
+        check("window = 131", 32, full, Some(1));
+        check("window = 1_000\ninput_limit = 99", 32, full, Some(1));
+        check("window = 1_000\ninput_limit = 100", 990, full, None);
+        check("window = 10", 32, full, Some(100));
+        check("window = 0", 32, usage(u64::MAX, 1, 1, 1), None);
+        check("", 32, usage(u64::MAX, 1, 1, 1), None);
+    }
+
+    #[test]
+    fn a_window_divides_without_a_rest() {
+        let regions =
+            regions(&profile("window = 200_000"), Tokens(16_000), Tokens(10_000), Tokens(8_000)).unwrap();
+        let share = |region| regions.share(region).to_string();
+        insta::assert_snapshot!(
+            format!(
+                "prefix {} ({})\noutput {} ({})\nusable {} ({})\nrecent {} ({})",
+                regions.system_prefix, share(regions.system_prefix),
+                regions.output_reserve, share(regions.output_reserve),
+                regions.usable, share(regions.usable),
+                regions.recent_window, share(regions.recent_window),
+            ),
+            @r"
+        prefix 10000 (5 %)
+        output 16000 (8 %)
+        usable 174000 (87 %)
+        recent 8000 (4 %)
+        "
+        );
+        assert_eq!(super::regions(&profile(""), Tokens(1), Tokens(1), Tokens(1)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_budget_is_ordered_and_keeps_its_reserves(
+            window in 1_u64..3_000_000, input_limit in prop::option::of(1_u64..3_000_000),
+            output: u32, injection in 0_u64..500_000, margin in 0_u64..500_000,
+        ) {
+            let limit = input_limit.map_or_else(String::new, |limit| format!("input_limit = {limit}"));
+            let profile = profile(&format!("window = {window}\n{limit}"));
+            let reserves = reserves(output.into(), injection, margin);
+            let budget = Budget::for_profile(&profile, reserves);
+            prop_assert!(budget.target() <= budget.trigger());
+            prop_assert!(budget.trigger() <= budget.force() && budget.force() <= budget.ceiling());
+            let kept_free = budget.ceiling() + reserves.output + reserves.injection + reserves.margin;
+            prop_assert!(budget.ceiling() == Tokens(0) || kept_free <= Tokens(window));
+            prop_assert!(budget.ceiling() < Tokens(100) || budget.target() < budget.trigger());
+        }
+
+        #[test]
+        fn regions_add_up_to_the_window(window in 1_u64..3_000_000, output: u32, prefix: u32, recent: u32) {
+            let profile = profile(&format!("window = {window}"));
+            let regions = regions(&profile, Tokens(output.into()), Tokens(prefix.into()), Tokens(recent.into()));
+            let regions = regions.expect("the window is known");
+            prop_assert_eq!(regions.system_prefix + regions.output_reserve + regions.usable, Tokens(window));
+            prop_assert!(regions.recent_window <= regions.usable);
+        }
     }
 }

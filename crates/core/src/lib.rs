@@ -2,9 +2,12 @@
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
 //! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
-//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered. [`profile`] holds
+//! what is known of a model, [`tokens`] and [`meter`] count, [`calibration`] learns how wrong the counts are, [`tracker`]
+//! follows the size of a context, and [`budget`] says how large it may be.
 
 pub mod budget;
+pub mod calibration;
 pub mod chain;
 pub mod context;
 pub mod event;
@@ -15,10 +18,12 @@ pub mod media;
 pub mod meter;
 pub mod pairing;
 pub mod pipeline;
+pub mod profile;
 pub mod project;
 pub mod reducers;
 pub mod seq_set;
 pub mod tokens;
+pub mod tracker;
 pub mod turn;
 
 // The notation of the specs is also that of the unit tests.

@@ -118,11 +118,11 @@ impl fmt::Debug for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::BytesOverFour;
+    use crate::tokens::Estimate;
 
     #[test]
     fn media_cost_by_size_and_never_more_than_the_most() {
-        let meter = Meter::new(Arc::new(BytesOverFour), Overhead::default());
+        let meter = Meter::new(Arc::new(Estimate), Overhead::default());
         let image = |dimensions| Media { dimensions, ..Media::inline("image/png", b"x") };
         assert_eq!(meter.media(&image(Some((64, 33)))), Tokens(4));
         assert_eq!(meter.media(&image(Some((20_000, 20_000)))), Tokens(1_800));

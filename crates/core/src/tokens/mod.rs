@@ -1,4 +1,8 @@
 //! Tokens: the unit of every budget, and who counts them.
+//!
+//! `O200k` (with the feature `bpe`) counts exactly, for the models whose vocabulary is public; [`Estimate`] comes close for all the others.
+
+mod estimate;
 
 #[cfg(feature = "bpe")]
 use std::sync::LazyLock;
@@ -10,10 +14,22 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use estimate::Estimate;
+
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tokens(pub u64);
+
+impl Tokens {
+    /// More than anything holds: what is not limited.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// What is left when `other` is taken away; nothing, if that is more.
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
 
 impl Add for Tokens {
     type Output = Self;
@@ -65,20 +81,6 @@ pub trait TokenCounter: Send + Sync {
 
     /// The tokens of `text`.
     fn count(&self, text: &str) -> Tokens;
-}
-
-/// Four bytes of UTF-8 a token, rounded up. Crude; for when no vocabulary is at hand.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BytesOverFour;
-
-impl TokenCounter for BytesOverFour {
-    fn name(&self) -> &'static str {
-        "bytes/4"
-    }
-
-    fn count(&self, text: &str) -> Tokens {
-        Tokens((text.len() as u64).div_ceil(4))
-    }
 }
 
 /// The exact `o200k_base` vocabulary of OpenAI's newer models.

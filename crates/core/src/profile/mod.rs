@@ -1,0 +1,625 @@
+//! Profiles: what is known of a model, as data with a source and a date.
+//!
+//! The built-in file is `profiles.toml`; a user's file has the same form and is laid over it, field by field. What is
+//! not known is absent and never guessed: a model without a price has no cost, a model without a window is never
+//! compacted ahead of time, and a name that matches no profile is an error that names its neighbours.
+
+mod names;
+mod patch;
+mod price;
+mod rules;
+mod units;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock},
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::patch::{Origin, Patch};
+pub use self::{
+    names::bare,
+    price::{LongPrices, Prices, UnknownPrice},
+    rules::{CacheRules, Change, Rule, Scope, Wire, Written},
+    units::{Day, Money, Multiple, Price, Share},
+};
+#[cfg(feature = "bpe")]
+use crate::tokens::O200k;
+use crate::{
+    meter::{Meter, Overhead},
+    tokens::{Estimate, TokenCounter, Tokens},
+};
+
+/// What is known of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Profile {
+    /// The model's name, in small letters.
+    pub name: String,
+    /// Other names it goes by.
+    pub aliases: Vec<String>,
+    /// Names it goes by in which `*` stands for anything.
+    pub patterns: Vec<String>,
+    /// Where all this is from.
+    pub source: String,
+    /// When it was read there.
+    pub date: Option<Day>,
+    /// Whether the user's file says something of it.
+    pub overridden: bool,
+    /// Who runs the model.
+    pub provider: String,
+    /// The request format it is spoken to in.
+    pub wire: Wire,
+    /// How much it can hold, input and output together.
+    pub window: Window,
+    /// The most input it takes, where that is stated apart.
+    pub input_limit: Option<Tokens>,
+    /// The most it answers.
+    pub output_limit: Option<Tokens>,
+    /// Whose tokens it counts in.
+    pub tokenizer: Tokenizer,
+    /// How much the counts may be short, before any usage has been reported.
+    pub margin: Share,
+    /// The wrapping around texts.
+    pub overhead: Overhead,
+    /// What tokens cost.
+    pub prices: Prices,
+    /// How its prompt cache behaves.
+    pub cache: CacheRules,
+    /// What it demands of a request.
+    pub legality: BTreeSet<Rule>,
+    /// When to compact, and how far.
+    pub thresholds: Thresholds,
+    /// Where it has been seen to get worse.
+    pub degradation: Option<Degradation>,
+}
+
+/// How much a model can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// Nobody said. Nothing is compacted ahead of time; a refusal by the provider tells.
+    Unknown,
+    /// Any amount; written as 0.
+    Unlimited,
+    /// This much.
+    Of(Tokens),
+}
+
+/// Whose tokens a model counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tokenizer {
+    /// OpenAI's `o200k_base`.
+    O200k,
+    /// Its own, which is not public.
+    Estimate,
+}
+
+impl Tokenizer {
+    /// The nearest counter this build has. Its name says which: counts are stored under it.
+    pub fn counter(self) -> Arc<dyn TokenCounter> {
+        match self {
+            #[cfg(feature = "bpe")]
+            Self::O200k => Arc::new(O200k),
+            #[cfg(not(feature = "bpe"))]
+            Self::O200k => Arc::new(Estimate),
+            Self::Estimate => Arc::new(Estimate),
+        }
+    }
+}
+
+/// When to compact, as shares of the window less the output's reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Thresholds {
+    /// Background work begins.
+    pub trigger: Share,
+    /// A compaction goes down to this.
+    pub target: Share,
+    /// The next call waits for a compaction.
+    pub force: Share,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { trigger: Share::percent(55), target: Share::percent(45), force: Share::percent(85) }
+    }
+}
+
+impl Thresholds {
+    fn are_ordered(self) -> bool {
+        Share::percent(0) < self.target && self.target < self.trigger && self.trigger <= self.force
+    }
+}
+
+/// Where a model has been seen to get worse, as shares of a window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degradation {
+    /// Who saw it.
+    pub source: String,
+    /// The window the shares are of, which need not be the one the provider states today.
+    pub window: Tokens,
+    /// Where it begins: from, to.
+    pub onset: [Share; 2],
+    /// The most to fill: from, to.
+    pub recommended_max: [Share; 2],
+}
+
+impl Profile {
+    /// Counts what a request to this model will hold.
+    pub fn meter(&self) -> Meter {
+        Meter::new(self.tokenizer.counter(), self.overhead)
+    }
+
+    /// Whether the model demands this.
+    pub fn demands(&self, rule: Rule) -> bool {
+        self.legality.contains(&rule)
+    }
+}
+
+/// All profiles there are.
+#[derive(Clone, Debug)]
+pub struct Profiles {
+    families: BTreeMap<String, Patch>,
+    models: Vec<Patch>,
+    /// One for each model, in the same order.
+    resolved: Vec<Profile>,
+    /// Where the profile of a name or an alias is.
+    by_name: BTreeMap<String, usize>,
+}
+
+/// Something is wrong with a file of profiles.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// It is not TOML, or a field is unknown or has a wrong value.
+    #[error("line {line}: {reason}")]
+    File {
+        /// Where.
+        line: usize,
+        /// What is wrong, and what was expected.
+        reason: String,
+    },
+    /// A model is of a family that does not exist.
+    #[error("line {line}: `{model}` is of the family `{family}`, which does not exist; there are {known}")]
+    NoFamily {
+        /// Where.
+        line: usize,
+        /// The model.
+        model: String,
+        /// The family.
+        family: String,
+        /// The families there are.
+        known: String,
+    },
+    /// Nothing says how to speak to a model.
+    #[error("line {line}: `{model}` needs `family`, or `wire` to say which request format it takes")]
+    NoWire {
+        /// Where.
+        line: usize,
+        /// The model.
+        model: String,
+    },
+    /// Thresholds that would never settle.
+    #[error(
+        "line {line}: `{model}` has target {}, trigger {}, force {}; they must be above 0, in this order, and target \
+         below trigger",
+        thresholds.target, thresholds.trigger, thresholds.force
+    )]
+    Thresholds {
+        /// Where.
+        line: usize,
+        /// The model.
+        model: String,
+        /// What they come to.
+        thresholds: Thresholds,
+    },
+    /// Two models go by one name.
+    #[error(
+        "line {line}: `{model}` goes by `{name}`, which is a name of `{other}`; take it from one of them"
+    )]
+    NameTaken {
+        /// Where.
+        line: usize,
+        /// The model.
+        model: String,
+        /// The name.
+        name: String,
+        /// Whose name it is.
+        other: String,
+    },
+}
+
+/// A model no profile is about.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no profile is about the model `{model}`{}; add one to a profile of your own", near(.nearest))]
+pub struct UnknownModel {
+    /// The model; what is too long to be a name is cut.
+    pub model: String,
+    /// The names nearest to it.
+    pub nearest: Vec<String>,
+}
+
+fn near(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!(" (nearest: {})", names.join(", ")),
+    }
+}
+
+impl Profiles {
+    /// The profiles that come with the program.
+    pub fn builtin() -> Self {
+        static BUILTIN: LazyLock<Profiles> = LazyLock::new(|| {
+            let mut profiles = Profiles {
+                families: BTreeMap::new(),
+                models: Vec::new(),
+                resolved: Vec::new(),
+                by_name: BTreeMap::new(),
+            };
+            profiles
+                .lay(include_str!("../profiles.toml"), Origin::Builtin)
+                .expect("a test reads the built-in file");
+            profiles
+        });
+        BUILTIN.clone()
+    }
+
+    /// Lays a file of the user's over what is there: fields replace fields, names add up, new models are added. If
+    /// anything is wrong with it, nothing changes.
+    ///
+    /// ```
+    /// use epitome_core::profile::Profiles;
+    ///
+    /// let mut profiles = Profiles::builtin();
+    /// profiles.with_overrides(
+    ///     r#"
+    ///     [[model]]
+    ///     name = "claude-opus-4-5"
+    ///     aliases = ["our-opus"]
+    ///     price.input = 4.5
+    ///     "#,
+    /// )?;
+    /// assert_eq!(profiles.find("our-opus")?.name, "claude-opus-4-5");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_overrides(&mut self, toml: &str) -> Result<(), ProfileError> {
+        let mut laid = self.clone();
+        laid.lay(toml, Origin::User)?;
+        *self = laid;
+        Ok(())
+    }
+
+    /// The profile of a model, however its name is written.
+    pub fn find(&self, model: &str) -> Result<&Profile, UnknownModel> {
+        let candidates = names::candidates(model);
+        let found = candidates.iter().find_map(|name| match self.by_name.get(name) {
+            Some(at) => Some(&self.resolved[*at]),
+            None => self.by_pattern(name),
+        });
+        found.ok_or_else(|| UnknownModel {
+            model: model.chars().take(80).collect(),
+            nearest: names::nearest(model, self.resolved.iter().map(|profile| profile.name.as_str()))
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+
+    /// Every profile, in the order of the files.
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.resolved.iter()
+    }
+
+    /// The profile with the longest pattern that matches: the one that says most.
+    fn by_pattern(&self, name: &str) -> Option<&Profile> {
+        let patterns =
+            self.resolved.iter().flat_map(|profile| profile.patterns.iter().map(move |p| (p, profile)));
+        let matching = patterns.filter(|(pattern, _)| names::matches(pattern, name));
+        matching.max_by_key(|(pattern, _)| pattern.len()).map(|(_, profile)| profile)
+    }
+
+    fn lay(&mut self, toml: &str, origin: Origin) -> Result<(), ProfileError> {
+        let said = patch::read(toml, origin)?;
+        for family in said.families {
+            let laid = match self.families.remove(&family.name) {
+                Some(base) => family.over(base),
+                None => family,
+            };
+            self.families.insert(laid.name.clone(), laid);
+        }
+        for model in said.models {
+            match self.models.iter_mut().find(|known| known.name.eq_ignore_ascii_case(&model.name)) {
+                Some(known) => *known = model.over(known.clone()),
+                None => self.models.push(model),
+            }
+        }
+        self.resolve()
+    }
+
+    fn resolve(&mut self) -> Result<(), ProfileError> {
+        let resolved: Result<Vec<Profile>, _> =
+            self.models.iter().map(|model| self.profile_of(model)).collect();
+        self.resolved = resolved?;
+        self.by_name = BTreeMap::new();
+        for (at, profile) in self.resolved.iter().enumerate() {
+            for name in std::iter::once(&profile.name).chain(&profile.aliases) {
+                match self.by_name.insert(name.clone(), at) {
+                    Some(other) if other != at => {
+                        return Err(ProfileError::NameTaken {
+                            line: self.models[at].line,
+                            model: profile.name.clone(),
+                            name: name.clone(),
+                            other: self.resolved[other].name.clone(),
+                        });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn profile_of(&self, model: &Patch) -> Result<Profile, ProfileError> {
+        let Some(family) = &model.family else { return model.clone().resolve() };
+        let base = self.families.get(family).ok_or_else(|| ProfileError::NoFamily {
+            line: model.line,
+            model: model.name.clone(),
+            family: family.clone(),
+            known: self.families.keys().cloned().collect::<Vec<_>>().join(", "),
+        })?;
+        model.clone().over(base.clone()).resolve()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::Usage;
+
+    fn overridden(toml: &str) -> Result<Profiles, ProfileError> {
+        let mut profiles = Profiles::builtin();
+        profiles.with_overrides(toml).map(|()| profiles)
+    }
+
+    #[test]
+    fn every_built_in_profile_says_where_it_is_from_and_makes_sense() {
+        let profiles = Profiles::builtin();
+        assert!(profiles.iter().count() >= 35);
+        for profile in profiles.iter() {
+            let Profile { name, prices, cache, .. } = profile;
+            assert!(profile.source.len() > 10 && profile.date.is_some() && !profile.overridden, "{name}");
+            assert!(profile.provider != "unknown", "{name}");
+            assert!(profile.thresholds.are_ordered(), "{name}");
+            assert!(profile.demands(Rule::CallsAnswered), "{name}");
+            if let Window::Of(window) = profile.window {
+                assert!((100_000..=2_000_000).contains(&window.0), "{name}");
+                assert!(profile.input_limit.unwrap_or(window) <= window, "{name}");
+                assert!(profile.output_limit.is_none_or(|limit| limit < window), "{name}");
+            }
+            assert_eq!(prices.input.is_some(), prices.output.is_some(), "{name}");
+            assert!(prices.input <= prices.output, "{name}");
+            if prices.input.is_some() {
+                assert!(prices.cache_read.is_some_and(|read| read <= Multiple::ONE), "{name}");
+                let write = prices.cache_write.expect("a priced model prices its cache");
+                assert!(write.parts() == 0 || write >= Multiple::ONE, "{name}");
+                assert!(prices.cache_write_hour.is_none_or(|hour| hour >= write), "{name}");
+            }
+            assert!(
+                prices.long.is_none_or(|long| long.input >= Multiple::ONE && long.output >= Multiple::ONE),
+                "{name}"
+            );
+            assert!(cache.breakpoints.is_none_or(|most| (1..=4).contains(&most)), "{name}");
+            if let Some(Degradation { onset, recommended_max, .. }) = &profile.degradation {
+                assert!(onset[0] < onset[1] && recommended_max[0] < recommended_max[1], "{name}");
+                assert!(recommended_max[0] < onset[0] && profile.thresholds.trigger < onset[0], "{name}");
+            }
+            assert_eq!(profiles.find(name).as_ref().map(|found| &found.name), Ok(name));
+        }
+    }
+
+    #[test]
+    fn a_model_is_found_however_its_name_is_written() {
+        let profiles = Profiles::builtin();
+        let check = |model: &str, expected: &str| {
+            assert_eq!(profiles.find(model).map(|profile| profile.name.as_str()), Ok(expected), "{model}");
+        };
+        check("claude-opus-4-5-20251101", "claude-opus-4-5");
+        check("Claude-Opus-4-5", "claude-opus-4-5");
+        check("anthropic/claude-opus-4-5", "claude-opus-4-5");
+        check("openrouter/anthropic/claude-opus-4-8", "claude-opus-4-8");
+        check("us.anthropic.claude-opus-4-6-v1:0", "claude-opus-4-6");
+        check("claude-opus-4-8[1m]", "claude-opus-4-8");
+        check("claude-sonnet-4-5-20250929", "claude-sonnet-4-5");
+        check("claude-sonnet-4-5-20250929[1m]", "claude-sonnet-4-5[1m]");
+        check("claude-haiku-4-5@20251001", "claude-haiku-4-5");
+        check("gpt-5.6", "gpt-5.6-sol");
+        check("gpt-5.1-codex", "gpt-5.1");
+        check("gpt-4.1-2025-04-14", "gpt-4.1");
+        check("gpt-4.1-mini-2025-04-14", "gpt-4.1-mini");
+        check("ft:gpt-4.1-2025-04-14:sierra:tau2-full-sft:BzrYdMNm", "gpt-4.1-tuned");
+        check("models/gemini-2.5-flash", "gemini-2.5-flash");
+        check("google/gemini-3-pro-preview", "gemini-3-pro");
+        check("meta-llama/llama-4-maverick", "llama-4-maverick");
+        check("openai/openrouter-llama-4-maverick", "llama-4-maverick");
+        check(" mimo-v2.5-free\n", "mimo-v2.5-free");
+    }
+
+    #[test]
+    fn an_unknown_model_is_not_guessed() {
+        let profiles = Profiles::builtin();
+        let check = |model: &str, expected: &str| {
+            assert_eq!(profiles.find(model).unwrap_err().to_string(), expected);
+        };
+        check(
+            "claude-opus-4-55",
+            "no profile is about the model `claude-opus-4-55` (nearest: claude-opus-4-5, claude-opus-4-6, \
+             claude-opus-4-7); add one to a profile of your own",
+        );
+        check(
+            "gpt-4.1-nano",
+            "no profile is about the model `gpt-4.1-nano` (nearest: gpt-4.1-mini, gpt-4.1-tuned, gpt-4.1); add one \
+             to a profile of your own",
+        );
+        check("<synthetic>", "no profile is about the model `<synthetic>`; add one to a profile of your own");
+        check(
+            "claude-opus-4-5[1m]",
+            "no profile is about the model `claude-opus-4-5[1m]` (nearest: claude-opus-4-5, \
+             claude-opus-4-6, claude-opus-4-7); add one to a profile of your own",
+        );
+        assert_eq!(profiles.find(&"x".repeat(1_000_000)).unwrap_err().model.len(), 80);
+    }
+
+    #[test]
+    fn the_table_of_degradation_is_all_there() {
+        let profiles = Profiles::builtin();
+        let row = |model: &str| {
+            let profile = profiles.find(model).unwrap();
+            let Degradation { window, onset: [from, to], recommended_max: [low, high], .. } =
+                profile.degradation.as_ref().unwrap();
+            let Thresholds { trigger, target, force } = profile.thresholds;
+            format!(
+                "{model}: {window}, onset {from}-{to}, max {low}-{high}; trigger {trigger}, target {target}, force {force}"
+            )
+        };
+        let models = ["claude-opus-4-5", "gpt-5.2", "gemini-3-pro", "deepseek-v3.2", "grok-4.20"];
+        insta::assert_snapshot!(models.map(row).join("\n"), @r"
+        claude-opus-4-5: 200000, onset 65 %-75 %, max 60 %-70 %; trigger 55 %, target 45 %, force 85 %
+        gpt-5.2: 400000, onset 70 %-80 %, max 65 %-75 %; trigger 55 %, target 45 %, force 85 %
+        gemini-3-pro: 2000000, onset 60 %-70 %, max 55 %-65 %; trigger 50 %, target 45 %, force 85 %
+        deepseek-v3.2: 256000, onset 80 %-90 %, max 75 %-85 %; trigger 70 %, target 60 %, force 85 %
+        grok-4.20: 512000, onset 75 %-85 %, max 70 %-80 %; trigger 70 %, target 60 %, force 85 %
+        ");
+    }
+
+    #[test]
+    fn a_file_of_the_users_changes_single_fields_and_adds_models() {
+        let profiles = overridden(
+            r#"
+            [[model]]
+            name = "Claude-Opus-4-5"
+            aliases = ["Our-Opus"]
+            price.input = 4.5
+            thresholds.trigger = 0.6
+            overhead.message = 9
+            legality.prefill_refused = true
+            cache.invalidated_by.images = "all"
+
+            [[model]]
+            name = "house-model"
+            family = "openai"
+            patterns = ["house-*"]
+            window = 64_000
+            "#,
+        )
+        .unwrap();
+        let (before, after) = (Profiles::builtin(), profiles.find("our-opus").unwrap());
+        let before = before.find("claude-opus-4-5").unwrap();
+        let expected = Profile {
+            aliases: vec!["our-opus".to_owned()],
+            overridden: true,
+            prices: Prices { input: after.prices.input, ..before.prices },
+            thresholds: Thresholds { trigger: Share::percent(60), ..before.thresholds },
+            overhead: Overhead { message: Tokens(9), ..before.overhead },
+            legality: before.legality.iter().copied().chain([Rule::PrefillRefused]).collect(),
+            cache: after.cache.clone(),
+            ..before.clone()
+        };
+        assert_eq!(*after, expected);
+        assert_eq!(after.prices.input.map(Price::micro_dollars), Some(4_500_000));
+        assert_eq!(after.cache.invalidated_by[&Change::Images], Scope::All);
+        assert_eq!(after.cache.invalidated_by[&Change::Tools], Scope::All);
+        assert_eq!(after.cache.minimum_prefix, before.cache.minimum_prefix);
+
+        let house = profiles.find("house-of-cards").unwrap();
+        assert_eq!((house.window, house.wire), (Window::Of(Tokens(64_000)), Wire::OpenaiResponses));
+        let usage = Usage { uncached: Tokens(1), ..Usage::default() };
+        assert!(house.prices.cost(&usage).is_err());
+    }
+
+    #[test]
+    fn a_change_to_a_family_reaches_its_models() {
+        let profiles =
+            overridden("[[family]]\nname = \"xai\"\nthresholds.trigger = 0.9\nthresholds.force = 0.95")
+                .unwrap();
+        let grok = profiles.find("grok-4.20").unwrap();
+        assert_eq!((grok.thresholds.trigger, grok.overridden), (Share::percent(90), true));
+    }
+
+    #[test]
+    fn the_longest_pattern_says_most() {
+        let model = |name: &str, pattern: &str| {
+            format!("[[model]]\nname = \"{name}\"\nwire = \"anthropic\"\npatterns = [\"{pattern}\"]\n")
+        };
+        let profiles =
+            overridden(&format!("{}{}", model("any", "in-house-*"), model("small", "in-house-small*")))
+                .unwrap();
+        let found = |name: &str| profiles.find(name).unwrap().name.clone();
+        assert_eq!((found("in-house-small-2"), found("in-house-2")), ("small".to_owned(), "any".to_owned()));
+    }
+
+    #[test]
+    fn a_wrong_file_says_where_and_why_and_changes_nothing() {
+        let wrong = |toml: &str| overridden(toml).unwrap_err().to_string();
+        let model = "\n[[model]]\nname = \"x\"\n";
+        let all = [
+            wrong("\n\nwindow ="),
+            wrong(&format!("{model}windw = 5")),
+            wrong(&format!("{model}price = {{ inptu = 5 }}")),
+            wrong(&format!("{model}thresholds.trigger = 55")),
+            wrong(&format!("{model}window = -5")),
+            wrong(&format!("{model}output_limit = 0")),
+            wrong(&format!("{model}wire = \"antropic\"")),
+            wrong(&format!("{model}legality.no_such_rule = true")),
+            wrong(&format!("{model}date = 2026-11-15T10:00:00Z")),
+            wrong("[[model]]\nwindow = 5"),
+            wrong(model),
+            wrong(&format!("{model}family = \"opanai\"")),
+            wrong(&format!("{model}family = \"openai\"\nthresholds.target = 0.6")),
+            wrong(&format!("{model}family = \"openai\"\naliases = [\"gpt-5\"]")),
+            wrong("\n[[family]]\nname = \"f\"\naliases = [\"g\"]"),
+        ];
+        insta::assert_snapshot!(all.join("\n"), @r"
+        line 3: string values must be quoted, expected literal string
+        line 4: unknown field `windw`, expected one of `name`, `family`, `aliases`, `patterns`, `source`, `date`, `provider`, `wire`, `window`, `input_limit`, `output_limit`, `tokenizer`, `margin`, `overhead`, `price`, `cache`, `legality`, `thresholds`, `degradation`
+        line 4: unknown field `inptu`, expected one of `input`, `output`, `cache_read`, `cache_write`, `cache_write_hour`, `long`
+        line 4: expected a number from 0 to 1, found 55
+        line 4: invalid value: integer `-5`, expected u64
+        line 4: invalid value: integer `0`, expected a nonzero u64
+        line 4: unknown variant `antropic`, expected one of `anthropic`, `openai-chat`, `openai-responses`, `gemini`
+        line 4: unknown variant `no_such_rule`, expected one of `roles_alternate`, `first_is_user`, `calls_answered`, `results_first`, `no_empty_text`, `thinking_verbatim`, `thinking_stays_in_open_loop`, `preserved_thinking`, `reasoning_stays_with_item`, `reasoning_returned`, `calls_signed`, `compaction_item_opaque`, `prefill_refused`
+        line 4: expected a day such as 2026-11-15, found 2026-11-15T10:00:00Z
+        line 1: missing field `name`
+        line 2: `x` needs `family`, or `wire` to say which request format it takes
+        line 2: `x` is of the family `opanai`, which does not exist; there are anthropic, deepseek, google, openai, openai-automatic, openai-compatible, opencode-free, xai
+        line 2: `x` has target 60 %, trigger 55 %, force 85 %; they must be above 0, in this order, and target below trigger
+        line 2: `x` goes by `gpt-5`, which is a name of `gpt-5`; take it from one of them
+        line 2: `family`, `aliases` and `patterns` are for models, not for families
+        ");
+
+        let mut profiles = Profiles::builtin();
+        let before: Vec<Profile> = profiles.iter().cloned().collect();
+        let half_right = "[[model]]\nname = \"gpt-5\"\nwindow = 1\n[[model]]\nname = \"x\"";
+        assert!(profiles.with_overrides(half_right).is_err());
+        assert!(profiles.iter().eq(&before));
+    }
+
+    #[test]
+    fn without_a_vocabulary_a_model_is_counted_by_estimate_under_the_estimates_name() {
+        let profiles = Profiles::builtin();
+        let name = |model: &str| profiles.find(model).unwrap().meter().name();
+        assert_eq!(name("claude-opus-5"), Estimate.name());
+        assert_eq!(name("gpt-5"), if cfg!(feature = "bpe") { "o200k" } else { Estimate.name() });
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_and_no_file_is_too_strange(model in "\\PC{0,60}", toml in "\\PC{0,60}") {
+            let mut profiles = Profiles::builtin();
+            let _ = (profiles.find(&model).is_ok(), profiles.with_overrides(&toml));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The file format of profiles: what is said of a family or a model, each field by itself.
+//!
+//! A model is what its family says, with what the built-in file says of the model over it, and what the user says over
+//! that. So an entry is all fields and none of them required, and laying one over another is the only operation.
+
+use std::{collections::BTreeMap, num::NonZeroU64};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    Degradation, Profile, ProfileError, Thresholds, Tokenizer, Window,
+    price::Prices,
+    rules::{CacheRules, Rule, Wire},
+    units::{Day, Share},
+};
+use crate::{meter::Overhead, tokens::Tokens};
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) families: Vec<Patch>,
+    pub(super) models: Vec<Patch>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    family: Vec<Spanned<Patch>>,
+    #[serde(default)]
+    model: Vec<Spanned<Patch>>,
+}
+
+/// What is said of a family or a model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Patch {
+    pub(super) name: String,
+    /// The line of the file where it stands.
+    #[serde(skip)]
+    pub(super) line: usize,
+    #[serde(skip)]
+    origin: Origin,
+    pub(super) family: Option<String>,
+    #[serde(default)]
+    pub(super) aliases: Vec<String>,
+    #[serde(default)]
+    pub(super) patterns: Vec<String>,
+    source: Option<String>,
+    date: Option<Day>,
+    provider: Option<String>,
+    wire: Option<Wire>,
+    window: Option<u64>,
+    input_limit: Option<NonZeroU64>,
+    output_limit: Option<NonZeroU64>,
+    tokenizer: Option<Tokenizer>,
+    margin: Option<Share>,
+    overhead: Option<OverheadPatch>,
+    price: Option<Prices>,
+    cache: Option<CacheRules>,
+    #[serde(default)]
+    legality: BTreeMap<Rule, bool>,
+    thresholds: Option<ThresholdsPatch>,
+    degradation: Option<Degradation>,
+}
+
+/// Whose file an entry is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    #[default]
+    Builtin,
+    User,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverheadPatch {
+    request: Option<Tokens>,
+    message: Option<Tokens>,
+    call: Option<Tokens>,
+    tool: Option<Tokens>,
+    image: Option<Tokens>,
+    document_bytes_a_token: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThresholdsPatch {
+    trigger: Option<Share>,
+    target: Option<Share>,
+    force: Option<Share>,
+}
+
+/// Reads a file.
+pub(super) fn read(text: &str, origin: Origin) -> Result<Said, ProfileError> {
+    let file: File = toml::from_str(text).map_err(|error| ProfileError::File {
+        line: error.span().map_or(1, |span| line_at(text, span.start)),
+        reason: error.message().to_owned(),
+    })?;
+    let placed = |patch: Spanned<Patch>| {
+        let line = line_at(text, patch.span().start);
+        Patch { line, origin, ..patch.into_inner() }
+    };
+    if let Some(family) = file.family.iter().find(|family| family.get_ref().has_names()) {
+        return Err(ProfileError::File {
+            line: line_at(text, family.span().start),
+            reason: "`family`, `aliases` and `patterns` are for models, not for families".to_owned(),
+        });
+    }
+    Ok(Said {
+        families: file.family.into_iter().map(placed).collect(),
+        models: file.model.into_iter().map(placed).collect(),
+    })
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
+}
+
+impl Patch {
+    fn has_names(&self) -> bool {
+        self.family.is_some() || !self.aliases.is_empty() || !self.patterns.is_empty()
+    }
+
+    /// This, and `base` where it says nothing. Names add up; the line is this one's.
+    pub(super) fn over(self, base: Self) -> Self {
+        let mut legality = base.legality;
+        legality.extend(self.legality);
+        Self {
+            name: self.name,
+            line: self.line,
+            origin: self.origin.max(base.origin),
+            family: self.family.or(base.family),
+            aliases: [base.aliases, self.aliases].concat(),
+            patterns: [base.patterns, self.patterns].concat(),
+            source: self.source.or(base.source),
+            date: self.date.or(base.date),
+            provider: self.provider.or(base.provider),
+            wire: self.wire.or(base.wire),
+            window: self.window.or(base.window),
+            input_limit: self.input_limit.or(base.input_limit),
+            output_limit: self.output_limit.or(base.output_limit),
+            tokenizer: self.tokenizer.or(base.tokenizer),
+            margin: self.margin.or(base.margin),
+            overhead: layered(self.overhead, base.overhead, OverheadPatch::over),
+            price: layered(self.price, base.price, Prices::over),
+            cache: layered(self.cache, base.cache, CacheRules::over),
+            legality,
+            thresholds: layered(self.thresholds, base.thresholds, ThresholdsPatch::over),
+            degradation: self.degradation.or(base.degradation),
+        }
+    }
+
+    /// The profile, with what holds by default where nothing is said.
+    pub(super) fn resolve(self) -> Result<Profile, ProfileError> {
+        let Self { name, line, .. } = self;
+        let lower = |names: Vec<String>| names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
+        let Some(wire) = self.wire else { return Err(ProfileError::NoWire { line, model: name }) };
+        let said = self.thresholds.unwrap_or_default();
+        let usual = Thresholds::default();
+        let thresholds = Thresholds {
+            trigger: said.trigger.unwrap_or(usual.trigger),
+            target: said.target.unwrap_or(usual.target),
+            force: said.force.unwrap_or(usual.force),
+        };
+        if !thresholds.are_ordered() {
+            return Err(ProfileError::Thresholds { line, model: name, thresholds });
+        }
+        Ok(Profile {
+            name: name.to_ascii_lowercase(),
+            aliases: lower(self.aliases),
+            patterns: lower(self.patterns),
+            source: self.source.unwrap_or_else(|| "the user's own".to_owned()),
+            overridden: self.origin == Origin::User,
+            date: self.date,
+            provider: self.provider.unwrap_or_else(|| "unknown".to_owned()),
+            wire,
+            window: match self.window {
+                None => Window::Unknown,
+                Some(0) => Window::Unlimited,
+                Some(tokens) => Window::Of(Tokens(tokens)),
+            },
+            input_limit: self.input_limit.map(|limit| Tokens(limit.get())),
+            output_limit: self.output_limit.map(|limit| Tokens(limit.get())),
+            tokenizer: self.tokenizer.unwrap_or(Tokenizer::Estimate),
+            margin: self.margin.unwrap_or(Share::percent(10)),
+            overhead: self.overhead.unwrap_or_default().resolve(),
+            prices: self.price.unwrap_or_default(),
+            cache: self.cache.unwrap_or_default(),
+            legality: self.legality.into_iter().filter_map(|(rule, holds)| holds.then_some(rule)).collect(),
+            thresholds,
+            degradation: self.degradation,
+        })
+    }
+}
+
+/// One of two, or the first laid over the second.
+fn layered<T>(over: Option<T>, base: Option<T>, lay: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (over, base) {
+        (Some(over), Some(base)) => Some(lay(over, base)),
+        (over, base) => over.or(base),
+    }
+}
+
+impl OverheadPatch {
+    fn over(self, base: Self) -> Self {
+        Self {
+            request: self.request.or(base.request),
+            message: self.message.or(base.message),
+            call: self.call.or(base.call),
+            tool: self.tool.or(base.tool),
+            image: self.image.or(base.image),
+            document_bytes_a_token: self.document_bytes_a_token.or(base.document_bytes_a_token),
+        }
+    }
+
+    fn resolve(self) -> Overhead {
+        let usual = Overhead::default();
+        Overhead {
+            request: self.request.unwrap_or(usual.request),
+            message: self.message.unwrap_or(usual.message),
+            call: self.call.unwrap_or(usual.call),
+            tool: self.tool.unwrap_or(usual.tool),
+            image: self.image.unwrap_or(usual.image),
+            document_bytes_a_token: self.document_bytes_a_token.unwrap_or(usual.document_bytes_a_token),
+        }
+    }
+}
+
+impl ThresholdsPatch {
+    fn over(self, base: Self) -> Self {
+        Self {
+            trigger: self.trigger.or(base.trigger),
+            target: self.target.or(base.target),
+            force: self.force.or(base.force),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a provider demands of a request, and how its prompt cache behaves.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{event::Dialect, tokens::Tokens};
+
+/// The request format a model is spoken to in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Chat Completions.
+    OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Gemini generateContent.
+    Gemini,
+}
+
+impl Wire {
+    /// Whose JSON that is.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::Anthropic => Dialect::Anthropic,
+            Self::OpenaiChat => Dialect::OpenaiChat,
+            Self::OpenaiResponses => Dialect::OpenaiResponses,
+            Self::Gemini => Dialect::Native("gemini".to_owned()),
+        }
+    }
+}
+
+/// Something a provider demands of every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// User and assistant take turns.
+    RolesAlternate,
+    /// The first message is the user's.
+    FirstIsUser,
+    /// Every call is answered before the next message of anyone else.
+    CallsAnswered,
+    /// Results come first in the message that carries them.
+    ResultsFirst,
+    /// No text block is empty.
+    NoEmptyText,
+    /// A thinking block is sent back byte for byte, with its signature, or not at all.
+    ThinkingVerbatim,
+    /// The thinking of an open tool loop is kept.
+    ThinkingStaysInOpenLoop,
+    /// A thinking block holds only while system, tools and every earlier message are unchanged.
+    PreservedThinking,
+    /// A reasoning item stays with the item that followed it.
+    ReasoningStaysWithItem,
+    /// The reasoning of a turn that called tools is sent back in every later request.
+    ReasoningReturned,
+    /// The first call of each step in the current turn carries its signature.
+    CallsSigned,
+    /// A compaction item is used as it came, and items before the newest one may be left out.
+    CompactionItemOpaque,
+    /// The last message is not the assistant's.
+    PrefillRefused,
+}
+
+/// How a prompt cache behaves. What nobody knows is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRules {
+    /// Where entries are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
+    /// How many breakpoints a request may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breakpoints: Option<u32>,
+    /// How far before a breakpoint an older entry is looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_back: Option<u32>,
+    /// The shortest prefix that is cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_prefix: Option<Tokens>,
+    /// What cached lengths are multiples of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<Tokens>,
+    /// How long entries may be asked to live, in seconds, the usual time first. Empty if nothing is promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetimes: Option<Vec<u64>>,
+    /// What a change invalidates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub invalidated_by: BTreeMap<Change, Scope>,
+}
+
+/// Where cache entries are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Written {
+    /// At the breakpoints of the request and nowhere else.
+    Breakpoints,
+    /// Wherever the provider thinks fit.
+    Automatic,
+    /// One at the end by itself, more at breakpoints; or at breakpoints only.
+    ImplicitAndExplicit,
+}
+
+/// A part of a request that can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The model.
+    Model,
+    /// Tool definitions.
+    Tools,
+    /// The system prompt.
+    System,
+    /// Which tool must be called.
+    ToolChoice,
+    /// Whether there are images.
+    Images,
+    /// Whether and how much the model thinks.
+    Thinking,
+    /// How hard the model tries.
+    Effort,
+    /// The format of the answer.
+    Format,
+}
+
+/// What of the cache a change invalidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Messages.
+    Messages,
+    /// The system prompt and messages.
+    SystemAndMessages,
+    /// Everything.
+    All,
+}
+
+impl CacheRules {
+    /// These rules, and `base` where they say nothing.
+    pub(super) fn over(self, base: Self) -> Self {
+        let mut invalidated_by = base.invalidated_by;
+        invalidated_by.extend(self.invalidated_by);
+        Self {
+            written: self.written.or(base.written),
+            breakpoints: self.breakpoints.or(base.breakpoints),
+            look_back: self.look_back.or(base.look_back),
+            minimum_prefix: self.minimum_prefix.or(base.minimum_prefix),
+            granularity: self.granularity.or(base.granularity),
+            lifetimes: self.lifetimes.or(base.lifetimes),
+            invalidated_by,
+        }
+    }
+}
