@@ -112,7 +112,7 @@ fn stand_on<'a>(
     }
     let mut covered = SeqSet::run(leading.next(), kept.previous());
     covered.insert(at);
-    context.stand_on(&pivot.event, covered, pivot.pieces.as_deref());
+    context.stand_on(&pivot.event, pivot.pieces.as_deref(), leading.next(), covered);
     shown
 }
 

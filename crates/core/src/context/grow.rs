@@ -37,6 +37,8 @@ pub(super) struct Growth {
     open: HashMap<CallId, BTreeMap<Seq, VecDeque<usize>>>,
     pub(super) turn: u64,
     answer: Answering,
+    /// The turn of the newest answer, shown or not.
+    pub(super) answered: Option<u64>,
     /// Whether anyone has spoken: the prefix ends there.
     begun: bool,
     /// How many segments the prefix has.
@@ -124,9 +126,15 @@ impl Context {
         }
     }
 
-    /// Stands on a compaction: its summary, for `events`, comes after the prefix.
-    pub(crate) fn stand_on(&mut self, compaction: &Arc<Logged>, events: SeqSet, pieces: Option<&[Tokens]>) {
-        let place = events.first().unwrap_or(Seq::START);
+    /// Stands on a compaction: its summary, for `events`, comes after the prefix and before what is kept, which begins at
+    /// `place` or later.
+    pub(crate) fn stand_on(
+        &mut self,
+        compaction: &Arc<Logged>,
+        pieces: Option<&[Tokens]>,
+        place: Seq,
+        events: SeqSet,
+    ) {
         let fixed = Costs::of(compaction, pieces, &self.meter).whole + self.meter.overhead().message;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
@@ -200,6 +208,7 @@ impl Context {
             self.growth.turn += 1;
         }
         self.growth.answer = answering;
+        self.growth.answered = Some(self.growth.turn);
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
         for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {
