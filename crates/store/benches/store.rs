@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId, tokens::BytesOverFour};
+use epitome_core::{Event, Fact, Part, Seq, SessionId, ThreadId, tokens::Estimate};
 use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::Search};
 use peak_alloc::PeakAlloc;
 
@@ -140,7 +140,7 @@ fn reads(directory: &Path) {
 }
 
 fn open(path: &Path) -> Sqlite {
-    let options = Options { counter: Some(Arc::new(BytesOverFour)), ..Options::default() };
+    let options = Options { counter: Some(Arc::new(Estimate)), ..Options::default() };
     Sqlite::open(path, options).expect("a store")
 }
 
