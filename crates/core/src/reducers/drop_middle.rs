@@ -60,3 +60,81 @@ impl DropMiddle {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::{context, show};
+
+    const LOG: &str = r#"
+system: Rules.
+user: The task.
+assistant: 20 words of "one"
+instruct: Speak French.
+user: 20 words of "second"
+assistant: 20 words of "two"
+compacted through 1 keep 2: Before.
+user: Go on.
+assistant: On it.
+  call bash {"command":"a"}
+  -> 5 words of "a"
+"#;
+
+    fn at(ceiling: u64) -> String {
+        let budget = Budget::new(Tokens(ceiling));
+        show(&DropMiddle::default().reduce(context(LOG), &budget, State::default()).context)
+    }
+
+    #[test]
+    fn work_goes_before_messages() {
+        insta::assert_snapshot!(at(75), @r#"
+        prefix      1       verbatim      1  Rules.
+        summary     1, 7    summary       1  Before.
+        user        2       verbatim      2  The task.
+        note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
+        instruction 4       verbatim      2  Speak French.
+        user        5       verbatim     20  second second second second second second second second second second second second second second second second second second second second
+        answer      6       verbatim     20  two two two two two two two two two two two two two two two two two two two two
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 68
+        "#);
+    }
+
+    #[test]
+    fn messages_go_before_the_task_the_summary_and_instructions() {
+        insta::assert_snapshot!(at(50), @r#"
+        prefix      1       verbatim      1  Rules.
+        summary     1, 7    summary       1  Before.
+        user        2       verbatim      2  The task.
+        note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
+        instruction 4       verbatim      2  Speak French.
+        note        5-6     summary      15 by drop_middle  [1 turn is not shown: 2 messages, 1 from the user; 40 tokens; messages 5-6]
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 43
+        "#);
+    }
+
+    #[test]
+    fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
+        insta::assert_snapshot!(at(30), @r#"
+        prefix      1       verbatim      1  Rules.
+        note        1-7     summary      15 by drop_middle  [3 turns are not shown: 7 messages, 2 from the user; 65 tokens; messages 1-7]
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 27
+        "#);
+        insta::assert_snapshot!(at(0), @r#"
+        prefix      1       verbatim      1  Rules.
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        left out    1-7     by drop_middle, 15 tokens
+        total 12
+        "#);
+    }
+}
