@@ -221,7 +221,8 @@ mod tests {
                 return Ok(());
             };
             let (before, after) = cut.split_once("<cut>").unwrap();
-            let before = if text.starts_with(before) { before } else { before.strip_suffix('\n').unwrap() };
+            // The marker stands on a line of its own, for which a break may have been added.
+            let before = before.strip_suffix('\n').unwrap_or(before);
             let after = after.strip_prefix('\n').unwrap_or(after);
             prop_assert!(text.starts_with(before) && text.ends_with(after));
             prop_assert!(before.len() + after.len() <= text.len());

@@ -89,7 +89,7 @@ assistant: On it.
     fn work_goes_before_messages() {
         insta::assert_snapshot!(at(75), @r#"
         prefix      1       verbatim      1  Rules.
-        summary     1, 7    summary       1  Before.
+        summary     7       summary       1  Before.
         user        2       verbatim      2  The task.
         note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
         instruction 4       verbatim      2  Speak French.
@@ -106,7 +106,7 @@ assistant: On it.
     fn messages_go_before_the_task_the_summary_and_instructions() {
         insta::assert_snapshot!(at(50), @r#"
         prefix      1       verbatim      1  Rules.
-        summary     1, 7    summary       1  Before.
+        summary     7       summary       1  Before.
         user        2       verbatim      2  The task.
         note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
         instruction 4       verbatim      2  Speak French.
@@ -122,7 +122,7 @@ assistant: On it.
     fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
         insta::assert_snapshot!(at(30), @r#"
         prefix      1       verbatim      1  Rules.
-        note        1-7     summary      15 by drop_middle  [3 turns are not shown: 7 messages, 2 from the user; 65 tokens; messages 1-7]
+        note        2-7     summary      15 by drop_middle  [3 turns are not shown: 6 messages, 2 from the user; 65 tokens; messages 2-7]
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
@@ -133,7 +133,7 @@ assistant: On it.
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
-        left out    1-7     by drop_middle, 15 tokens
+        left out    2-7     by drop_middle, 65 tokens
         total 12
         "#);
     }
