@@ -450,7 +450,8 @@ assistant: Waiting.
 
     #[test]
     fn a_late_result_of_a_folded_call_belongs_to_the_note() {
-        let folded = context(CALLS).fold("test", &[1..3], |_: &Folded| "[gone]".to_owned());
+        let folded =
+            context(CALLS).fold("test", std::slice::from_ref(&(1..3)), |_: &Folded| "[gone]".to_owned());
         insta::assert_snapshot!(late(folded), @r"
         user        1       verbatim      1  Go.
         note        2-3, 5  summary       1 by test  [gone]

@@ -218,7 +218,7 @@ assistant: Done.
         let context = project(&line, meter, Names::Messages);
         let reduced = CutOutputs::default().reduce(context, &Budget::new(Tokens(0)), State::default());
         assert_eq!(reduced.context.changes().replaced, 1);
-        let counted = counter.0.load(Ordering::Relaxed);
-        assert!(counted < 10_000, "{counted} bytes were counted again");
+        let bytes = counter.0.load(Ordering::Relaxed);
+        assert!(bytes < 10_000, "{bytes} bytes were bytes again");
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! **Trigger:** the context is over the target. What the agent said and did goes first, oldest turn first, until the
 //! target is met; the user's messages stay, with a line between them that says what went. Only if that leaves the
-//! context over the ceiling do the user's messages go too, oldest first and the very first of them last, and in the end
-//! everything that is not essential, if need be without a line.
+//! context nearer to the ceiling than to the target do the user's messages go too, down to the target, oldest first and
+//! the very first of them never. If even that is over the ceiling, everything goes that is not essential, if need be
+//! without a line.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +28,14 @@ impl Reducer for DropMiddle {
 
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
         let mut context = self.fold(context, Reach::Work, budget.target());
-        for reach in [Reach::Messages, Reach::Everything] {
-            if context.tokens() > budget.ceiling() {
-                context = self.fold(context, reach, budget.ceiling());
-            }
+        // A reduction that leaves little room below the ceiling is soon followed by the next, and each costs the
+        // provider's cache: messages go, and then down to the target, if less than half of that room is free.
+        let half_way = budget.target().0.midpoint(budget.ceiling().0);
+        if context.tokens() > Tokens(half_way) {
+            context = self.fold(context, Reach::Messages, budget.target());
+        }
+        if context.tokens() > budget.ceiling() {
+            context = self.fold(context, Reach::Everything, budget.ceiling());
         }
         if context.tokens() > budget.ceiling() {
             let essential = context.essential();
