@@ -145,13 +145,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        meter::Overhead,
-        tokens::{BytesOverFour, TokenCounter},
-    };
+    use crate::{meter::Overhead, tokens::TokenCounter};
 
-    fn meter() -> Meter {
-        Meter::new(Arc::new(BytesOverFour), Overhead::default())
+    /// Four bytes a token, rounded up.
+    struct Quarters;
+
+    impl TokenCounter for Quarters {
+        fn name(&self) -> &'static str {
+            "quarters"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            Tokens((text.len() as u64).div_ceil(4))
+        }
     }
 
     fn marker(left: LeftOut) -> String {
@@ -160,7 +166,8 @@ mod tests {
 
     fn check(text: &str, head: u64, tail: u64, lines: Option<usize>, expect: Option<&str>) {
         let keep = Keep { head: Tokens(head), tail: Tokens(tail), lines };
-        let cut = cut(text, BytesOverFour.count(text), keep, &meter(), marker);
+        let meter = Meter::new(Arc::new(Quarters), Overhead::default());
+        let cut = cut(text, Quarters.count(text), keep, &meter, marker);
         assert_eq!(cut.as_deref(), expect);
     }
 

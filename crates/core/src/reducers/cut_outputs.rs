@@ -219,6 +219,6 @@ assistant: Done.
         let reduced = CutOutputs::default().reduce(context, &Budget::new(Tokens(0)), State::default());
         assert_eq!(reduced.context.changes().replaced, 1);
         let bytes = counter.0.load(Ordering::Relaxed);
-        assert!(bytes < 10_000, "{bytes} bytes were bytes again");
+        assert!(bytes < 10_000, "{bytes} bytes were counted again");
     }
 }
