@@ -2,9 +2,11 @@
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
 //! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
-//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered. [`profile`] holds
-//! what is known of a model, [`tokens`] and [`meter`] count, [`calibration`] learns how wrong the counts are, [`tracker`]
-//! follows the size of a context, and [`budget`] says how large it may be.
+//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+//!
+//! [`project`](mod@project) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the [`pipeline`],
+//! and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds what is known of a model,
+//! [`tokens`] and [`meter`] count, [`calibration`] learns how wrong the counts are, and [`tracker`] follows the size.
 
 pub mod budget;
 pub mod calibration;

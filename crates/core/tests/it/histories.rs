@@ -21,7 +21,7 @@ pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
         let place = |facts: Vec<(Fact, Index, Index)>| {
             (1..)
                 .zip(facts)
-                .map(|(seq, (fact, one, other))| logged(seq, placed(fact, seq, &one, &other)))
+                .map(|(seq, (fact, one, other))| logged(seq, placed(fact, seq, one, other)))
                 .collect()
         };
         place(facts)
@@ -29,8 +29,8 @@ pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
 }
 
 /// Lets what refers to other events refer to any, also to none that is there.
-fn placed(fact: Fact, seq: u64, one: &Index, other: &Index) -> Fact {
-    let any = |index: &Index| Seq(index.index(usize::try_from(seq).unwrap() + 2) as u64);
+fn placed(fact: Fact, seq: u64, one: Index, other: Index) -> Fact {
+    let any = |index: Index| Seq(index.index(usize::try_from(seq).unwrap() + 2) as u64);
     match fact {
         Fact::Compacted(compaction) => Fact::Compacted(Compaction {
             through: any(one),
