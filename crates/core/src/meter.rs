@@ -3,7 +3,11 @@
 //! Every number is an upper bound of what a recount of the rendered request gives, so that a context that fits by the
 //! meter fits in fact. Texts of logged events are never counted again: their counts come along from the log.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +22,18 @@ use crate::{
 pub struct Meter {
     counter: Arc<dyn TokenCounter>,
     overhead: Overhead,
+    /// The counts of words met before. Stubs and notes are made of few words, over and over.
+    words: Arc<Mutex<HashMap<Box<str>, Tokens>>>,
 }
+
+/// Texts up to this many bytes are counted word by word.
+const LINE: usize = 512;
+
+/// Words up to this many bytes are remembered.
+const WORD: usize = 48;
+
+/// How many words are remembered at a time.
+const WORDS: usize = 1 << 15;
 
 /// Tokens of wrapping that no text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +69,7 @@ impl Default for Overhead {
 impl Meter {
     /// Counts texts with `counter` and wraps them as `overhead` says.
     pub fn new(counter: Arc<dyn TokenCounter>, overhead: Overhead) -> Self {
-        Self { counter, overhead }
+        Self { counter, overhead, words: Arc::default() }
     }
 
     /// The name of the counter, under which counts are stored.
@@ -67,9 +82,29 @@ impl Meter {
         &self.overhead
     }
 
-    /// A text.
+    /// A text. A short one is counted word by word, and a word only the first time: vocabularies do not join a word
+    /// with the space or colon after it, so the sum is the count.
     pub fn text(&self, text: &str) -> Tokens {
-        self.counter.count(text)
+        if text.len() > LINE {
+            return self.counter.count(text);
+        }
+        words(text).map(|word| self.word(word)).sum()
+    }
+
+    fn word(&self, word: &str) -> Tokens {
+        if word.len() > WORD {
+            return self.counter.count(word);
+        }
+        let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tokens) = known.get(word) {
+            return *tokens;
+        }
+        if known.len() >= WORDS {
+            known.clear();
+        }
+        let tokens = self.counter.count(word);
+        known.insert(word.into(), tokens);
+        tokens
     }
 
     /// Texts and media together, without any wrapping.
@@ -115,6 +150,30 @@ impl fmt::Debug for Meter {
     }
 }
 
+/// Splits a text before each single space between two words, and before a colon that follows a letter or digit: a
+/// handle is a thread met before, and a number.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let is_word = |at: usize| bytes.get(at).is_some_and(|byte| !byte.is_ascii_whitespace());
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= bytes.len() {
+            return None;
+        }
+        let first = start + 1;
+        let end = (first..bytes.len())
+            .find(|&at| match bytes[at] {
+                b' ' => is_word(at - 1) && is_word(at + 1),
+                b':' => bytes[at - 1].is_ascii_alphanumeric(),
+                _ => false,
+            })
+            .unwrap_or(bytes.len());
+        let word = &text[start..end];
+        start = end;
+        Some(word)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +187,33 @@ mod tests {
         assert_eq!(meter.media(&image(Some((20_000, 20_000)))), Tokens(1_800));
         assert_eq!(meter.media(&image(None)), Tokens(1_800));
         assert_eq!(meter.media(&Media::inline("application/pdf", &[0; 100])), Tokens(5));
+    }
+
+    #[test]
+    fn words_are_split_before_single_spaces_and_nothing_is_lost() {
+        let split = |text| words(text).collect::<Vec<_>>();
+        assert_eq!(split("[read 12 lines]"), ["[read", " 12", " lines]"]);
+        assert_eq!(split("recall 1b2c:57]"), ["recall", " 1b2c", ":57]"]);
+        assert_eq!(split(" a  b\n c "), [" a  b\n c "]);
+        assert_eq!(split(""), Vec::<&str>::new());
+    }
+
+    #[cfg(feature = "bpe")]
+    mod exact {
+        use proptest::prelude::*;
+
+        use super::*;
+        use crate::tokens::O200k;
+
+        proptest! {
+            #[test]
+            fn a_short_text_counts_as_the_vocabulary_counts_it(
+                text in "([a-zA-Z]{1,8}|[0-9]{1,6}|[\\[\\];:,.×'/_-]{1,3}|[ ]{1,3}|[\n\t\u{a0}]|[äé日本語ї]{1,3}){0,40}",
+            ) {
+                let meter = Meter::new(Arc::new(O200k), Overhead::default());
+                prop_assert_eq!(meter.text(&text), O200k.count(&text));
+                prop_assert_eq!(meter.text(&text), O200k.count(&text), "and the second time");
+            }
+        }
     }
 }

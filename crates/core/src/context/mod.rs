@@ -198,16 +198,19 @@ impl Context {
     /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is
     /// not smaller than what it would replace changes nothing.
     pub fn edit(mut self, by: &'static str, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
-        let segments = std::mem::take(&mut self.segments);
-        self.segments.reserve(segments.len());
-        for (index, mut segment) in segments.into_iter().enumerate() {
-            match decide(index, &segment) {
+        let mut segments = std::mem::take(&mut self.segments);
+        let mut index = 0;
+        segments.retain_mut(|segment| {
+            let decided = decide(index, segment);
+            index += 1;
+            match decided {
                 Edit::Drop if !segment.is_prefix() => {
                     self.total = less(self.total, segment.tokens());
                     self.changes.removed += 1;
                     self.elide(segment.stands_for(), by, segment.stood_for());
+                    return false;
                 }
-                Edit::Keep | Edit::Drop => self.segments.push(segment),
+                Edit::Keep | Edit::Drop => {}
                 Edit::Replace { parts, fidelity } => {
                     let before = segment.tokens();
                     if segment.replace(parts, fidelity, &self.meter) == Replacement::Made {
@@ -215,10 +218,11 @@ impl Context {
                         self.changes.replaced += 1;
                         self.total = less(self.total, before) + segment.tokens();
                     }
-                    self.segments.push(segment);
                 }
             }
-        }
+            true
+        });
+        self.segments = segments;
         self
     }
 
