@@ -154,7 +154,7 @@ impl fmt::Debug for Meter {
 /// handle is a thread met before, and a number.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
-    let is_word = |at: usize| bytes.get(at).is_some_and(|byte| !byte.is_ascii_whitespace());
+    let is_word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_graphic);
     let mut start = 0;
     std::iter::from_fn(move || {
         if start >= bytes.len() {
