@@ -4,12 +4,19 @@
 //! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
 //! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
 
+pub mod budget;
 pub mod chain;
+pub mod context;
 pub mod event;
 pub mod id;
 pub mod lineage;
 pub mod media;
+pub mod meter;
 pub mod pairing;
+pub mod pipeline;
+pub mod project;
+pub mod reducers;
+pub mod seq_set;
 pub mod tokens;
 pub mod turn;
 

@@ -1,0 +1,72 @@
+//! The essential set: what a request is pointless without.
+//!
+//! The prefix, the newest message of the user, and the open exchange: the last answer, if nobody has answered what its
+//! calls returned. A reducer leaves these alone, or in the last resort cuts them; it never leaves them out.
+
+use std::ops::Range;
+
+use crate::{
+    context::{Context, Segment, Shown, segment::Body},
+    tokens::Tokens,
+};
+
+/// Where the essential segments are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Essential {
+    /// How many segments the prefix has.
+    pub prefix: usize,
+    /// The newest message of the user.
+    pub newest: Option<usize>,
+    /// The last answer with what its calls returned; empty if it was answered, or called nothing.
+    pub open: Range<usize>,
+}
+
+impl Essential {
+    /// Whether the segment at `index` is one of them.
+    pub fn contains(&self, index: usize) -> bool {
+        index < self.prefix || self.newest == Some(index) || self.open.contains(&index)
+    }
+
+    /// Where the loop that is still going begins: at the newest message of the user, or at the open exchange if that is
+    /// earlier. Past the end if there is neither.
+    pub fn loop_start(&self) -> usize {
+        let open = if self.open.is_empty() { usize::MAX } else { self.open.start };
+        self.newest.unwrap_or(usize::MAX).min(open)
+    }
+
+    /// What the prefix, the newest message and the open exchange cost.
+    pub fn tokens(&self, context: &Context) -> [Tokens; 3] {
+        let segments = context.segments();
+        let sum =
+            |range: Range<usize>| segments.get(range).unwrap_or_default().iter().map(Segment::tokens).sum();
+        let newest = self.newest.filter(|newest| !self.open.contains(newest));
+        [sum(0..self.prefix), newest.map_or(Tokens(0), |at| sum(at..at + 1)), sum(self.open.clone())]
+    }
+}
+
+impl Context {
+    /// Finds the essential segments, from the end: it costs the newest loop, not the window.
+    pub fn essential(&self) -> Essential {
+        let newest = self.segments.iter().rposition(Segment::is_user);
+        let open = self.open(newest);
+        Essential { prefix: self.growth.prefix, newest, open }
+    }
+
+    fn open(&self, newest: Option<usize>) -> Range<usize> {
+        let Some(last) = self.segments.iter().rposition(Segment::is_answer) else { return 0..0 };
+        let turn = self.segments[last].turn;
+        let in_turn = self.segments[..=last].iter().rev().take_while(|segment| segment.turn == turn);
+        // A turn begins with what was asked, which is no part of the answer.
+        let length =
+            in_turn.enumerate().filter(|(_, segment)| segment.is_answer()).map(|(back, _)| back + 1).last();
+        let start = last + 1 - length.unwrap_or(0);
+        let answer = &self.segments[start..=last];
+        let returned = answer
+            .iter()
+            .any(|segment| matches!(&segment.body, Body::Exchange { outcome: Shown::Returned { .. }, .. }));
+        let called = answer.iter().any(|segment| matches!(segment.body, Body::Exchange { .. }));
+        let interrupted = newest.is_some_and(|newest| newest > last);
+        // The calls of an answer that the user talked over, and that gave nothing back, are past.
+        if returned || (called && !interrupted) { start..last + 1 } else { 0..0 }
+    }
+}

@@ -1,0 +1,404 @@
+//! Growing a context, event by event.
+//!
+//! What pairing needs to know of the past travels with the context: which calls are still open, which answer the last
+//! event was a fragment of, whether the prefix is closed. So appending a turn costs that turn, whatever came before it,
+//! and a result finds its call even if the context was reduced in between.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use crate::{
+    context::{Body, Content, Context, Fidelity, Segment, Shown, UNANSWERED, less},
+    event::{Fact, Instruction, Logged, Part, Pin, Seal, Summary},
+    id::{AnswerId, CallId, Seq},
+    meter::Meter,
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// What became of an event that a context was extended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Extended {
+    /// It is part of the context now.
+    Grown,
+    /// The context already holds it, or a later one; nothing was done.
+    Known,
+    /// A compaction was adopted or undone: what is shown begins elsewhere. Nothing was done; project again.
+    Moved,
+}
+
+/// What a context must know of its past to go on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    /// Calls that nothing has answered, by id and event: the places of the parts that make them.
+    open: HashMap<CallId, BTreeMap<Seq, VecDeque<usize>>>,
+    pub(super) turn: u64,
+    answer: Answering,
+    /// Whether anyone has spoken: the prefix ends there.
+    begun: bool,
+    /// How many segments the prefix has.
+    pub(super) prefix: usize,
+    /// Settings, tools and system prompt: whether each is among the prefix, which they lead in this order.
+    standing: [bool; 3],
+    pub(super) pins: BTreeSet<Seq>,
+    /// The newest event it has seen.
+    head: Seq,
+}
+
+/// How far the current turn is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Answering {
+    /// The model has not answered yet.
+    #[default]
+    Asked,
+    /// It has, in an answer of this id.
+    Answered(Option<AnswerId>),
+}
+
+impl Context {
+    /// Appends what happened next. `pieces` are the log's counts of the event's texts, in the order
+    /// [`Fact::visit_text`] shows them; without them, or if they are not as many, the texts are counted here.
+    ///
+    /// The cost is that of the event. A result goes to its call, wherever that stands.
+    pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
+        if event.id.seq <= self.growth.head {
+            return Extended::Known;
+        }
+        if matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. }) {
+            return Extended::Moved;
+        }
+        self.grow(event, pieces);
+        Extended::Grown
+    }
+
+    /// Takes an event; a compaction is one that is not, or no longer, stood on.
+    pub(crate) fn grow(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) {
+        let seq = event.id.seq;
+        self.growth.head = self.growth.head.max(seq);
+        let costs = Costs::of(event, pieces, &self.meter);
+        match &event.event.fact {
+            Fact::Instructed { what, .. } => match standing_rank(*what) {
+                Some(rank) => self.stand(rank, event, &costs),
+                None => self.instruct(event, &costs),
+            },
+            Fact::UserSaid { .. } => {
+                self.ask();
+                self.user(event, costs.parts, Fidelity::Verbatim);
+            }
+            Fact::Injected { .. } => {
+                self.ask();
+                self.user(event, costs.parts, Fidelity::Injected);
+            }
+            Fact::AssistantSaid { answer, parts, .. } => {
+                self.growth.begun = true;
+                self.answer(event, answer.as_ref(), parts, &costs);
+            }
+            Fact::ToolReturned { parts, .. } => {
+                self.growth.begun = true;
+                self.outcomes(event, costs.results);
+                if !parts.is_empty() {
+                    self.user(event, costs.parts, Fidelity::Verbatim);
+                }
+            }
+            Fact::Carried { .. } if is_rendered(event) => {
+                self.growth.begun = true;
+                let fixed = costs.whole + self.meter.overhead().message;
+                self.push(seq, SeqSet::one(seq), Body::Carried(Arc::clone(event)), fixed);
+            }
+            Fact::Compacted(_) => {
+                self.growth.begun = true;
+                self.elide(&SeqSet::one(seq), "pivot", Tokens(0));
+            }
+            Fact::Pinned { pin: Pin::Event(pinned) } => {
+                self.growth.pins.insert(*pinned);
+            }
+            Fact::Pinned { pin: Pin::Text(_) }
+            | Fact::CompactionRequested { .. }
+            | Fact::CompactionReverted { .. }
+            | Fact::UsageReported { .. }
+            | Fact::ModelChanged { .. }
+            | Fact::Carried { .. } => {}
+        }
+    }
+
+    /// Stands on a compaction: its summary, for `events`, comes after the prefix.
+    pub(crate) fn stand_on(&mut self, compaction: &Arc<Logged>, events: SeqSet, pieces: Option<&[Tokens]>) {
+        let place = events.first().unwrap_or(Seq::START);
+        let fixed = Costs::of(compaction, pieces, &self.meter).whole + self.meter.overhead().message;
+        self.growth.begun = true;
+        self.growth.head = self.growth.head.max(compaction.id.seq);
+        self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
+        if let Some(summary) = self.segments.last_mut() {
+            summary.fidelity = Fidelity::Summary;
+        }
+        self.growth.turn = 1;
+    }
+
+    /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older ones are part
+    /// of what it stands for.
+    fn stand(&mut self, rank: usize, event: &Arc<Logged>, costs: &Costs) {
+        let tools = if rank == TOOLS { event.event.fact.parts().len() as u64 } else { 0 };
+        let overhead = self.meter.overhead();
+        let wrapping = overhead.message.0.saturating_add(overhead.tool.0.saturating_mul(tools));
+        let fixed = costs.whole + Tokens(wrapping);
+        let index = self.growth.standing[..rank].iter().filter(|stands| **stands).count();
+        if self.growth.standing[rank] {
+            let segment = &mut self.segments[index];
+            self.total = less(self.total, segment.tokens()) + fixed;
+            segment.events.insert(event.id.seq);
+            segment.body = Body::Prefix(Arc::clone(event));
+            segment.fixed = fixed;
+        } else {
+            self.growth.standing[rank] = true;
+            self.push(event.id.seq, SeqSet::one(event.id.seq), Body::Prefix(Arc::clone(event)), fixed);
+            self.segments[index..].rotate_right(1);
+            self.segments[index].turn = 0;
+            self.growth.prefix += 1;
+        }
+    }
+
+    fn instruct(&mut self, event: &Arc<Logged>, costs: &Costs) {
+        let seq = event.id.seq;
+        let fixed = costs.whole + self.meter.overhead().message;
+        if self.growth.begun {
+            self.ask();
+            self.push(seq, SeqSet::one(seq), Body::Instruction(Arc::clone(event)), fixed);
+        } else {
+            self.push(seq, SeqSet::one(seq), Body::Prefix(Arc::clone(event)), fixed);
+            self.growth.prefix += 1;
+        }
+    }
+
+    /// A new question belongs to the next turn.
+    fn ask(&mut self) {
+        self.growth.begun = true;
+        if std::mem::take(&mut self.growth.answer) != Answering::Asked {
+            self.growth.turn += 1;
+        }
+    }
+
+    fn user(&mut self, event: &Arc<Logged>, counts: Vec<Tokens>, fidelity: Fidelity) {
+        let (seq, fixed) = (event.id.seq, self.meter.overhead().message);
+        let body = Body::User { event: Arc::clone(event), content: Content::AsSent };
+        self.push(seq, SeqSet::one(seq), body, fixed);
+        if let Some(user) = self.segments.last_mut() {
+            user.fidelity = fidelity;
+            user.content = counts.iter().copied().sum();
+            user.counts = counts;
+            self.total += user.content;
+        }
+    }
+
+    fn answer(&mut self, event: &Arc<Logged>, answer: Option<&AnswerId>, parts: &[Part], costs: &Costs) {
+        let seq = event.id.seq;
+        let answering = Answering::Answered(answer.cloned());
+        let fragment = answer.is_some() && self.growth.answer == answering;
+        if self.growth.answer != Answering::Asked && !fragment {
+            self.growth.turn += 1;
+        }
+        self.growth.answer = answering;
+        let overhead = *self.meter.overhead();
+        let stand_in = self.meter.text(UNANSWERED);
+        for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {
+            let event = Arc::clone(event);
+            if let Part::ToolCall(call) = shown {
+                let sites = self.growth.open.entry(call.id.clone()).or_default();
+                sites.entry(seq).or_default().push_back(part);
+                let wrapping = overhead.call + overhead.call + overhead.message + overhead.message;
+                let body = Body::Exchange { event, part, outcome: Shown::Unanswered };
+                self.push(seq, SeqSet::one(seq), body, *tokens + wrapping + stand_in);
+            } else {
+                self.push(seq, SeqSet::one(seq), Body::Answer { event, part }, *tokens + overhead.message);
+            }
+        }
+        if parts.is_empty() {
+            self.elide(&SeqSet::one(seq), "empty", Tokens(0));
+        }
+    }
+
+    /// Gives each result to its call. Results that no open call asked for are history and never shown.
+    fn outcomes(&mut self, event: &Arc<Logged>, counts: Vec<Vec<Tokens>>) {
+        let seq = event.id.seq;
+        let results = event.event.fact.results();
+        for (index, (result, counts)) in results.iter().zip(counts).enumerate() {
+            match self.growth.close(&result.call) {
+                Some(site) => self.answer_call(site, event, index, counts),
+                None => self.elide(&SeqSet::one(seq), "stray", counts.into_iter().sum()),
+            }
+        }
+        if results.is_empty() && event.event.fact.parts().is_empty() {
+            self.elide(&SeqSet::one(seq), "empty", Tokens(0));
+        }
+    }
+
+    fn answer_call(
+        &mut self,
+        (at, part): (Seq, usize),
+        event: &Arc<Logged>,
+        index: usize,
+        counts: Vec<Tokens>,
+    ) {
+        let seq = event.id.seq;
+        let content: Tokens = counts.iter().copied().sum();
+        let stand_in = self.meter.text(UNANSWERED);
+        let found = self.find((at, part + 1));
+        match found.map(|found| &mut self.segments[found]) {
+            Some(Segment {
+                body: Body::Exchange { outcome, .. },
+                events,
+                fixed,
+                counts: shown,
+                content: sum,
+                ..
+            }) if matches!(outcome, Shown::Unanswered) => {
+                *outcome = Shown::Returned { event: Arc::clone(event), index, content: Content::AsSent };
+                events.insert(seq);
+                *fixed = less(*fixed, stand_in);
+                *shown = counts;
+                *sum = content;
+                self.total = less(self.total, stand_in) + content;
+            }
+            // The call was folded in the meantime: whatever stands for it stands for its result too.
+            Some(segment) if segment.stands_for().contains(at) => segment.stands_for_mut().insert(seq),
+            _ => self.elide(&SeqSet::one(seq), "late", content),
+        }
+    }
+
+    /// The segment at a place, or the last before it.
+    fn find(&self, key: (Seq, usize)) -> Option<usize> {
+        let prefix = self.growth.prefix;
+        let after = self.segments[prefix..].partition_point(|segment| segment.key() <= key);
+        after.checked_sub(1).map(|index| prefix + index)
+    }
+
+    fn push(&mut self, place: Seq, events: SeqSet, body: Body, fixed: Tokens) {
+        self.total += fixed;
+        self.segments.push(Segment {
+            place,
+            events,
+            turn: self.growth.turn,
+            body,
+            fixed,
+            counts: Vec::new(),
+            content: Tokens(0),
+            fidelity: Fidelity::Verbatim,
+            touched: None,
+        });
+    }
+}
+
+impl Growth {
+    /// The open call that a result with this id belongs to: of the last message that made such calls, the first still
+    /// open. Within one message a repeated id is answered in order; across messages the newest is meant.
+    fn close(&mut self, id: &CallId) -> Option<(Seq, usize)> {
+        let sites = self.open.get_mut(id)?;
+        let mut newest = sites.last_entry()?;
+        let site = newest.get_mut().pop_front().map(|part| (*newest.key(), part));
+        if newest.get().is_empty() {
+            newest.remove();
+        }
+        if sites.is_empty() {
+            self.open.remove(id);
+        }
+        site
+    }
+}
+
+/// Whether a provider would ever see an event.
+pub(crate) fn is_rendered(event: &Logged) -> bool {
+    match &event.event.fact {
+        Fact::Instructed { .. }
+        | Fact::UserSaid { .. }
+        | Fact::AssistantSaid { .. }
+        | Fact::ToolReturned { .. }
+        | Fact::Compacted(_)
+        | Fact::Injected { .. } => true,
+        // Only what a client would send back is part of a history.
+        Fact::Carried { .. } => event.event.normal.is_some(),
+        Fact::CompactionRequested { .. }
+        | Fact::CompactionReverted { .. }
+        | Fact::Pinned { .. }
+        | Fact::UsageReported { .. }
+        | Fact::ModelChanged { .. } => false,
+    }
+}
+
+const TOOLS: usize = 1;
+
+/// Where an instruction that holds until the next of its kind stands in the prefix.
+fn standing_rank(what: Instruction) -> Option<usize> {
+    match what {
+        Instruction::Settings => Some(0),
+        Instruction::Tools => Some(TOOLS),
+        Instruction::System => Some(2),
+        Instruction::Message | Instruction::Project => None,
+    }
+}
+
+/// What an event costs, from the log's counts where there are any.
+struct Costs {
+    /// Each part of each result.
+    results: Vec<Vec<Tokens>>,
+    /// Each part beside the results.
+    parts: Vec<Tokens>,
+    /// All of it.
+    whole: Tokens,
+}
+
+impl Costs {
+    fn of(event: &Logged, pieces: Option<&[Tokens]>, meter: &Meter) -> Self {
+        let fact = &event.event.fact;
+        let mut texts = 0;
+        fact.visit_text(&mut |_| texts += 1);
+        let counted;
+        let pieces = match pieces {
+            Some(pieces) if pieces.len() == texts => pieces,
+            _ => {
+                counted = meter.pieces(fact);
+                &counted
+            }
+        };
+        let mut pieces = pieces.iter().copied();
+        let mut cost = |part: &Part| {
+            let mut texts = 0;
+            part.visit_text(&mut |_| texts += 1);
+            pieces.by_ref().take(texts).sum::<Tokens>() + beside_text(part, meter)
+        };
+        let results: Vec<Vec<Tokens>> =
+            fact.results().iter().map(|result| result.parts.iter().map(&mut cost).collect()).collect();
+        let parts: Vec<Tokens> = fact.parts().iter().map(&mut cost).collect();
+        let rest: Tokens = pieces.sum();
+        let hidden = match fact {
+            Fact::Compacted(compaction) => match &compaction.summary {
+                Summary::Encrypted(sealed) => sealed_cost(sealed),
+                Summary::Text(_) => Tokens(0),
+            },
+            Fact::Carried { .. } => meter.text(&event.event.raw.json),
+            _ => Tokens(0),
+        };
+        let whole = results.iter().flatten().chain(&parts).copied().sum::<Tokens>() + rest + hidden;
+        Self { results, parts, whole }
+    }
+}
+
+/// What a part costs beyond its texts.
+fn beside_text(part: &Part, meter: &Meter) -> Tokens {
+    match part {
+        Part::Media(media) => meter.media(media),
+        Part::Reasoning { seal: Some(Seal::Encrypted(sealed)), .. } => sealed_cost(sealed),
+        Part::Reasoning { .. }
+        | Part::Text { .. }
+        | Part::ToolCall(_)
+        | Part::Refusal { .. }
+        | Part::Opaque { .. } => Tokens(0),
+    }
+}
+
+/// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it is
+/// sent as base64. A quarter of the size in tokens is a little above that.
+fn sealed_cost(sealed: &str) -> Tokens {
+    Tokens((sealed.len() as u64).div_ceil(4))
+}

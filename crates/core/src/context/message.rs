@@ -1,0 +1,305 @@
+//! A context as a sequence of messages: what a renderer walks.
+//!
+//! Segments are finer than messages: an answer is several, and a result stands with its call. [`Context::messages`]
+//! puts them together again in an order that every provider takes: an answer, then everything its calls returned, then
+//! whatever came next. What nobody touched is recognisable by [`Fragment::is_whole`], [`Returned::is_whole`] and
+//! [`Content::AsSent`], and can leave with the very bytes it came with.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    context::{Body, Content, Context, Note, Segment, Shown},
+    event::{Compaction, Fact, Logged, Part, ToolCall, ToolResult},
+    id::AnswerId,
+};
+
+/// A message of a context.
+#[derive(Clone, Debug)]
+pub enum Message<'a> {
+    /// An instruction, whole: of the prefix if the segment [says so](Segment::is_prefix), else where it stands.
+    Instruction {
+        /// The segment.
+        segment: &'a Segment,
+        /// The event.
+        event: &'a Arc<Logged>,
+    },
+    /// What a user said, or a hook added, or what stood beside tool results that are no longer next to it.
+    User {
+        /// The segment.
+        segment: &'a Segment,
+        /// The event.
+        event: &'a Arc<Logged>,
+        /// What is shown of it.
+        content: &'a Content,
+    },
+    /// An answer of the model. If it makes calls, the [`Returned`] that follow it answer each of them once.
+    Answer(Answer<'a>),
+    /// What calls of the answer before gave back.
+    Returned(Returned<'a>),
+    /// Something unknown, whole.
+    Carried {
+        /// The segment.
+        segment: &'a Segment,
+        /// The event.
+        event: &'a Arc<Logged>,
+    },
+    /// The summary of the compaction the context stands on. It goes out as a user message, or, if only its provider can
+    /// read it, as the event's raw form.
+    Summary {
+        /// The segment.
+        segment: &'a Segment,
+        /// The event.
+        event: &'a Arc<Logged>,
+        /// What it says.
+        compaction: &'a Compaction,
+    },
+    /// A line about what is not shown. It goes out as a user message.
+    Note {
+        /// The segment.
+        segment: &'a Segment,
+        /// What it says.
+        note: &'a Note,
+    },
+}
+
+/// One answer of the model, in the fragments it was logged in.
+#[derive(Clone, Debug)]
+pub struct Answer<'a> {
+    /// At least one, in order, each of another event.
+    pub fragments: Vec<Fragment<'a>>,
+}
+
+/// What is shown of one event of an answer.
+#[derive(Clone, Debug)]
+pub struct Fragment<'a> {
+    /// The event.
+    pub event: &'a Arc<Logged>,
+    /// The shown parts, by their places in the event, in order.
+    pub parts: Vec<(usize, &'a Segment)>,
+}
+
+/// What some calls gave back, as one message that was sent, or as none.
+#[derive(Clone, Debug)]
+pub struct Returned<'a> {
+    /// The message that carried the results; `None` for calls that were never answered.
+    pub event: Option<&'a Arc<Logged>>,
+    /// The outcomes in the order they were sent, or for unanswered calls in the order of the calls.
+    pub outcomes: Vec<Outcome<'a>>,
+    /// What the same message said beside them, if it is shown.
+    pub beside: Option<(&'a Segment, &'a Content)>,
+}
+
+/// A call and what is shown of its outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// The segment of the exchange.
+    pub segment: &'a Segment,
+    /// The event that made the call.
+    pub caller: &'a Arc<Logged>,
+    /// Which of its parts the call is.
+    pub part: usize,
+    /// What is shown.
+    pub shown: &'a Shown,
+}
+
+impl Context {
+    /// The context as messages, in the order they are sent.
+    ///
+    /// ```
+    /// use epitome_core::context::{Context, Message};
+    ///
+    /// /// What each message is, one word a message.
+    /// fn outline(context: &Context) -> Vec<&'static str> {
+    ///     let word = |message| match message {
+    ///         Message::Instruction { .. } => "instruction",
+    ///         Message::User { .. } => "user",
+    ///         Message::Answer(answer) if answer.fragments.iter().all(|fragment| fragment.is_whole()) => "answer",
+    ///         Message::Answer(_) => "part of an answer",
+    ///         Message::Returned(returned) if returned.is_whole() => "results",
+    ///         Message::Returned(_) => "results, changed or missing",
+    ///         Message::Carried { .. } => "unknown",
+    ///         Message::Summary { .. } | Message::Note { .. } => "about what is not shown",
+    ///     };
+    ///     context.messages().map(word).collect()
+    /// }
+    /// ```
+    pub fn messages(&self) -> Messages<'_> {
+        Messages { segments: self.segments(), ready: VecDeque::new() }
+    }
+}
+
+/// Walks a context as messages.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    segments: &'a [Segment],
+    ready: VecDeque<Message<'a>>,
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        if let Some(message) = self.ready.pop_front() {
+            return Some(message);
+        }
+        let (segment, rest) = self.segments.split_first()?;
+        let message = match &segment.body {
+            Body::Answer { .. } | Body::Exchange { .. } => return Some(self.answer()),
+            Body::Prefix(event) | Body::Instruction(event) => Message::Instruction { segment, event },
+            Body::User { event, content } => Message::User { segment, event, content },
+            Body::Carried(event) => Message::Carried { segment, event },
+            Body::Summary(event) => match &event.event.fact {
+                Fact::Compacted(compaction) => Message::Summary { segment, event, compaction },
+                _ => Message::Carried { segment, event },
+            },
+            Body::Note(note) => Message::Note { segment, note },
+        };
+        self.segments = rest;
+        Some(message)
+    }
+}
+
+impl<'a> Messages<'a> {
+    /// Takes the segments of one answer; what its calls returned is made ready to follow it.
+    fn answer(&mut self) -> Message<'a> {
+        let mut answer = Answer { fragments: Vec::new() };
+        let mut outcomes = Vec::new();
+        while let Some((segment, rest)) = self.segments.split_first() {
+            let (Body::Answer { event, part } | Body::Exchange { event, part, .. }) = &segment.body else {
+                break;
+            };
+            match answer.fragments.last_mut() {
+                Some(last) if last.event.id == event.id => last.parts.push((*part, segment)),
+                Some(last) if !is_same_answer(last.event, event) => break,
+                _ => answer.fragments.push(Fragment { event, parts: vec![(*part, segment)] }),
+            }
+            if let Body::Exchange { outcome, .. } = &segment.body {
+                outcomes.push(Outcome { segment, caller: event, part: *part, shown: outcome });
+            }
+            self.segments = rest;
+        }
+        let mut returned = returned(outcomes);
+        self.beside(&mut returned);
+        self.ready.extend(returned.into_iter().map(Message::Returned));
+        Message::Answer(answer)
+    }
+
+    /// What the messages that carry the results say beside them goes out with them.
+    fn beside(&mut self, returned: &mut [Returned<'a>]) {
+        while let Some((segment, rest)) = self.segments.split_first() {
+            let Body::User { event, content } = &segment.body else { break };
+            let at =
+                returned.partition_point(|one| one.event.is_some_and(|other| other.id.seq < event.id.seq));
+            let Some(one) = returned.get_mut(at) else { break };
+            if one.event.is_none_or(|other| other.id != event.id) {
+                break;
+            }
+            one.beside = Some((segment, content));
+            self.segments = rest;
+        }
+    }
+}
+
+/// Outcomes by the message they came in, in the order these were sent; those that never came are last.
+fn returned(mut outcomes: Vec<Outcome<'_>>) -> Vec<Returned<'_>> {
+    // The sort is stable, so that unanswered calls keep their order.
+    outcomes.sort_by_key(|outcome| match outcome.shown {
+        Shown::Returned { event, index, .. } => (false, event.id.seq, *index),
+        Shown::Unanswered => (true, outcome.caller.id.seq, outcome.part),
+    });
+    let mut returned: Vec<Returned<'_>> = Vec::new();
+    for outcome in outcomes {
+        let event = outcome.event();
+        match returned.last_mut() {
+            Some(last) if last.event.map(|event| event.id) == event.map(|event| event.id) => {
+                last.outcomes.push(outcome);
+            }
+            _ => returned.push(Returned { event, outcomes: vec![outcome], beside: None }),
+        }
+    }
+    returned
+}
+
+fn is_same_answer(one: &Logged, other: &Logged) -> bool {
+    answer_id(&one.event.fact).is_some() && answer_id(&one.event.fact) == answer_id(&other.event.fact)
+}
+
+fn answer_id(fact: &Fact) -> Option<&AnswerId> {
+    match fact {
+        Fact::AssistantSaid { answer, .. } => answer.as_ref(),
+        _ => None,
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// Everything it shows, in order, fragment by fragment.
+    pub fn parts(&self) -> impl Iterator<Item = &'a Part> {
+        self.fragments.iter().flat_map(Fragment::shown)
+    }
+
+    /// The calls it makes, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &'a ToolCall> {
+        self.parts().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+}
+
+impl<'a> Fragment<'a> {
+    /// Whether all of the event is shown, so that its raw form says just that.
+    pub fn is_whole(&self) -> bool {
+        // The places come in order and each once, so that as many as there are parts are all of them.
+        self.parts.len() == self.event.event.fact.parts().len()
+    }
+
+    /// The parts it shows.
+    pub fn shown(&self) -> impl Iterator<Item = &'a Part> + use<'a> {
+        let event = self.event;
+        let places: Vec<usize> = self.parts.iter().map(|(place, _)| *place).collect();
+        places.into_iter().filter_map(move |place| event.event.fact.parts().get(place))
+    }
+}
+
+impl Returned<'_> {
+    /// Whether the message is shown as it was sent: every result, in order, untouched, and what stood beside them.
+    pub fn is_whole(&self) -> bool {
+        let Some(event) = self.event else { return false };
+        let said = !event.event.fact.parts().is_empty();
+        let beside = match self.beside {
+            Some((_, content)) => *content == Content::AsSent,
+            None => !said,
+        };
+        beside
+            && self.outcomes.len() == event.event.fact.results().len()
+            && self.outcomes.iter().all(Outcome::is_as_sent)
+    }
+}
+
+impl<'a> Outcome<'a> {
+    /// The call.
+    pub fn call(&self) -> Option<&'a ToolCall> {
+        self.segment.call()
+    }
+
+    /// The event that carries the result.
+    pub fn event(&self) -> Option<&'a Arc<Logged>> {
+        match self.shown {
+            Shown::Returned { event, .. } => Some(event),
+            Shown::Unanswered => None,
+        }
+    }
+
+    /// The result as it was sent.
+    pub fn result(&self) -> Option<&'a ToolResult> {
+        match self.shown {
+            Shown::Returned { event, index, .. } => event.event.fact.results().get(*index),
+            Shown::Unanswered => None,
+        }
+    }
+
+    /// Whether the result is shown as it was sent.
+    pub fn is_as_sent(&self) -> bool {
+        matches!(self.shown, Shown::Returned { content: Content::AsSent, .. })
+    }
+}

@@ -1,0 +1,320 @@
+//! The context: the ordered segments that will be sent.
+//!
+//! [`Context::extend`] appends what happened, [`Context::edit`] and [`Context::fold`] leave things out; nothing else
+//! changes a context. Both of the latter keep the lineage, so that whatever is no longer shown stands in a note or in
+//! [`Context::elided`], and neither ever makes a context larger: a stub that is no smaller than what it would replace
+//! is not used, and leaves no trace.
+
+mod essential;
+mod grow;
+mod message;
+mod segment;
+
+use std::{ops::Range, sync::Arc};
+
+use serde::Serialize;
+
+pub(crate) use self::grow::is_rendered;
+pub use self::{
+    essential::Essential,
+    grow::Extended,
+    message::{Answer, Fragment, Message, Messages, Outcome, Returned},
+    segment::{Body, Content, Fidelity, Folded, Note, Segment, Shown, Tier, UNANSWERED},
+};
+use self::{grow::Growth, segment::Replacement};
+use crate::{
+    event::Part,
+    id::{Seq, ThreadId},
+    meter::Meter,
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// What will be sent, in order.
+#[derive(Clone, Debug)]
+pub struct Context {
+    segments: Vec<Segment>,
+    elided: Vec<Elision>,
+    total: Tokens,
+    changes: Changes,
+    growth: Growth,
+    meter: Arc<Meter>,
+    names: Names,
+}
+
+/// What no segment shows or stands for any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Elision {
+    /// The events. Of some of them another segment may still show a part.
+    pub events: SeqSet,
+    /// Who left it out.
+    pub by: &'static str,
+    /// What it had cost.
+    pub tokens: Tokens,
+}
+
+/// How often a context was changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// Segments that show something else than before.
+    pub replaced: u64,
+    /// Segments that are no longer shown by themselves.
+    pub removed: u64,
+}
+
+/// What to do with a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Leave it.
+    Keep,
+    /// Show this instead of what a user said or a tool returned. Other segments cannot be replaced and stay.
+    Replace {
+        /// What to show.
+        parts: Vec<Part>,
+        /// How faithful that is.
+        fidelity: Fidelity,
+    },
+    /// Leave it out. The prefix cannot be left out and stays.
+    Drop,
+}
+
+impl Edit {
+    /// Shows one line instead.
+    pub fn line(text: String, fidelity: Fidelity) -> Self {
+        Self::Replace { parts: vec![Part::Text { text }], fidelity }
+    }
+}
+
+/// How stubs name what they stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// By a handle into a log.
+    Thread(ThreadId),
+    /// By the number of the message: there is no log.
+    Messages,
+}
+
+impl Names {
+    /// How to get an event back.
+    pub fn handle(self, seq: Seq) -> String {
+        match self {
+            Self::Thread(thread) => format!("recall {}:{seq}", short(thread)),
+            Self::Messages => format!("message {seq}"),
+        }
+    }
+
+    /// How to get several events back: from the first to the last of them.
+    pub fn handles(self, events: &SeqSet) -> String {
+        match (events.first(), events.last()) {
+            (Some(first), Some(last)) if first < last => match self {
+                Self::Thread(thread) => format!("recall {}:{first}-{last}", short(thread)),
+                Self::Messages => format!("messages {first}-{last}"),
+            },
+            (Some(only), _) => self.handle(only),
+            (None, _) => String::new(),
+        }
+    }
+}
+
+/// The first eight digits: enough to tell the threads of a session apart, and cheap in tokens.
+fn short(thread: ThreadId) -> String {
+    thread.to_string().chars().take(8).collect()
+}
+
+impl Context {
+    /// A context that shows nothing yet.
+    pub fn new(meter: Arc<Meter>, names: Names) -> Self {
+        Self {
+            segments: Vec::new(),
+            elided: Vec::new(),
+            total: meter.overhead().request,
+            changes: Changes::default(),
+            growth: Growth::default(),
+            meter,
+            names,
+        }
+    }
+
+    /// The segments, in the order they will be sent: first the prefix, then what happened.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// What is not shown by any segment of its own, in the order it was left out.
+    pub fn elided(&self) -> &[Elision] {
+        &self.elided
+    }
+
+    /// What the whole request will cost.
+    pub fn tokens(&self) -> Tokens {
+        self.total
+    }
+
+    /// What one tier costs.
+    pub fn tier_tokens(&self, tier: Tier) -> Tokens {
+        self.segments.iter().filter(|segment| segment.tier() == tier).map(Segment::tokens).sum()
+    }
+
+    /// How many segments the prefix has.
+    pub fn prefix_len(&self) -> usize {
+        self.growth.prefix
+    }
+
+    /// The newest turn.
+    pub fn last_turn(&self) -> u64 {
+        self.growth.turn
+    }
+
+    /// Whether somebody pinned an event that a segment of this context stands for.
+    pub fn is_pinned(&self, segment: &Segment) -> bool {
+        let pins = &self.growth.pins;
+        !pins.is_empty()
+            && segment.stands_for().runs().iter().any(|run| pins.range(run.first..=run.last).next().is_some())
+    }
+
+    /// How often it was changed since it was made.
+    pub fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// The counter and the wrapping this context is measured with.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// How stubs name what they stand for.
+    pub fn names(&self) -> Names {
+        self.names
+    }
+
+    /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is
+    /// not smaller than what it would replace changes nothing.
+    pub fn edit(mut self, by: &'static str, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
+        let segments = std::mem::take(&mut self.segments);
+        self.segments.reserve(segments.len());
+        for (index, mut segment) in segments.into_iter().enumerate() {
+            match decide(index, &segment) {
+                Edit::Drop if !segment.is_prefix() => {
+                    self.total = less(self.total, segment.tokens());
+                    self.changes.removed += 1;
+                    self.elide(segment.stands_for(), by, segment.tokens());
+                }
+                Edit::Keep | Edit::Drop => self.segments.push(segment),
+                Edit::Replace { parts, fidelity } => {
+                    let before = segment.tokens();
+                    if segment.replace(parts, fidelity, &self.meter) == Replacement::Made {
+                        segment.touched = Some(by);
+                        self.changes.replaced += 1;
+                        self.total = less(self.total, before) + segment.tokens();
+                    }
+                    self.segments.push(segment);
+                }
+            }
+        }
+        self
+    }
+
+    /// Makes one note of each run of segments; the note stands for all their events. `runs` are in order and apart.
+    /// `words` says what a note says. A run that is no larger than its note stays, and so does the prefix.
+    pub fn fold(
+        mut self,
+        by: &'static str,
+        runs: &[Range<usize>],
+        words: impl Fn(&Folded) -> String,
+    ) -> Self {
+        let mut segments = std::mem::take(&mut self.segments).into_iter().enumerate().peekable();
+        let mut runs = runs.iter().peekable();
+        let prefix = self.growth.prefix;
+        while let Some((index, segment)) = segments.next() {
+            while runs.next_if(|run| run.end <= index).is_some() {}
+            let inside = |index: usize, run: &Range<usize>| index >= prefix && run.contains(&index);
+            let Some(run) = runs.peek().filter(|run| inside(index, run)) else {
+                self.segments.push(segment);
+                continue;
+            };
+            let mut members = vec![segment];
+            while let Some((_, segment)) = segments.next_if(|(index, _)| inside(*index, run)) {
+                members.push(segment);
+            }
+            self.fold_one(by, members, &words);
+        }
+        self
+    }
+
+    fn fold_one(&mut self, by: &'static str, members: Vec<Segment>, words: impl Fn(&Folded) -> String) {
+        let Some(first) = members.first() else { return };
+        let (place, turn) = (first.place, first.turn);
+        let mut folded = Folded::default();
+        for member in &members {
+            folded.add(member);
+        }
+        let text = words(&folded);
+        let (fixed, content) = self.note_cost(&text);
+        let before: Tokens = members.iter().map(Segment::tokens).sum();
+        if before <= fixed + content {
+            self.segments.extend(members);
+            return;
+        }
+        self.total = less(self.total, before) + fixed + content;
+        self.changes.removed += members.len() as u64;
+        self.segments.push(Segment {
+            place,
+            events: SeqSet::default(),
+            turn,
+            body: Body::Note(Note { text, folded }),
+            fixed,
+            counts: vec![content],
+            content,
+            fidelity: Fidelity::Summary,
+            touched: Some(by),
+        });
+    }
+
+    /// What a note costs: its wrapping, and its words.
+    pub(crate) fn note_cost(&self, text: &str) -> (Tokens, Tokens) {
+        (self.meter.overhead().message, self.meter.text(text))
+    }
+
+    fn elide(&mut self, events: &SeqSet, by: &'static str, tokens: Tokens) {
+        match self.elided.last_mut() {
+            Some(last) if last.by == by => {
+                last.events.extend(events);
+                last.tokens += tokens;
+            }
+            _ => self.elided.push(Elision { events: events.clone(), by, tokens }),
+        }
+    }
+
+    /// Every event that some segment or elision stands for.
+    pub fn accounted(&self) -> SeqSet {
+        let shown = self.segments.iter().map(Segment::stands_for);
+        SeqSet::union(shown.chain(self.elided.iter().map(|elision| &elision.events)))
+    }
+
+    /// What is wrong with the books, if anything: the total is the sum, the prefix is first, segments are in order, and
+    /// each stands for something. Always `None`; the driver asks in debug builds.
+    pub fn fault(&self) -> Option<String> {
+        let sum: Tokens = self.segments.iter().map(Segment::tokens).sum();
+        if sum + self.meter.overhead().request != self.total {
+            return Some(format!("the segments cost {sum}, the context says {}", self.total));
+        }
+        let prefix = self.segments.iter().take_while(|segment| segment.is_prefix()).count();
+        if prefix != self.growth.prefix || self.segments[prefix..].iter().any(Segment::is_prefix) {
+            return Some("the prefix is not at the head".to_owned());
+        }
+        if !self.segments[prefix..].is_sorted_by_key(Segment::key) {
+            return Some("the segments are out of order".to_owned());
+        }
+        let empty = self.segments.iter().position(|segment| segment.stands_for().is_empty());
+        if let Some(index) = empty {
+            return Some(format!("segment {index} stands for nothing"));
+        }
+        let miscounted =
+            |segment: &Segment| segment.counts.iter().copied().sum::<Tokens>() != segment.content;
+        self.segments.iter().position(miscounted).map(|index| format!("segment {index} is miscounted"))
+    }
+}
+
+fn less(tokens: Tokens, by: Tokens) -> Tokens {
+    Tokens(tokens.0.saturating_sub(by.0))
+}

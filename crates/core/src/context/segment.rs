@@ -1,0 +1,401 @@
+//! Segments: the pieces a context is made of.
+//!
+//! A segment knows the events it stands for, what it costs, how faithful it is and who last touched it. A call and its
+//! outcome are one segment, so no edit can part them.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Compaction, Fact, Logged, Part, ToolCall},
+    id::Seq,
+    meter::Meter,
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// A piece of a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where in the line it stands: no segment after it has an earlier place.
+    pub(super) place: Seq,
+    /// The events it stands for; a note keeps its own.
+    pub(super) events: SeqSet,
+    pub(super) turn: u64,
+    pub(super) body: Body,
+    /// What its wrapping, and whatever no edit replaces, costs.
+    pub(super) fixed: Tokens,
+    /// What each part costs that an edit may replace.
+    pub(super) counts: Vec<Tokens>,
+    /// The sum of these counts, so that nobody adds them up again.
+    pub(super) content: Tokens,
+    pub(super) fidelity: Fidelity,
+    pub(super) touched: Option<&'static str>,
+}
+
+/// What a segment shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// System prompt, tools, project instructions at the head of the context: never modified.
+    Prefix(Arc<Logged>),
+    /// A system message inside the conversation.
+    Instruction(Arc<Logged>),
+    /// What a user said, what stood beside tool results, or what a hook added.
+    User {
+        /// The event.
+        event: Arc<Logged>,
+        /// What is shown of it.
+        content: Content,
+    },
+    /// One part of an answer that is not a call: text, reasoning, refusal, something opaque.
+    Answer {
+        /// The event.
+        event: Arc<Logged>,
+        /// Which of its parts.
+        part: usize,
+    },
+    /// A call with its outcome.
+    Exchange {
+        /// The event that made the call.
+        event: Arc<Logged>,
+        /// Which of its parts the call is.
+        part: usize,
+        /// What is shown of the outcome.
+        outcome: Shown,
+    },
+    /// Something unknown that goes along.
+    Carried(Arc<Logged>),
+    /// The summary of the compaction the context stands on.
+    Summary(Arc<Logged>),
+    /// A line about what is not shown. It goes out as a user message.
+    Note(Note),
+}
+
+/// What is shown of something that was sent before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// All of it, as it came.
+    AsSent,
+    /// This instead.
+    Replaced(Vec<Part>),
+}
+
+/// What is shown of a call's outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The tool returned.
+    Returned {
+        /// The event that carries the result.
+        event: Arc<Logged>,
+        /// Which of its results.
+        index: usize,
+        /// What is shown of it.
+        content: Content,
+    },
+    /// Nothing came back; [`UNANSWERED`] says so.
+    Unanswered,
+}
+
+/// The line that stands for a result that never came: always the same, so that a request stays the same.
+pub const UNANSWERED: &str = "[no result: the call was interrupted]";
+
+/// A line that stands for segments that are no longer shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What it says.
+    pub text: String,
+    /// What it stands for.
+    pub folded: Folded,
+}
+
+/// What a note stands for, in numbers; notes that are folded again add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Folded {
+    /// The events.
+    pub events: SeqSet,
+    /// The turns of which something is folded: from the first to before the end.
+    pub turns: Range<u64>,
+    /// Messages from users among it.
+    pub user_messages: u64,
+    /// Calls, by tool.
+    pub calls: BTreeMap<String, u64>,
+    /// What it had cost when it was last shown.
+    pub tokens: Tokens,
+}
+
+/// How faithful a segment is to what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fidelity {
+    /// Everything, as it was.
+    Verbatim,
+    /// Its beginning and its end, or all of it but its media.
+    Cut,
+    /// A path or a command to get it again.
+    Reference,
+    /// A line that says what was there.
+    Stub,
+    /// What a summary or a note says of it.
+    Summary,
+    /// Added by a hook.
+    Injected,
+}
+
+/// What a segment counts against. Every segment is of exactly one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Instructions at the head of the context, which no reducer touches.
+    Prefix,
+    /// Summaries and notes.
+    Summaries,
+    /// What users and the model said.
+    Dialogue,
+    /// The model's reasoning.
+    Reasoning,
+    /// Calls with their results.
+    ToolResults,
+    /// Messages from users that carry media.
+    Media,
+}
+
+impl Segment {
+    /// The events it stands for.
+    pub fn stands_for(&self) -> &SeqSet {
+        match &self.body {
+            Body::Note(note) => &note.folded.events,
+            _ => &self.events,
+        }
+    }
+
+    pub(super) fn stands_for_mut(&mut self) -> &mut SeqSet {
+        match &mut self.body {
+            Body::Note(note) => &mut note.folded.events,
+            _ => &mut self.events,
+        }
+    }
+
+    /// The turn it belongs to, counted from 0 where the context begins.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// What it shows.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// What it costs, its wrapping included.
+    pub fn tokens(&self) -> Tokens {
+        self.fixed + self.content
+    }
+
+    /// What the parts cost that an edit may replace.
+    pub fn content_tokens(&self) -> Tokens {
+        self.content
+    }
+
+    /// How faithful it is.
+    pub fn fidelity(&self) -> Fidelity {
+        self.fidelity
+    }
+
+    /// Who last touched it.
+    pub fn touched(&self) -> Option<&'static str> {
+        self.touched
+    }
+
+    /// Whether it belongs to the prefix that is never modified.
+    pub fn is_prefix(&self) -> bool {
+        matches!(self.body, Body::Prefix(_))
+    }
+
+    /// Whether it is what a user said.
+    pub fn is_user(&self) -> bool {
+        match &self.body {
+            Body::User { event, .. } => matches!(event.event.fact, Fact::UserSaid { .. }),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a piece of an answer: something said, or a call with its outcome.
+    pub fn is_answer(&self) -> bool {
+        matches!(self.body, Body::Answer { .. } | Body::Exchange { .. })
+    }
+
+    /// What it counts against.
+    pub fn tier(&self) -> Tier {
+        match &self.body {
+            Body::Prefix(_) => Tier::Prefix,
+            Body::Note(_) | Body::Summary(_) => Tier::Summaries,
+            Body::Exchange { .. } => Tier::ToolResults,
+            Body::Answer { event, part } => match event.event.fact.parts().get(*part) {
+                Some(Part::Reasoning { .. }) => Tier::Reasoning,
+                _ => Tier::Dialogue,
+            },
+            Body::User { .. } if self.has_media() => Tier::Media,
+            Body::User { .. } | Body::Instruction(_) | Body::Carried(_) => Tier::Dialogue,
+        }
+    }
+
+    /// The call, if it is an exchange.
+    pub fn call(&self) -> Option<&ToolCall> {
+        let Body::Exchange { event, part, .. } = &self.body else { return None };
+        match event.event.fact.parts().get(*part) {
+            Some(Part::ToolCall(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an exchange whose tool returned and reported an error.
+    pub fn is_error(&self) -> bool {
+        let Body::Exchange { outcome: Shown::Returned { event, index, .. }, .. } = &self.body else {
+            return false;
+        };
+        event.event.fact.results().get(*index).is_some_and(|result| result.error)
+    }
+
+    /// The parts it shows that an edit may replace: a user's, or those of a returned result.
+    pub fn shown(&self) -> Option<&[Part]> {
+        match &self.body {
+            Body::User { content: Content::Replaced(parts), .. }
+            | Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(parts), .. }, .. } => {
+                Some(parts)
+            }
+            Body::User { event, content: Content::AsSent } => Some(event.event.fact.parts()),
+            Body::Exchange {
+                outcome: Shown::Returned { event, index, content: Content::AsSent }, ..
+            } => event.event.fact.results().get(*index).map(|result| result.parts.as_slice()),
+            Body::Exchange { outcome: Shown::Unanswered, .. }
+            | Body::Prefix(_)
+            | Body::Instruction(_)
+            | Body::Answer { .. }
+            | Body::Carried(_)
+            | Body::Summary(_)
+            | Body::Note(_) => None,
+        }
+    }
+
+    /// The same parts, each with its cost.
+    pub fn counted(&self) -> impl Iterator<Item = (&Part, Tokens)> {
+        self.shown().unwrap_or_default().iter().zip(self.counts.iter().copied())
+    }
+
+    /// The event that holds the original of what [`shown`](Self::shown) shows.
+    pub fn source(&self) -> Option<Seq> {
+        match &self.body {
+            Body::User { event, .. } | Body::Exchange { outcome: Shown::Returned { event, .. }, .. } => {
+                Some(event.id.seq)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the parts an edit may replace hold media.
+    pub fn has_media(&self) -> bool {
+        self.shown().is_some_and(|parts| parts.iter().any(|part| matches!(part, Part::Media(_))))
+    }
+
+    /// The compaction, if it is the summary of one.
+    pub fn compaction(&self) -> Option<&Compaction> {
+        match &self.body {
+            Body::Summary(event) => match &event.event.fact {
+                Fact::Compacted(compaction) => Some(compaction),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Puts other parts in place of what is shown. What is not smaller, or cannot be replaced, stays as it is.
+    pub(super) fn replace(&mut self, parts: Vec<Part>, fidelity: Fidelity, meter: &Meter) -> Replacement {
+        if self.shown().is_none() {
+            return Replacement::Refused;
+        }
+        let counts = self.counts_of(&parts, meter);
+        let content: Tokens = counts.iter().copied().sum();
+        if content >= self.content {
+            return Replacement::Refused;
+        }
+        let (Body::User { content: shown, .. }
+        | Body::Exchange { outcome: Shown::Returned { content: shown, .. }, .. }) = &mut self.body
+        else {
+            return Replacement::Refused;
+        };
+        *shown = Content::Replaced(parts);
+        self.counts = counts;
+        self.content = content;
+        self.fidelity = fidelity;
+        Replacement::Made
+    }
+
+    /// What new parts cost. A part that stood in the same place before keeps its count; only new words are counted.
+    fn counts_of(&self, parts: &[Part], meter: &Meter) -> Vec<Tokens> {
+        let before: Vec<(&Part, Tokens)> = self.counted().collect();
+        let count = |(index, part): (usize, &Part)| match before.get(index) {
+            Some((old, tokens)) if *old == part => *tokens,
+            _ => meter.part(part),
+        };
+        parts.iter().enumerate().map(count).collect()
+    }
+
+    /// Its place among the segments: no two pieces of an answer share one.
+    pub(super) fn key(&self) -> (Seq, usize) {
+        match &self.body {
+            Body::Answer { part, .. } | Body::Exchange { part, .. } => (self.place, part + 1),
+            Body::Prefix(_)
+            | Body::Instruction(_)
+            | Body::User { .. }
+            | Body::Carried(_)
+            | Body::Summary(_)
+            | Body::Note(_) => (self.place, 0),
+        }
+    }
+}
+
+/// Whether a replacement was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replacement {
+    Made,
+    Refused,
+}
+
+impl Folded {
+    /// How many turns it holds something of.
+    pub fn turn_count(&self) -> u64 {
+        self.turns.end - self.turns.start
+    }
+
+    /// Adds the segment that follows.
+    pub(crate) fn add(&mut self, segment: &Segment) {
+        if let Body::Note(note) = &segment.body {
+            return self.join(&note.folded);
+        }
+        self.events.extend(segment.stands_for());
+        self.span(segment.turn..segment.turn + 1);
+        self.user_messages += u64::from(segment.is_user());
+        self.tokens += segment.tokens();
+        if let Some(call) = segment.call() {
+            *self.calls.entry(call.name.0.clone()).or_default() += 1;
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.events.extend(&other.events);
+        self.span(other.turns.clone());
+        self.user_messages += other.user_messages;
+        self.tokens += other.tokens;
+        for (tool, calls) in &other.calls {
+            *self.calls.entry(tool.clone()).or_default() += calls;
+        }
+    }
+
+    fn span(&mut self, turns: Range<u64>) {
+        self.turns = if self.turns.is_empty() {
+            turns
+        } else {
+            self.turns.start.min(turns.start)..self.turns.end.max(turns.end)
+        };
+    }
+}

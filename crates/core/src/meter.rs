@@ -1,0 +1,132 @@
+//! What things cost in a request: texts by a counter, media by their size, and the wrapping around them.
+//!
+//! Every number is an upper bound of what a recount of the rendered request gives, so that a context that fits by the
+//! meter fits in fact. Texts of logged events are never counted again: their counts come along from the log.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Fact, Part},
+    media::{Media, Place},
+    tokens::{TokenCounter, Tokens},
+};
+
+/// Counts what a request will hold.
+#[derive(Clone)]
+pub struct Meter {
+    counter: Arc<dyn TokenCounter>,
+    overhead: Overhead,
+}
+
+/// Tokens of wrapping that no text shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overhead {
+    /// Around a whole request.
+    pub request: Tokens,
+    /// Around each message.
+    pub message: Tokens,
+    /// Around each tool call and each result.
+    pub call: Tokens,
+    /// Around each tool definition.
+    pub tool: Tokens,
+    /// What an image costs whose size is unknown, and the most that any image costs.
+    pub image: Tokens,
+    /// What a page of a document, or a piece of any other medium of this many bytes, costs.
+    pub document_bytes_a_token: u64,
+}
+
+impl Default for Overhead {
+    fn default() -> Self {
+        Self {
+            request: Tokens(3),
+            message: Tokens(4),
+            call: Tokens(8),
+            tool: Tokens(8),
+            image: Tokens(1_800),
+            document_bytes_a_token: 20,
+        }
+    }
+}
+
+impl Meter {
+    /// Counts texts with `counter` and wraps them as `overhead` says.
+    pub fn new(counter: Arc<dyn TokenCounter>, overhead: Overhead) -> Self {
+        Self { counter, overhead }
+    }
+
+    /// The name of the counter, under which counts are stored.
+    pub fn name(&self) -> &'static str {
+        self.counter.name()
+    }
+
+    /// The wrapping.
+    pub fn overhead(&self) -> &Overhead {
+        &self.overhead
+    }
+
+    /// A text.
+    pub fn text(&self, text: &str) -> Tokens {
+        self.counter.count(text)
+    }
+
+    /// Texts and media together, without any wrapping.
+    pub fn parts(&self, parts: &[Part]) -> Tokens {
+        parts.iter().map(|part| self.part(part)).sum()
+    }
+
+    /// One part, without any wrapping.
+    pub fn part(&self, part: &Part) -> Tokens {
+        let mut tokens = Tokens(0);
+        part.visit_text(&mut |text| tokens += self.text(text));
+        if let Part::Media(media) = part {
+            tokens += self.media(media);
+        }
+        tokens
+    }
+
+    /// The texts of a fact, each counted apart in the order [`Fact::visit_text`] shows them: what the log keeps.
+    pub fn pieces(&self, fact: &Fact) -> Vec<Tokens> {
+        let mut pieces = Vec::new();
+        fact.visit_text(&mut |text| pieces.push(self.text(text)));
+        pieces
+    }
+
+    /// An image by its dimensions (patches of 32 pixels, as providers cut them), anything else by its bytes.
+    pub fn media(&self, media: &Media) -> Tokens {
+        match (media.dimensions, &media.place) {
+            (Some((width, height)), _) => {
+                let patches = u64::from(width.div_ceil(32)) * u64::from(height.div_ceil(32));
+                Tokens(patches).min(self.overhead.image)
+            }
+            (None, Place::Inline { size, .. }) if !media.mime.starts_with("image/") => {
+                Tokens(size.div_ceil(self.overhead.document_bytes_a_token.max(1)))
+            }
+            (None, _) => self.overhead.image,
+        }
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter").field("counter", &self.name()).field("overhead", &self.overhead).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::BytesOverFour;
+
+    #[test]
+    fn media_cost_by_size_and_never_more_than_the_most() {
+        let meter = Meter::new(Arc::new(BytesOverFour), Overhead::default());
+        let image = |dimensions| Media { dimensions, ..Media::inline("image/png", b"x") };
+        assert_eq!(meter.media(&image(Some((64, 33)))), Tokens(4));
+        assert_eq!(meter.media(&image(Some((20_000, 20_000)))), Tokens(1_800));
+        assert_eq!(meter.media(&image(None)), Tokens(1_800));
+        assert_eq!(meter.media(&Media::inline("application/pdf", &[0; 100])), Tokens(5));
+    }
+}

@@ -1,0 +1,115 @@
+//! The words that stand for what is not shown. Every stub says what was there, its size, and how to get it back; the
+//! same thing is always described in the same words.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use crate::{
+    context::{Context, Edit, Fidelity, Folded, Names, Segment},
+    event::Part,
+    media::{Media, Place},
+    meter::Meter,
+};
+
+/// Writes stubs for one context.
+#[derive(Clone, Debug)]
+pub(crate) struct Scribe {
+    pub(crate) names: Names,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl Scribe {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self { names: context.names(), meter: Arc::clone(context.meter()) }
+    }
+
+    /// `[read_file result expired: 214 lines, 3120 tokens; recall 1b2c3d4e:57]`
+    pub(crate) fn result(&self, segment: &Segment, what: &str) -> Edit {
+        let line = format!("[{} result {what}: {}; {}]", tool(segment), size(segment), self.handle(segment));
+        Edit::line(line, Fidelity::Stub)
+    }
+
+    /// `[image/png, 800x600, 48213 bytes, no longer shown; recall 1b2c3d4e:57]`
+    pub(crate) fn media(&self, segment: &Segment, media: &Media) -> Part {
+        let mut text = String::from("[");
+        text.push_str(if media.mime.is_empty() { "attachment" } else { &media.mime });
+        if let Some((width, height)) = media.dimensions {
+            let _ = write!(text, ", {width}x{height}");
+        }
+        if let Place::Inline { size, .. } = &media.place {
+            let _ = write!(text, ", {size} bytes");
+        }
+        let _ = write!(text, ", no longer shown; {}]", self.handle(segment));
+        Part::Text { text }
+    }
+
+    /// `[12 turns are not shown: 31 messages, 4 from the user, calls: bash ×9, grep ×2; 45210 tokens; recall 1b2c3d4e:5-88]`
+    pub(crate) fn note(&self, folded: &Folded) -> String {
+        let turns = count(folded.turn_count(), "turn is", "turns are");
+        let mut text = format!("[{turns} not shown: {}", count(folded.events.count(), "message", "messages"));
+        if folded.user_messages > 0 {
+            let _ = write!(text, ", {} from the user", folded.user_messages);
+        }
+        if !folded.calls.is_empty() {
+            let _ = write!(text, ", calls: {}", calls(&folded.calls));
+        }
+        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(&folded.events));
+        text
+    }
+
+    /// How to get back what an edit replaces.
+    pub(crate) fn handle(&self, segment: &Segment) -> String {
+        match segment.source() {
+            Some(seq) => self.names.handle(seq),
+            None => self.names.handles(segment.stands_for()),
+        }
+    }
+}
+
+/// The tool's name, short enough for a stub: a name is the model's word, and may be anything.
+pub(crate) fn tool(segment: &Segment) -> String {
+    segment.call().map_or_else(|| "tool".to_owned(), |call| brief(&call.name.0, 64))
+}
+
+/// Lines, attachments and tokens of what a segment shows now.
+pub(crate) fn size(segment: &Segment) -> String {
+    let mut lines = 0;
+    let mut media = 0;
+    for part in segment.shown().unwrap_or_default() {
+        part.visit_text(&mut |text| lines += text.lines().count() as u64);
+        media += u64::from(matches!(part, Part::Media(_)));
+    }
+    let mut size = String::new();
+    if lines > 0 || media == 0 {
+        let _ = write!(size, "{}, ", count(lines, "line", "lines"));
+    }
+    if media > 0 {
+        let _ = write!(size, "{}, ", count(media, "attachment", "attachments"));
+    }
+    let _ = write!(size, "{} tokens", segment.content_tokens());
+    size
+}
+
+/// The beginning of the first line of `text`, at most `most` characters, with an ellipsis if there is more.
+pub(crate) fn brief(text: &str, most: usize) -> String {
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    let end = line.char_indices().nth(most).map_or(line.len(), |(at, _)| at);
+    let cut = &line[..end];
+    if cut.len() < text.len() { format!("{}…", cut.trim_end()) } else { cut.to_owned() }
+}
+
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// The tools called most, at most four of them.
+fn calls(calls: &BTreeMap<String, u64>) -> String {
+    let mut by_count: Vec<(&String, &u64)> = calls.iter().collect();
+    by_count.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
+    let mut shown: Vec<String> =
+        by_count.iter().take(4).map(|(tool, calls)| format!("{} ×{calls}", brief(tool, 32))).collect();
+    if by_count.len() > 4 {
+        shown.push(format!("{} more tools", by_count.len() - 4));
+    }
+    shown.join(", ")
+}

@@ -1,0 +1,165 @@
+//! Sets of events, kept as runs.
+//!
+//! A summary may stand for a hundred thousand events and an exchange for two; as runs of neighbours both are small, so
+//! that carrying the lineage along costs next to nothing.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::id::Seq;
+
+/// Events of one thread's view, sorted, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct SeqSet {
+    runs: Vec<Run>,
+}
+
+/// Neighbouring events, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Run {
+    /// The first event.
+    pub first: Seq,
+    /// The last event; not before the first.
+    pub last: Seq,
+}
+
+impl SeqSet {
+    /// One event.
+    pub fn one(seq: Seq) -> Self {
+        Self { runs: vec![Run { first: seq, last: seq }] }
+    }
+
+    /// All events from `first` through `last`; none if that is backwards.
+    pub fn run(first: Seq, last: Seq) -> Self {
+        Self { runs: if first <= last { vec![Run { first, last }] } else { Vec::new() } }
+    }
+
+    /// Everything in any of `sets`.
+    pub fn union<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut runs: Vec<Run> = sets.into_iter().flat_map(|set| &set.runs).copied().collect();
+        runs.sort_unstable();
+        let mut joined = Self::default();
+        for run in runs {
+            joined.append(run);
+        }
+        joined
+    }
+
+    /// Adds an event.
+    pub fn insert(&mut self, seq: Seq) {
+        let run = Run { first: seq, last: seq };
+        match self.runs.last() {
+            Some(last) if last.first > seq => *self = Self::union([&*self, &Self::one(seq)]),
+            _ => self.append(run),
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        match (self.runs.last(), other.runs.first()) {
+            (Some(last), Some(first)) if last.first > first.first => *self = Self::union([&*self, other]),
+            _ => other.runs.iter().for_each(|run| self.append(*run)),
+        }
+    }
+
+    /// Whether an event is in it.
+    pub fn contains(&self, seq: Seq) -> bool {
+        let after = self.runs.partition_point(|run| run.first <= seq);
+        after.checked_sub(1).is_some_and(|index| seq <= self.runs[index].last)
+    }
+
+    /// The first event.
+    pub fn first(&self) -> Option<Seq> {
+        self.runs.first().map(|run| run.first)
+    }
+
+    /// The last event.
+    pub fn last(&self) -> Option<Seq> {
+        self.runs.last().map(|run| run.last)
+    }
+
+    /// How many events it holds.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.last.0 - run.first.0 + 1).sum()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Its runs, in order; two neighbours are never apart.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Adds a run that does not begin before the last one.
+    fn append(&mut self, run: Run) {
+        match self.runs.last_mut() {
+            Some(last) if run.first.0 <= last.last.0.saturating_add(1) => last.last = last.last.max(run.last),
+            _ => self.runs.push(run),
+        }
+    }
+}
+
+/// `3, 5-9`.
+impl fmt::Display for SeqSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, run) in self.runs.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{run}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `5-9`, or `3` alone.
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last { self.first.fmt(f) } else { write!(f, "{}-{}", self.first, self.last) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_join_and_a_backward_run_is_empty() {
+        let mut set = SeqSet::one(Seq(3));
+        set.insert(Seq(5));
+        assert_eq!(set.to_string(), "3, 5");
+        set.insert(Seq(4));
+        assert_eq!(set.to_string(), "3-5");
+        assert!(SeqSet::run(Seq(2), Seq(1)).is_empty());
+    }
+
+    proptest! {
+        /// Against the obvious set of numbers.
+        #[test]
+        fn it_holds_what_was_put_in(steps in prop::collection::vec((0..40u64, 0..4u64), 0..30)) {
+            let mut set = SeqSet::default();
+            let mut plain = BTreeSet::new();
+            for (first, more) in steps {
+                if more == 0 {
+                    set.insert(Seq(first));
+                } else {
+                    set.extend(&SeqSet::run(Seq(first), Seq(first + more)));
+                }
+                plain.extend(first..=first + more);
+                prop_assert_eq!(set.count(), plain.len() as u64);
+                prop_assert_eq!(set.first().map(|seq| seq.0), plain.first().copied());
+                prop_assert_eq!(set.last().map(|seq| seq.0), plain.last().copied());
+            }
+            for seq in 0..50 {
+                prop_assert_eq!(set.contains(Seq(seq)), plain.contains(&seq));
+            }
+        }
+    }
+}
