@@ -552,7 +552,7 @@ impl Fact {
         match self {
             Self::Compacted(compaction) => see(compaction.summary.text()),
             Self::Pinned { pin: Pin::Text(text) } | Self::CompactionRequested { focus: Some(text), .. } => {
-                see(text)
+                see(text);
             }
             _ => {}
         }

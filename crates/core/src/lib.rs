@@ -8,6 +8,7 @@ pub mod budget;
 pub mod chain;
 pub mod context;
 pub mod event;
+pub mod fit;
 pub mod id;
 pub mod lineage;
 pub mod media;
@@ -19,6 +20,13 @@ pub mod reducers;
 pub mod seq_set;
 pub mod tokens;
 pub mod turn;
+
+// The notation of the specs is also that of the unit tests.
+#[cfg(test)]
+extern crate self as epitome_core;
+#[cfg(test)]
+#[path = "../tests/it/notation.rs"]
+mod notation;
 
 pub use chain::{Digest, Link};
 pub use event::{Event, Fact, Logged, Part};

@@ -1,19 +1,23 @@
 //! The driver: runs reducers in order over a shrinking budget and observes each.
 //!
-//! A reducer decides, the driver watches: tokens before and after, segments touched and left out, and, in debug
-//! builds, that the books still balance. What `explain` shows is what is recorded here.
+//! A reducer decides, the driver watches: why it was run, tokens before and after, segments changed and left out, and,
+//! in debug builds, that the books still balance. What `explain` shows is what is recorded here.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{budget::Budget, context::Context, tokens::Tokens};
+use crate::{
+    budget::Budget,
+    context::{Context, Tier},
+    tokens::Tokens,
+};
 
 /// Makes a context smaller, or leaves it as it is.
 ///
 /// Pure: the same context, budget and state give the same result. Infallible: what it cannot do it leaves to the
 /// next one. It changes a context only by [`Context::edit`] and [`Context::fold`], so it can neither part a call from
-/// its result nor lose an event.
+/// its result nor lose an event. It leaves out pieces of an answer all together or, if it is reasoning, alone.
 ///
 /// ```
 /// use epitome_core::{
@@ -30,6 +34,10 @@ use crate::{budget::Budget, context::Context, tokens::Tokens};
 ///         "forget reasoning"
 ///     }
 ///
+///     fn serves(&self, tier: Tier) -> bool {
+///         tier == Tier::Reasoning
+///     }
+///
 ///     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
 ///         let context = context.edit(self.name(), |_, segment| match segment.tier() {
 ///             Tier::Reasoning => Edit::Drop,
@@ -43,12 +51,34 @@ pub trait Reducer: Debug + Send + Sync {
     /// What it is called in traces, lineage and configuration.
     fn name(&self) -> &'static str;
 
+    /// Whether it makes this tier smaller: it is also run when the tier is over its cap, though the whole would fit.
+    /// By default it looks at the whole only.
+    fn serves(&self, tier: Tier) -> bool {
+        let _ = tier;
+        false
+    }
+
     /// A smaller context, and what to remember for the next time.
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced;
 }
 
-/// What reducers remember from one call to the next, by their names.
-pub type State = BTreeMap<&'static str, u64>;
+/// What reducers remember from one call to the next, a number under each one's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct State(BTreeMap<String, u64>);
+
+impl State {
+    /// What `reducer` remembers.
+    pub fn of(&self, reducer: &str) -> Option<u64> {
+        self.0.get(reducer).copied()
+    }
+
+    /// The same, with something else remembered for `reducer`.
+    pub fn with(mut self, reducer: &str, number: u64) -> Self {
+        self.0.insert(reducer.to_owned(), number);
+        self
+    }
+}
 
 /// What a reducer gives back.
 #[derive(Clone, Debug)]
@@ -64,14 +94,26 @@ pub struct Reduced {
 pub struct Step {
     /// The reducer.
     pub reducer: &'static str,
+    /// Why it was run.
+    pub cause: Cause,
     /// The context's size before.
     pub before: Tokens,
     /// The context's size after.
     pub after: Tokens,
     /// How many segments show something else than before.
-    pub replaced: usize,
+    pub replaced: u64,
     /// How many segments are no longer shown by themselves.
-    pub removed: usize,
+    pub removed: u64,
+}
+
+/// Why a reducer is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The whole is over its target by so much.
+    Target(Tokens),
+    /// A tier is over its cap by so much.
+    Cap(Tier, Tokens),
 }
 
 /// Reducers in order, cheap ones first.
@@ -86,40 +128,82 @@ impl Pipeline {
         Self { reducers }
     }
 
-    /// Reduces `context` until it is at the budget's target and under its caps, or no reducer is left.
+    /// The reducers, in order.
+    pub fn reducers(&self) -> impl Iterator<Item = &dyn Reducer> {
+        self.reducers.iter().map(AsRef::as_ref)
+    }
+
+    /// Runs each reducer in turn as long as there is something for it to do: the context is over the budget's target, or
+    /// a tier it serves is over its cap.
     pub fn run(&self, context: Context, budget: &Budget, state: State) -> (Reduced, Vec<Step>) {
         let mut reduced = Reduced { context, state };
         let mut steps = Vec::new();
-        for reducer in &self.reducers {
-            if is_met(&reduced.context, budget) {
-                break;
+        for reducer in self.reducers() {
+            if let Some(cause) = cause(&reduced.context, budget, reducer) {
+                let (next, step) = observe(reducer, cause, reduced, budget);
+                reduced = next;
+                steps.push(step);
             }
-            let (before, shown) = (reduced.context.tokens(), reduced.context.segments().len());
-            let touched = |context: &Context| {
-                context.segments().iter().filter(|segment| segment.touched() == Some(reducer.name())).count()
-            };
-            let touched_before = touched(&reduced.context);
-            #[cfg(debug_assertions)]
-            let accounted = reduced.context.accounted();
-            reduced = reducer.reduce(reduced.context, budget, reduced.state);
-            #[cfg(debug_assertions)]
-            {
-                debug_assert_eq!(reduced.context.fault(), None, "{} broke the books", reducer.name());
-                debug_assert_eq!(accounted, reduced.context.accounted(), "{} lost events", reducer.name());
-            }
-            steps.push(Step {
-                reducer: reducer.name(),
-                before,
-                after: reduced.context.tokens(),
-                replaced: touched(&reduced.context).saturating_sub(touched_before),
-                removed: shown.saturating_sub(reduced.context.segments().len()),
-            });
         }
         (reduced, steps)
     }
 }
 
+/// Runs one reducer and says what it did.
+fn observe(reducer: &dyn Reducer, cause: Cause, given: Reduced, budget: &Budget) -> (Reduced, Step) {
+    let Reduced { context, state } = given;
+    let (before, changes) = (context.tokens(), context.changes());
+    #[cfg(debug_assertions)]
+    let accounted = context.accounted();
+    let made = reducer.reduce(context, budget, state);
+    let (after, now) = (made.context.tokens(), made.context.changes());
+    #[cfg(debug_assertions)]
+    {
+        debug_assert_eq!(made.context.fault(), None, "{} broke the books", reducer.name());
+        debug_assert_eq!(accounted, made.context.accounted(), "{} lost events", reducer.name());
+        debug_assert!(after <= before, "{} made the context larger", reducer.name());
+    }
+    let step = Step {
+        reducer: reducer.name(),
+        cause,
+        before,
+        after,
+        replaced: now.replaced - changes.replaced,
+        removed: now.removed - changes.removed,
+    };
+    (made, step)
+}
+
 /// Whether nothing needs to be reduced.
 pub fn is_met(context: &Context, budget: &Budget) -> bool {
-    context.tokens() <= budget.target() && budget.caps().all(|(tier, cap)| context.tier_tokens(tier) <= cap)
+    excess(context, budget, |_| true) == Tokens(0)
+}
+
+/// How much must go: what is over the target or, if that is more, what the tiers in `serves` are over their caps.
+pub fn excess(context: &Context, budget: &Budget, serves: impl Fn(Tier) -> bool) -> Tokens {
+    over(context.tokens(), budget.target())
+        .max(over_caps(context, budget, serves).map(|(_, over)| over).sum())
+}
+
+fn cause(context: &Context, budget: &Budget, reducer: &dyn Reducer) -> Option<Cause> {
+    match over(context.tokens(), budget.target()) {
+        Tokens(0) => over_caps(context, budget, |tier| reducer.serves(tier))
+            .next()
+            .map(|(tier, over)| Cause::Cap(tier, over)),
+        over => Some(Cause::Target(over)),
+    }
+}
+
+fn over_caps(
+    context: &Context,
+    budget: &Budget,
+    serves: impl Fn(Tier) -> bool,
+) -> impl Iterator<Item = (Tier, Tokens)> {
+    let caps = budget.caps().filter(move |(tier, _)| serves(*tier));
+    let over = caps.map(|(tier, cap)| (tier, over(context.tier_tokens(tier), cap)));
+    over.filter(|(_, over)| *over > Tokens(0))
+}
+
+fn over(tokens: Tokens, limit: Tokens) -> Tokens {
+    Tokens(tokens.0.saturating_sub(limit.0))
 }

@@ -137,7 +137,7 @@ impl Turns {
                 self.extend(id.seq);
             }
             Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
-                self.extend(id.seq)
+                self.extend(id.seq);
             }
         }
     }

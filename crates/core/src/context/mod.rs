@@ -98,7 +98,15 @@ impl Names {
     /// How to get an event back.
     pub fn handle(self, seq: Seq) -> String {
         match self {
-            Self::Thread(thread) => format!("recall {}:{seq}", short(thread)),
+            Self::Thread(_) => format!("recall {}", self.place(seq)),
+            Self::Messages => self.place(seq),
+        }
+    }
+
+    /// Where an event is.
+    pub fn place(self, seq: Seq) -> String {
+        match self {
+            Self::Thread(thread) => format!("{}:{seq}", short(thread)),
             Self::Messages => format!("message {seq}"),
         }
     }

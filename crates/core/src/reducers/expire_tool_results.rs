@@ -1,28 +1,33 @@
-//! Expires tool results: by age in turns, by count per tool, as a rule per tool says or else the default.
+//! Expires tool results: by age in turns or by count per tool, as a rule for the tool says or else the default.
 //!
-//! The pair stays: the model sees that it made the call, and does not make it again. Results a rule declares durable
-//! never expire. Results of the newest turn are what the model was about to read, and stay whatever the rule.
+//! **Trigger:** the context is over the target, or tool results over their cap; then every result that its rule has
+//! outlived expires. The pair stays: the model sees that it made the call, and does not make it again. Results that a
+//! rule declares durable never expire, and neither do those of the newest turn, which the model is about to read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment},
+    context::{Context, Edit, Fidelity, Segment, Tier},
     pipeline::{Reduced, Reducer, State},
     reducers::stub::Scribe,
 };
 
 /// Expires tool results.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct ExpireToolResults {
-    /// What holds for tools without a rule of their own.
+    /// What holds for tools without a rule of their own. By default 10 turns.
     pub default: Retention,
-    /// Rules by tool.
+    /// Rules by tool. By default `skill` is never evicted: what it returns are instructions.
     pub tools: BTreeMap<String, Retention>,
 }
 
 /// How long a result stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Retention {
     /// For this many turns after the one it was returned in.
     Turns(u64),
@@ -32,9 +37,12 @@ pub enum Retention {
     NeverEvict,
 }
 
-impl Default for Retention {
+impl Default for ExpireToolResults {
     fn default() -> Self {
-        Self::Turns(10)
+        Self {
+            default: Retention::Turns(10),
+            tools: BTreeMap::from([("skill".to_owned(), Retention::NeverEvict)]),
+        }
     }
 }
 
@@ -43,42 +51,44 @@ impl Reducer for ExpireToolResults {
         "expire_tool_results"
     }
 
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::ToolResults
+    }
+
     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
-        let now = context.last_turn();
-        let recent = self.among_the_last(&context);
+        let expired = self.expired(&context);
         let scribe = Scribe::of(&context);
         let context = context.edit(self.name(), |index, segment| {
-            let Some(call) = segment.call() else { return Edit::Keep };
-            if segment.turn() == now || segment.fidelity() > Fidelity::Cut || segment.shown().is_none() {
-                return Edit::Keep;
-            }
-            let expired = match self.retention(&call.name.0) {
-                Retention::Turns(turns) => now - segment.turn() > turns,
-                Retention::Last(_) => !recent.contains(&index),
-                Retention::NeverEvict => false,
-            };
-            if expired { scribe.result(segment, "expired") } else { Edit::Keep }
+            if expired.contains(&index) { scribe.result(segment, "expired") } else { Edit::Keep }
         });
         Reduced { context, state }
     }
 }
 
 impl ExpireToolResults {
-    fn retention(&self, tool: &str) -> Retention {
-        self.tools.get(tool).copied().unwrap_or(self.default)
+    fn expired(&self, context: &Context) -> HashSet<usize> {
+        let now = context.last_turn();
+        let mut newer: HashMap<&str, usize> = HashMap::new();
+        let newest_first = context.segments().iter().enumerate().rev();
+        let expired = newest_first.filter(|(_, segment)| {
+            let Some(tool) = returned_by(segment) else { return false };
+            let newer = newer.entry(tool).or_default();
+            *newer += 1;
+            let outlived = match self.retention(tool) {
+                Retention::Turns(turns) => now.saturating_sub(segment.turn()) > turns,
+                Retention::Last(last) => *newer > last,
+                Retention::NeverEvict => false,
+            };
+            outlived
+                && segment.turn() != now
+                && segment.fidelity() <= Fidelity::Reference
+                && !context.is_pinned(segment)
+        });
+        expired.map(|(index, _)| index).collect()
     }
 
-    /// The places of the results that are among the last of their tool.
-    fn among_the_last(&self, context: &Context) -> HashSet<usize> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        let newest_first = context.segments().iter().enumerate().rev();
-        let recent = newest_first.filter(|(_, segment)| {
-            let Some(tool) = returned_by(segment) else { return false };
-            let count = seen.entry(tool).or_default();
-            *count += 1;
-            matches!(self.retention(tool), Retention::Last(last) if *count <= last)
-        });
-        recent.map(|(index, _)| index).collect()
+    fn retention(&self, tool: &str) -> Retention {
+        self.tools.get(tool).copied().unwrap_or(self.default)
     }
 }
 

@@ -1,6 +1,127 @@
-//! Reducers, one a file. Each says what triggers it and what it leaves behind.
+//! Reducers, one a file. Each says what triggers it, what it leaves behind, and which tier it serves.
+//!
+//! [`AnyReducer`] is a reducer as data, so that a policy can be written down; [`default_pipeline`] is the list that the
+//! default policy runs.
 
-pub mod expire_tool_results;
+mod cut;
+mod cut_outputs;
+mod drop_middle;
+mod drop_reasoning;
+mod drop_superseded_reads;
+mod evict_media;
+mod expire_tool_results;
+mod fetched;
+mod fold_oldest;
+mod prune;
+mod refer_outputs;
+mod slide_dialogue;
+mod split_turn;
 mod stub;
 
-pub use expire_tool_results::ExpireToolResults;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    cut_outputs::{CutOutputs, TokenLimit},
+    drop_middle::DropMiddle,
+    drop_reasoning::{DropReasoning, ReasoningScope},
+    drop_superseded_reads::DropSupersededReads,
+    evict_media::EvictMedia,
+    expire_tool_results::{ExpireToolResults, Retention},
+    prune::Prune,
+    refer_outputs::ReferOutputs,
+    slide_dialogue::SlideDialogue,
+    split_turn::SplitTurn,
+};
+use crate::{
+    budget::Budget,
+    context::{Context, Tier},
+    pipeline::{Pipeline, Reduced, Reducer, State},
+};
+
+/// The reducers of the default policy, the most faithful first. Each runs only if the ones before it did not reach the
+/// target, or a tier it serves is over its cap.
+pub fn default_reducers() -> Vec<AnyReducer> {
+    vec![
+        // Nothing is lost: what is left out is said again later.
+        AnyReducer::DropSupersededReads(DropSupersededReads::default()),
+        // Providers ignore most of it, and nobody refers to it.
+        AnyReducer::DropReasoning(DropReasoning::default()),
+        // Old pictures are rarely looked at twice, and each is dear.
+        AnyReducer::EvictMedia(EvictMedia::default()),
+        // The beginning and the end of a long output say most of it.
+        AnyReducer::CutOutputs(CutOutputs::default()),
+        // What can be fetched again needs only its name.
+        AnyReducer::ReferOutputs(ReferOutputs::default()),
+        // What cannot be fetched again, in one large step and not in many small ones.
+        AnyReducer::Prune(Prune::default()),
+        // What is left of old results, by age.
+        AnyReducer::ExpireToolResults(ExpireToolResults::default()),
+        // Only where someone has set a cap on dialogue.
+        AnyReducer::SlideDialogue(SlideDialogue::default()),
+        // A newest turn that is too large by itself.
+        AnyReducer::SplitTurn(SplitTurn::default()),
+        // Whatever it takes, down to the essential set.
+        AnyReducer::DropMiddle(DropMiddle::default()),
+    ]
+}
+
+/// The pipeline of the default policy.
+pub fn default_pipeline() -> Pipeline {
+    pipeline(default_reducers())
+}
+
+/// A pipeline of reducers that were written down.
+pub fn pipeline(reducers: Vec<AnyReducer>) -> Pipeline {
+    Pipeline::new(reducers.into_iter().map(|reducer| Box::new(reducer) as Box<dyn Reducer>).collect())
+}
+
+macro_rules! any_reducer {
+    ($($reducer:ident),* $(,)?) => {
+        /// A reducer with its numbers, as it is written in a policy: its name under `reducer`, its fields beside it.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "reducer", rename_all = "snake_case")]
+        pub enum AnyReducer {
+            $(#[doc = concat!("[`", stringify!($reducer), "`].")] $reducer($reducer),)*
+        }
+
+        impl AnyReducer {
+            /// One of each, with its defaults.
+            pub fn all() -> Vec<Self> {
+                vec![$(Self::$reducer($reducer::default())),*]
+            }
+
+            fn inner(&self) -> &dyn Reducer {
+                match self {
+                    $(Self::$reducer(reducer) => reducer,)*
+                }
+            }
+        }
+    };
+}
+
+any_reducer!(
+    CutOutputs,
+    DropMiddle,
+    DropReasoning,
+    DropSupersededReads,
+    EvictMedia,
+    ExpireToolResults,
+    Prune,
+    ReferOutputs,
+    SlideDialogue,
+    SplitTurn,
+);
+
+impl Reducer for AnyReducer {
+    fn name(&self) -> &'static str {
+        self.inner().name()
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        self.inner().serves(tier)
+    }
+
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        self.inner().reduce(context, budget, state)
+    }
+}

@@ -1,0 +1,66 @@
+//! Making a context fit: within the ceiling, or a refusal that says by how much it is not.
+//!
+//! The pipeline goes first. If what it leaves is still over the ceiling, the two last resorts follow whatever the
+//! pipeline was: the newest turn is split, then everything that is not essential goes. So a refusal always means that
+//! the essential set, cut as far as it can be, is larger than the ceiling.
+
+use serde::Serialize;
+
+use crate::{
+    budget::Budget,
+    context::Context,
+    pipeline::{Pipeline, Reduced, State, Step},
+    reducers::{DropMiddle, SplitTurn},
+    tokens::Tokens,
+};
+
+/// A context that fits, and how it came to.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The context, not over the budget's ceiling.
+    pub context: Context,
+    /// What the reducers remember.
+    pub state: State,
+    /// What each reducer did, in order; none if nothing was over.
+    pub steps: Vec<Step>,
+}
+
+/// Even the least form of the essential set is over the ceiling.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error(
+    "making the context fit {budget} tokens: it needs at least {needed} ({prefix} of instructions and tools, {newest} \
+     for the newest message, {open} for the open tool calls); shorten the instructions, send less at once, or choose a \
+     model with a larger window"
+)]
+pub struct Refusal {
+    /// The least it needs.
+    pub needed: Tokens,
+    /// The ceiling.
+    pub budget: Tokens,
+    /// Of the need: system prompt, tools and leading instructions.
+    pub prefix: Tokens,
+    /// Of the need: the newest message of the user.
+    pub newest: Tokens,
+    /// Of the need: the last answer with what its calls returned.
+    pub open: Tokens,
+}
+
+/// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
+/// ceiling in any case. A context that is within all of them comes back as it is.
+pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
+    let (mut reduced, mut steps) = pipeline.run(context, budget, state);
+    if reduced.context.tokens() > budget.ceiling() {
+        let ceiling = Budget::new(budget.ceiling());
+        let last_resorts =
+            Pipeline::new(vec![Box::new(SplitTurn::default()), Box::new(DropMiddle::default())]);
+        let (least, more) = last_resorts.run(reduced.context, &ceiling, reduced.state);
+        reduced = least;
+        steps.extend(more);
+    }
+    let Reduced { context, state } = reduced;
+    if context.tokens() > budget.ceiling() {
+        let [prefix, newest, open] = context.essential().tokens(&context);
+        return Err(Refusal { needed: context.tokens(), budget: budget.ceiling(), prefix, newest, open });
+    }
+    Ok(Fitted { context, state, steps })
+}

@@ -1,0 +1,215 @@
+//! Cutting a text to its head and its tail.
+//!
+//! Only what is kept is ever counted: how long that may be is guessed from the text's known count, then corrected by
+//! counting the guess. Cuts fall between lines where a line ends nearby, and never inside a character.
+
+use crate::{meter::Meter, tokens::Tokens};
+
+/// How much of a text stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// Tokens at the beginning.
+    pub(super) head: Tokens,
+    /// Tokens at the end.
+    pub(super) tail: Tokens,
+    /// Lines at the beginning, and as many at the end.
+    pub(super) lines: Option<usize>,
+}
+
+/// What a cut leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    /// Line breaks in it, at least one line in any case.
+    pub(super) lines: u64,
+    /// Its tokens.
+    pub(super) tokens: Tokens,
+}
+
+/// The head and the tail of `text`, which has `tokens`, with a line between them that `marker` writes. `None` if
+/// everything would stay.
+pub(super) fn cut(
+    text: &str,
+    tokens: Tokens,
+    keep: Keep,
+    meter: &Meter,
+    marker: impl Fn(LeftOut) -> String,
+) -> Option<String> {
+    let mut end = bytes_of(text, tokens, keep.head);
+    let mut start = text.len() - bytes_of(text, tokens, keep.tail);
+    if let Some(lines) = keep.lines {
+        end = end.min(end_of_lines(text, lines));
+        start = start.max(start_of_last_lines(text, lines));
+    }
+    if end >= start {
+        return None;
+    }
+    let (head, head_tokens) = head(text, end, keep.head, meter);
+    let (tail, tail_tokens) = tail(text, start, keep.tail, meter);
+    let middle = &text[head.len()..text.len() - tail.len()];
+    let left = Tokens(tokens.0.saturating_sub(head_tokens.0).saturating_sub(tail_tokens.0));
+    let marker = marker(LeftOut { lines: breaks(middle).max(1), tokens: left });
+    let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+    let after = if tail.is_empty() { "" } else { "\n" };
+    Some(format!("{head}{before}{marker}{after}{tail}"))
+}
+
+/// How many bytes so many tokens of this text are likely to be.
+fn bytes_of(text: &str, tokens: Tokens, wanted: Tokens) -> usize {
+    let bytes = text.len() as u128 * u128::from(wanted.0) / u128::from(tokens.0.max(1));
+    usize::try_from(bytes).unwrap_or(usize::MAX).min(text.len())
+}
+
+/// The beginning of `text`, about until `end`, with at most `most` tokens.
+fn head<'t>(text: &'t str, mut end: usize, most: Tokens, meter: &Meter) -> (&'t str, Tokens) {
+    loop {
+        end = text.floor_char_boundary(end);
+        let kept = &text[..end];
+        // A line that ends in the last quarter is a better end than the middle of the next.
+        end = match kept.rfind('\n') {
+            Some(at) if at + 1 >= end - end / 4 => at + 1,
+            _ => end,
+        };
+        let kept = &text[..end];
+        let tokens = meter.text(kept);
+        if tokens <= most || kept.is_empty() {
+            return (kept, tokens);
+        }
+        end = fewer(kept, tokens, most);
+    }
+}
+
+/// The end of `text`, about from `start` on, with at most `most` tokens.
+fn tail<'t>(text: &'t str, mut start: usize, most: Tokens, meter: &Meter) -> (&'t str, Tokens) {
+    loop {
+        start = text.ceil_char_boundary(start);
+        let kept = &text[start..];
+        let begins_a_line = text[..start].ends_with('\n');
+        start += match kept.find('\n') {
+            Some(at) if !begins_a_line && at < kept.len() / 4 => at + 1,
+            _ => 0,
+        };
+        let kept = &text[start..];
+        let tokens = meter.text(kept);
+        if tokens <= most || kept.is_empty() {
+            return (kept, tokens);
+        }
+        start = text.len() - fewer(kept, tokens, most);
+    }
+}
+
+/// How much of `text` to try next: a little less than in proportion, so that a dense passage takes two or three rounds
+/// and not twenty, and always less than before.
+fn fewer(text: &str, tokens: Tokens, most: Tokens) -> usize {
+    let bytes = bytes_of(text, tokens, most).min(text.len() - 1);
+    bytes - bytes / 16
+}
+
+fn breaks(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+}
+
+/// Where the first `lines` end.
+fn end_of_lines(text: &str, lines: usize) -> usize {
+    let Some(last) = lines.checked_sub(1) else { return 0 };
+    text.match_indices('\n').nth(last).map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Where the last `lines` begin.
+fn start_of_last_lines(text: &str, lines: usize) -> usize {
+    // A line break at the very end closes the last line and opens none.
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    let Some(before) = lines.checked_sub(1) else { return text.len() };
+    body.rmatch_indices('\n').nth(before).map_or(0, |(at, _)| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        meter::Overhead,
+        tokens::{BytesOverFour, TokenCounter},
+    };
+
+    fn meter() -> Meter {
+        Meter::new(Arc::new(BytesOverFour), Overhead::default())
+    }
+
+    fn marker(left: LeftOut) -> String {
+        format!("[{} lines, {} tokens]", left.lines, left.tokens)
+    }
+
+    fn check(text: &str, head: u64, tail: u64, lines: Option<usize>, expect: Option<&str>) {
+        let keep = Keep { head: Tokens(head), tail: Tokens(tail), lines };
+        let cut = cut(text, BytesOverFour.count(text), keep, &meter(), marker);
+        assert_eq!(cut.as_deref(), expect);
+    }
+
+    #[test]
+    fn cuts_fall_between_lines() {
+        let text = "one 1\ntwo 2\nthree\nfour4\nfive5\nsix 6\n";
+        check(text, 4, 4, None, Some("one 1\ntwo 2\n[2 lines, 3 tokens]\nfive5\nsix 6\n"));
+    }
+
+    #[test]
+    fn a_cut_by_lines_keeps_as_many_at_each_end() {
+        let text = "a\nb\nc\nd\ne\n";
+        check(text, 100, 100, Some(2), Some("a\nb\n[1 lines, 0 tokens]\nd\ne\n"));
+        check(text, 100, 100, Some(3), None);
+        check("a\nb\nc\nd\ne", 100, 100, Some(1), Some("a\n[3 lines, 1 tokens]\ne"));
+    }
+
+    #[test]
+    fn a_text_that_fits_stays_whole() {
+        check("short", 10, 10, None, None);
+        check("", 0, 0, None, None);
+    }
+
+    #[test]
+    fn a_single_line_is_cut_inside_but_never_inside_a_character() {
+        check(&"é".repeat(20), 2, 1, None, Some("éééé\n[1 lines, 7 tokens]\néé"));
+    }
+
+    #[test]
+    fn with_no_room_only_the_marker_stays() {
+        check("some words that go", 0, 0, None, Some("[1 lines, 5 tokens]"));
+    }
+
+    /// A counter for which the beginning of a text is a hundred times as dense as the rest.
+    struct Lopsided;
+
+    impl TokenCounter for Lopsided {
+        fn name(&self) -> &'static str {
+            "lopsided"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            Tokens(text.bytes().map(|byte| if byte == b'#' { 100 } else { 1 }).sum())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_stays_is_the_text_and_never_over_its_share(
+            text in "(#{0,40}[a-zé\n]{0,200}#{0,5})",
+            head in 0..300u64,
+            tail in 0..300u64,
+            lines in prop::option::of(0..6usize),
+        ) {
+            let meter = Meter::new(Arc::new(Lopsided), Overhead::default());
+            let keep = Keep { head: Tokens(head), tail: Tokens(tail), lines };
+            let Some(cut) = cut(&text, Lopsided.count(&text), keep, &meter, |_| "<cut>".to_owned()) else {
+                return Ok(());
+            };
+            let (before, after) = cut.split_once("<cut>").unwrap();
+            let before = if text.starts_with(before) { before } else { before.strip_suffix('\n').unwrap() };
+            let after = after.strip_prefix('\n').unwrap_or(after);
+            prop_assert!(text.starts_with(before) && text.ends_with(after));
+            prop_assert!(before.len() + after.len() <= text.len());
+            prop_assert!(Lopsided.count(before) <= Tokens(head) && Lopsided.count(after) <= Tokens(tail));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Cuts large outputs to their head and tail.
+//!
+//! **Trigger:** the context is over the target, or tool results over their cap; then outputs over a limit are cut, oldest
+//! first, until that is no longer so. A line in between says how much is left out and how to get it. The newest turns are
+//! spared: the model is about to read them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Context, Edit, Fidelity, Segment, Tier},
+    event::Part,
+    pipeline::{Reduced, Reducer, State, excess},
+    reducers::{
+        cut::{Keep, cut},
+        stub::{Scribe, count},
+    },
+    tokens::Tokens,
+};
+
+/// Cuts large outputs to their head and tail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CutOutputs {
+    /// The limit in tokens. By default over 2 000, to 500 and 500.
+    pub tokens: Option<TokenLimit>,
+    /// The limit in lines, of which half stays at each end. By default there is none.
+    pub lines: Option<usize>,
+    /// How many of the newest turns are spared. By default 1.
+    pub spare_turns: u64,
+}
+
+/// When a text is too long, and what stays of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokenLimit {
+    /// A text over this is cut. By default 2 000.
+    pub over: Tokens,
+    /// What stays of its beginning. By default 500.
+    pub head: Tokens,
+    /// What stays of its end. By default 500.
+    pub tail: Tokens,
+}
+
+impl Default for TokenLimit {
+    fn default() -> Self {
+        Self { over: Tokens(2_000), head: Tokens(500), tail: Tokens(500) }
+    }
+}
+
+impl Default for CutOutputs {
+    fn default() -> Self {
+        Self { tokens: Some(TokenLimit::default()), lines: None, spare_turns: 1 }
+    }
+}
+
+impl CutOutputs {
+    /// Cuts by lines alone.
+    pub fn by_lines(lines: usize) -> Self {
+        Self { tokens: None, lines: Some(lines), ..Self::default() }
+    }
+}
+
+impl Reducer for CutOutputs {
+    fn name(&self) -> &'static str {
+        "cut_outputs"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::ToolResults
+    }
+
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        let scribe = Scribe::of(&context);
+        let mut left = excess(&context, budget, |tier| self.serves(tier));
+        let end = (context.last_turn() + 1).saturating_sub(self.spare_turns);
+        let pinned: Vec<bool> = context.segments().iter().map(|segment| context.is_pinned(segment)).collect();
+        let context = context.edit(self.name(), |index, segment| {
+            let goes = left > Tokens(0) && segment.turn() < end && segment.call().is_some() && !pinned[index];
+            if !goes || segment.fidelity() > Fidelity::Cut {
+                return Edit::Keep;
+            }
+            let Some((parts, saved)) = self.cut_parts(&scribe, segment) else { return Edit::Keep };
+            left = Tokens(left.0.saturating_sub(saved.0));
+            Edit::Replace { parts, fidelity: Fidelity::Cut }
+        });
+        Reduced { context, state }
+    }
+}
+
+impl CutOutputs {
+    /// The parts of a result with those cut that are too long, and what that saves; `None` if none is.
+    fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
+        let mut saved = Tokens(0);
+        let mut parts = Vec::new();
+        for (part, tokens) in segment.counted() {
+            let shorter = match part {
+                Part::Text { text } => self.cut_text(scribe, segment, text, tokens),
+                _ => None,
+            };
+            parts.push(match shorter {
+                Some((text, less)) => {
+                    saved += less;
+                    Part::Text { text }
+                }
+                None => part.clone(),
+            });
+        }
+        (saved > Tokens(0)).then_some((parts, saved))
+    }
+
+    fn cut_text(
+        &self,
+        scribe: &Scribe,
+        segment: &Segment,
+        text: &str,
+        tokens: Tokens,
+    ) -> Option<(String, Tokens)> {
+        let whole = Keep { head: tokens, tail: tokens, lines: self.lines.map(|lines| lines / 2) };
+        let keep = match self.tokens {
+            Some(limit) if tokens > limit.over => Keep { head: limit.head, tail: limit.tail, ..whole },
+            _ if self.lines.is_some_and(|lines| text.lines().nth(lines).is_some()) => whole,
+            _ => return None,
+        };
+        let shorter = cut(text, tokens, keep, &scribe.meter, |left| {
+            let lines = count(left.lines, "line", "lines");
+            format!("[… {lines}, {} tokens left out; {} …]", left.tokens, scribe.handle(segment))
+        })?;
+        let saved = Tokens(tokens.0.saturating_sub(scribe.meter.text(&shorter).0));
+        (saved > Tokens(0)).then_some((shorter, saved))
+    }
+}

@@ -1,0 +1,126 @@
+//! Drops superseded reads: what was read again later, or changed since, is not worth showing twice.
+//!
+//! **Trigger:** the context is over the target, or tool results over their cap. A read, search or command gives way to the
+//! same call made again; a read of a file also to a later read of all of it, and to a later change of it. What takes its
+//! place must have succeeded. Errors stay: that something failed is worth knowing. The line says which later call to look
+//! at, so nothing is lost but what is out of date.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Context, Edit, Fidelity, Segment, Tier},
+    id::Seq,
+    pipeline::{Reduced, Reducer, State},
+    reducers::{
+        fetched::{Extent, Fetched, Kind},
+        stub::{Scribe, brief, size, tool},
+    },
+};
+
+/// Drops superseded reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DropSupersededReads {}
+
+impl Reducer for DropSupersededReads {
+    fn name(&self) -> &'static str {
+        "drop_superseded_reads"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::ToolResults
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let superseded = superseded(&context);
+        let scribe = Scribe::of(&context);
+        let context = context.edit(self.name(), |index, segment| match &superseded[index] {
+            Some(by) => stub(&scribe, segment, by),
+            None => Edit::Keep,
+        });
+        Reduced { context, state }
+    }
+}
+
+/// What takes the place of a result, and where it is.
+struct Successor {
+    what: What,
+    at: Seq,
+    target: String,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Again,
+    Changed,
+}
+
+/// For each segment, what supersedes it.
+fn superseded(context: &Context) -> Vec<Option<Successor>> {
+    let mut later = Later::default();
+    let mut superseded: Vec<Option<Successor>> = Vec::new();
+    for segment in context.segments().iter().rev() {
+        superseded.push(later.see(segment).filter(|_| !context.is_pinned(segment)));
+    }
+    superseded.reverse();
+    superseded
+}
+
+/// What was fetched and changed after a segment: of each call and each file, the newest.
+#[derive(Default)]
+struct Later<'c> {
+    calls: HashMap<(&'c str, &'c str), Seq>,
+    files: HashMap<String, (What, Seq)>,
+}
+
+impl<'c> Later<'c> {
+    /// What supersedes the segment; from now on it is among what is later.
+    fn see(&mut self, segment: &'c Segment) -> Option<Successor> {
+        let (call, at) = (segment.call()?, segment.source()?);
+        let fetched = Fetched::of(call)?;
+        // What failed neither gives way nor takes a place, and a stub has nothing to show.
+        if segment.is_error() || segment.fidelity() > Fidelity::Cut {
+            return None;
+        }
+        let same_call = (call.name.0.as_str(), call.arguments.as_str());
+        let again = self.calls.get(&same_call).map(|later| (What::Again, *later));
+        let of_file = self.files.get(&fetched.target).copied();
+        let found = match fetched.kind {
+            Kind::Read => again.into_iter().chain(of_file).max_by_key(|(_, at)| *at),
+            Kind::Search | Kind::Command => again,
+            // A page may be another each time it is got, and a change is no reading.
+            Kind::Page | Kind::Change => None,
+        };
+        self.calls.entry(same_call).or_insert(at);
+        let whole = fetched.extent == Extent::Whole && segment.fidelity() == Fidelity::Verbatim;
+        match fetched.kind {
+            Kind::Change => {
+                self.files.entry(fetched.target.clone()).or_insert((What::Changed, at));
+            }
+            Kind::Read if whole => {
+                self.files.entry(fetched.target.clone()).or_insert((What::Again, at));
+            }
+            Kind::Read | Kind::Search | Kind::Command | Kind::Page => {}
+        }
+        found.map(|(what, at)| Successor { what, at, target: fetched.target })
+    }
+}
+
+/// `[read_file result superseded: src/a.rs was read again in message 31; 214 lines, 3120 tokens; recall 1b2c3d4e:12]`
+fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
+    let how = match by.what {
+        What::Again => "again",
+        What::Changed => "changed",
+    };
+    let later = scribe.names.place(by.at);
+    let (tool, target) = (tool(segment), brief(&by.target, 120));
+    let line = format!(
+        "[{tool} result superseded: `{target}` {how} in {later}; {}; {}]",
+        size(segment),
+        scribe.handle(segment)
+    );
+    Edit::line(line, Fidelity::Stub)
+}

@@ -1,0 +1,90 @@
+//! Evicts media: old images, documents and sounds become a line; the newest stay.
+//!
+//! **Trigger:** the context is over the target, or media or tool results over their cap. The line says what it was, how
+//! large, and how to get it back; text around it stays. Media in the newest message of the user and in the open exchange
+//! stay whatever their number: they are what the model is about to look at.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Context, Edit, Fidelity, Segment, Tier},
+    event::Part,
+    pipeline::{Reduced, Reducer, State},
+    reducers::stub::Scribe,
+};
+
+/// Evicts media.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvictMedia {
+    /// How many of the newest media stay. By default 3.
+    pub keep_newest: usize,
+}
+
+impl Default for EvictMedia {
+    fn default() -> Self {
+        Self { keep_newest: 3 }
+    }
+}
+
+impl Reducer for EvictMedia {
+    fn name(&self) -> &'static str {
+        "evict_media"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        matches!(tier, Tier::Media | Tier::ToolResults)
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let kept = self.kept(&context);
+        let scribe = Scribe::of(&context);
+        let context = context.edit(self.name(), |index, segment| match kept[index] {
+            Some(newest) => evict(&scribe, segment, newest),
+            None => Edit::Keep,
+        });
+        Reduced { context, state }
+    }
+}
+
+impl EvictMedia {
+    /// For each segment, how many of its media stay, the last of them; `None` if all do.
+    fn kept(&self, context: &Context) -> Vec<Option<usize>> {
+        let essential = context.essential();
+        let mut room = self.keep_newest;
+        let mut kept = vec![None; context.segments().len()];
+        for (index, segment) in context.segments().iter().enumerate().rev() {
+            let media = media_in(segment);
+            let newest = media.min(room);
+            room -= newest;
+            if newest < media && !essential.contains(index) && !context.is_pinned(segment) {
+                kept[index] = Some(newest);
+            }
+        }
+        kept
+    }
+}
+
+/// A line for each medium but the last `newest` ones.
+fn evict(scribe: &Scribe, segment: &Segment, newest: usize) -> Edit {
+    let mut left = media_in(segment).saturating_sub(newest);
+    let mut text = false;
+    let show = |part: &Part| match part {
+        Part::Media(media) if left > 0 => {
+            left -= 1;
+            scribe.media(segment, media)
+        }
+        other => {
+            text = true;
+            other.clone()
+        }
+    };
+    let parts = segment.shown().unwrap_or_default().iter().map(show).collect();
+    Edit::Replace { parts, fidelity: if text { Fidelity::Cut } else { Fidelity::Stub } }
+}
+
+fn media_in(segment: &Segment) -> usize {
+    let shown = segment.shown().unwrap_or_default();
+    shown.iter().filter(|part| matches!(part, Part::Media(_))).count()
+}

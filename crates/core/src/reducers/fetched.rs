@@ -1,0 +1,205 @@
+//! What a call fetched: a file, a search, a command, a page. What was fetched once can be fetched again.
+//!
+//! Tools have no common names, but their names are made of few words: `read_file`, `ReadFile`, `mcp__fs__read_text_file`
+//! all say "read". The words decide what kind of call it is, and well-known argument names what it was about.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::event::{CallForm, ToolCall};
+
+/// What a call was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fetched {
+    /// What kind of call it was.
+    pub(super) kind: Kind,
+    /// The path, pattern, command or address.
+    pub(super) target: String,
+    /// How much of it.
+    pub(super) extent: Extent,
+}
+
+/// What kind of call fetches something, or changes what others fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Read a file or a directory.
+    Read,
+    /// Searched.
+    Search,
+    /// Ran a command.
+    Command,
+    /// Got a page.
+    Page,
+    /// Wrote or changed a file.
+    Change,
+}
+
+/// How much of a file was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it.
+    Whole,
+    /// Some lines of it.
+    Part,
+}
+
+type Arguments<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Values longer than this are not looked into: no path or command is.
+const LONGEST: usize = 64 * 1024;
+
+impl Fetched {
+    /// What a call fetched or changed, if its name and arguments say so.
+    pub(super) fn of(call: &ToolCall) -> Option<Self> {
+        if call.form == CallForm::Custom {
+            let kind = kind(&call.name.0)?;
+            let target = call.arguments.trim();
+            let runs = kind == Kind::Command && !target.is_empty();
+            return runs.then(|| Self { kind, target: target.to_owned(), extent: Extent::Whole });
+        }
+        let kind = kind(&call.name.0)?;
+        // A change may carry a whole file: the values are looked into only where they matter.
+        let arguments: Arguments<'_> = serde_json::from_str(&call.arguments).ok()?;
+        // Some tools view and edit alike, and say which in an argument.
+        let kind = match (kind, text(&arguments, "command").as_deref()) {
+            (Kind::Change, Some("view")) => Kind::Read,
+            (kind, _) => kind,
+        };
+        let target = names(kind).iter().find_map(|name| text(&arguments, name))?;
+        let partial =
+            PARTIAL.iter().any(|name| arguments.get(*name).is_some_and(|value| value.get() != "null"));
+        Some(Self { kind, target, extent: if partial { Extent::Part } else { Extent::Whole } })
+    }
+}
+
+const PARTIAL: &[&str] = &[
+    "offset",
+    "limit",
+    "start_line",
+    "end_line",
+    "view_range",
+    "line_start",
+    "line_end",
+    "range",
+    "lines",
+    "head",
+    "tail",
+];
+
+/// The words of tools' names, by what they say. A change is looked for first: `edit_file` may also `view`.
+const WORDS: &[(Kind, &[&str])] = &[
+    (
+        Kind::Change,
+        &["edit", "write", "patch", "replace", "create", "insert", "delete", "multiedit", "apply"],
+    ),
+    (Kind::Page, &["fetch", "webfetch", "browse", "url", "http"]),
+    (Kind::Search, &["grep", "rg", "glob", "find", "search", "websearch", "ripgrep"]),
+    (Kind::Command, &["bash", "shell", "exec", "execute", "command", "terminal", "cmd", "powershell", "run"]),
+    (Kind::Read, &["read", "view", "cat", "open", "ls", "list", "tree", "show"]),
+];
+
+fn kind(tool: &str) -> Option<Kind> {
+    let words = words(tool);
+    let said = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    WORDS.iter().find(|(_, known)| said(known)).map(|(kind, _)| *kind)
+}
+
+/// The lower-case words of a name, whichever way they are joined.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut lower = false;
+    for letter in name.chars().take(128) {
+        if !letter.is_alphanumeric() || (letter.is_uppercase() && lower) {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+        lower = letter.is_lowercase();
+    }
+    words
+}
+
+fn names(kind: Kind) -> &'static [&'static str] {
+    const PATH: &[&str] = &[
+        "path",
+        "file_path",
+        "filePath",
+        "file",
+        "filename",
+        "target_file",
+        "absolute_path",
+        "notebook_path",
+        "uri",
+        "dir",
+        "directory",
+        "dir_path",
+    ];
+    match kind {
+        Kind::Read | Kind::Change => PATH,
+        Kind::Search => &["pattern", "query", "regex", "q", "glob", "search", "search_query"],
+        Kind::Command => &["command", "cmd", "script", "code", "commands"],
+        Kind::Page => &["url", "uri", "address", "query"],
+    }
+}
+
+/// A named argument that says something: a text, or a list of texts as commands are.
+fn text(arguments: &Arguments<'_>, name: &str) -> Option<String> {
+    let json = arguments.get(name)?.get();
+    if json.len() > LONGEST {
+        return None;
+    }
+    let text = match serde_json::from_str(json).ok()? {
+        Said::Text(text) => text,
+        Said::Words(words) => words.join(" "),
+    };
+    let text = text.trim();
+    let text = text.strip_prefix("./").unwrap_or(text);
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Said {
+    Text(String),
+    Words(Vec<String>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(tool: &str, arguments: &str, expect: Option<(Kind, &str, Extent)>) {
+        let found = Fetched::of(&ToolCall::function("c", tool, arguments));
+        let expect = expect.map(|(kind, target, extent)| Fetched { kind, target: target.to_owned(), extent });
+        assert_eq!(found, expect, "{tool} {arguments}");
+    }
+
+    #[test]
+    fn names_of_many_agents_are_understood() {
+        use Extent::{Part, Whole};
+        check("Read", r#"{"file_path":"/a/b.rs"}"#, Some((Kind::Read, "/a/b.rs", Whole)));
+        check("read_file", r#"{"path":"./b.rs","offset":3}"#, Some((Kind::Read, "b.rs", Part)));
+        check("mcp__fs__read_text_file", r#"{"path":"b"}"#, Some((Kind::Read, "b", Whole)));
+        check("str_replace_editor", r#"{"command":"view","path":"b"}"#, Some((Kind::Read, "b", Whole)));
+        check("str_replace_editor", r#"{"command":"create","path":"b"}"#, Some((Kind::Change, "b", Whole)));
+        check("shell", r#"{"command":["bash","-lc","ls"]}"#, Some((Kind::Command, "bash -lc ls", Whole)));
+        check("exec_command", r#"{"cmd":"view"}"#, Some((Kind::Command, "view", Whole)));
+        check("Grep", r#"{"pattern":"fn main"}"#, Some((Kind::Search, "fn main", Whole)));
+        check("webFetch", r#"{"url":"https://x.y"}"#, Some((Kind::Page, "https://x.y", Whole)));
+        check("MultiEdit", r#"{"file_path":"b"}"#, Some((Kind::Change, "b", Whole)));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_nothing() {
+        check("get_order", r#"{"path":"b"}"#, None);
+        check("read_file", "{not json", None);
+        check("read_file", r#"{"path":7}"#, None);
+        check("read_file", r#"{"path":""}"#, None);
+        check("bash", &format!(r#"{{"command":"{}"}}"#, "x".repeat(LONGEST)), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Prunes tool results: the older ones in one large step, or none.
+//!
+//! **Trigger:** the context is over the target, or tool results over their cap. Walking back from the newest segment, the
+//! last user turns are left alone, then the newest tokens of tool output before them; what is older is pruned, if that
+//! frees enough to be worth a change of what was already sent. The walk ends at the summary the context stands on, or at
+//! a result that was pruned before. A pruned result is a short line; its media go with it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Body, Context, Edit, Fidelity, Segment, Tier},
+    pipeline::{Reduced, Reducer, State},
+    reducers::stub::Scribe,
+    tokens::Tokens,
+};
+
+/// Prunes tool results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prune {
+    /// How many of the newest user turns are left alone: a user's message and everything until the next. By default 2.
+    pub spare_user_turns: u64,
+    /// How many of the newest tokens of tool output before those turns stay. By default 40 000.
+    pub protect: Tokens,
+    /// How many tokens must be freed for it to act at all. By default 20 000.
+    pub at_least: Tokens,
+    /// Tools whose results stay and do not count. By default `skill`: what it returns are instructions.
+    pub protected_tools: BTreeSet<String>,
+}
+
+impl Default for Prune {
+    fn default() -> Self {
+        Self {
+            spare_user_turns: 2,
+            protect: Tokens(40_000),
+            at_least: Tokens(20_000),
+            protected_tools: BTreeSet::from(["skill".to_owned()]),
+        }
+    }
+}
+
+impl Reducer for Prune {
+    fn name(&self) -> &'static str {
+        "prune"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::ToolResults
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let pruned = self.chosen(&context);
+        if pruned.is_empty() {
+            return Reduced { context, state };
+        }
+        let scribe = Scribe::of(&context);
+        let context = context.edit(self.name(), |index, segment| {
+            if pruned.contains(&index) { scribe.result(segment, "pruned") } else { Edit::Keep }
+        });
+        Reduced { context, state }
+    }
+}
+
+impl Prune {
+    /// The places of the results to prune; none if too little would be freed.
+    fn chosen(&self, context: &Context) -> BTreeSet<usize> {
+        let open = context.essential().open;
+        let mut chosen = BTreeSet::new();
+        let (mut seen, mut freed) = (Tokens(0), Tokens(0));
+        for (index, segment) in self.before_the_newest_turns(context) {
+            if matches!(segment.body(), Body::Summary(_)) || segment.touched() == Some(self.name()) {
+                break;
+            }
+            if !self.is_prunable(segment) || open.contains(&index) || context.is_pinned(segment) {
+                continue;
+            }
+            seen += segment.content_tokens();
+            if seen > self.protect {
+                freed += segment.content_tokens();
+                chosen.insert(index);
+            }
+        }
+        if freed < self.at_least { BTreeSet::new() } else { chosen }
+    }
+
+    /// Newest first, what is older than the user turns that are spared.
+    fn before_the_newest_turns<'c>(
+        &self,
+        context: &'c Context,
+    ) -> impl Iterator<Item = (usize, &'c Segment)> {
+        let mut turns = 0;
+        let mut in_messages = false;
+        let spared = self.spare_user_turns;
+        context.segments().iter().enumerate().rev().skip_while(move |(_, segment)| {
+            // Messages in a row are one turn.
+            turns += u64::from(segment.is_user() && !in_messages);
+            in_messages = segment.is_user();
+            turns < spared || (turns == spared && in_messages)
+        })
+    }
+
+    fn is_prunable(&self, segment: &Segment) -> bool {
+        segment.shown().is_some()
+            && segment.fidelity() <= Fidelity::Reference
+            && segment.call().is_some_and(|call| !self.protected_tools.contains(&call.name.0))
+    }
+}

@@ -1,0 +1,76 @@
+//! Slides the dialogue: a cap on turns or on tokens, beyond which the oldest turns become a line.
+//!
+//! **Trigger:** the context is over the target, or the dialogue over its cap. Without a cap of its own or one on the
+//! dialogue it does nothing. What the agent said and did in the turns beyond the cap folds into one line between the
+//! user's messages, which stay as long as the cap on tokens allows; then they go too, oldest first. The newest turn, and
+//! what is essential, always stays.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Context, Tier},
+    pipeline::{Reduced, Reducer, State},
+    reducers::fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest, folded_through},
+    tokens::Tokens,
+};
+
+/// Slides the dialogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlideDialogue {
+    /// How many turns stay. By default there is no cap on turns.
+    pub max_turns: Option<u64>,
+    /// How many tokens stay, the prefix aside. By default there is no cap on tokens.
+    pub max_tokens: Option<Tokens>,
+}
+
+impl Reducer for SlideDialogue {
+    fn name(&self) -> &'static str {
+        "slide_dialogue"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::Dialogue
+    }
+
+    fn reduce(&self, mut context: Context, budget: &Budget, state: State) -> Reduced {
+        if let Some(turns) = self.max_turns {
+            let first_kept = (context.last_turn() + 1).saturating_sub(turns.max(1));
+            context = self.fold(context, first_kept, Reach::Work, Measure::Whole, Tokens(0));
+        }
+        let newest = context.last_turn();
+        if let Some(tokens) = self.max_tokens {
+            let goal = tokens + context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+            for reach in [Reach::Work, Reach::Messages] {
+                context = self.fold(context, newest, reach, Measure::Whole, goal);
+            }
+        }
+        if let Some(cap) = budget.cap_of(Tier::Dialogue) {
+            for reach in [Reach::Work, Reach::Messages] {
+                context = self.fold(context, newest, reach, Measure::Tier(Tier::Dialogue), cap);
+            }
+        }
+        let state = match folded_through(&context, self.name()) {
+            Some(floor) => state.with(self.name(), floor),
+            None => state,
+        };
+        Reduced { context, state }
+    }
+}
+
+impl SlideDialogue {
+    /// Folds turns before `first_kept`, oldest first, until the goal is met.
+    fn fold(
+        &self,
+        context: Context,
+        first_kept: u64,
+        reach: Reach,
+        measure: Measure,
+        goal: Tokens,
+    ) -> Context {
+        let worth = Worth::of(&context);
+        let within = 0..context.segments().partition_point(|segment| segment.turn() < first_kept);
+        fold_oldest(context, &Folding { by: self.name(), within, worth: &worth, reach, measure, goal })
+    }
+}

@@ -1,0 +1,210 @@
+//! Splits a turn that is too large by itself, and cuts messages that are.
+//!
+//! **Trigger:** the context is over the target. Three things make one turn too large, and each has its own remedy. A
+//! message from before, such as a pasted log, that takes more than a share of all the room is cut to that share. A loop
+//! that alone is over the target has its older exchanges folded into a line; the newest stay. And if the essential set
+//! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Context, Edit, Fidelity, Segment},
+    event::Part,
+    pipeline::{Reduced, Reducer, State, excess},
+    reducers::{
+        cut::{Keep, cut},
+        fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest},
+        stub::{Scribe, count, size, tool},
+    },
+    tokens::Tokens,
+};
+
+/// Splits a turn that is too large by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SplitTurn {
+    /// The most that a single message from before may take of the target less the prefix, in percent. By default 25.
+    pub message_percent: u64,
+}
+
+impl Default for SplitTurn {
+    fn default() -> Self {
+        Self { message_percent: 25 }
+    }
+}
+
+impl Reducer for SplitTurn {
+    fn name(&self) -> &'static str {
+        "split_turn"
+    }
+
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        let context = self.cut_messages(context, budget);
+        let context = self.fold_loop(context, budget);
+        let context = self.cut_essential(context, budget);
+        Reduced { context, state }
+    }
+}
+
+impl SplitTurn {
+    /// Cuts messages of the user from before that are too large, oldest first.
+    fn cut_messages(&self, context: Context, budget: &Budget) -> Context {
+        let mut left = excess(&context, budget, |_| false);
+        if left == Tokens(0) {
+            return context;
+        }
+        let essential = context.essential();
+        let [prefix, ..] = essential.tokens(&context);
+        let share = budget.target().0.saturating_sub(prefix.0).saturating_mul(self.message_percent) / 100;
+        let scribe = Scribe::of(&context);
+        context.edit(self.name(), |index, segment| {
+            let large = segment.is_user() && segment.content_tokens().0 > share;
+            if left == Tokens(0) || !large || essential.contains(index) {
+                return Edit::Keep;
+            }
+            left = Tokens((left.0 + share).saturating_sub(segment.content_tokens().0));
+            cut_to(&scribe, segment, Tokens(share))
+        })
+    }
+
+    /// Folds the older exchanges of a loop that is over the target by itself.
+    fn fold_loop(&self, context: Context, budget: &Budget) -> Context {
+        let start = context.essential().loop_start();
+        let end = context.segments().len();
+        let Some(before) = context.segments().get(context.prefix_len()..start) else { return context };
+        // What is before the loop is not its fault.
+        let goal = budget.target() + before.iter().map(Segment::tokens).sum();
+        let worth = Worth::of(&context);
+        let (by, reach, measure) = (self.name(), Reach::Work, Measure::Whole);
+        fold_oldest(context, &Folding { by, within: start..end, worth: &worth, reach, measure, goal })
+    }
+
+    /// Cuts what is essential to what fits under the ceiling.
+    fn cut_essential(&self, context: Context, budget: &Budget) -> Context {
+        let essential = context.essential();
+        let needed: Tokens = essential.tokens(&context).into_iter().sum();
+        let request = context.meter().overhead().request;
+        if needed + request <= budget.ceiling() {
+            return context;
+        }
+        let scribe = Scribe::of(&context);
+        let segments = context.segments().iter().enumerate();
+        let able =
+            segments.filter(|(index, segment)| essential.contains(*index) && segment.shown().is_some());
+        let able: Vec<(usize, &Segment)> = able.collect();
+        let cuttable: Tokens = able.iter().map(|(_, segment)| segment.content_tokens()).sum();
+        let room = (budget.ceiling() + cuttable).0.saturating_sub((needed + request).0);
+        let spans: Vec<Span> = able.iter().map(|(_, segment)| Span::of_segment(&scribe, segment)).collect();
+        let shares = share_out(&spans, Tokens(room));
+        let mut limits = vec![None; context.segments().len()];
+        for ((index, segment), share) in able.iter().zip(shares) {
+            limits[*index] = (share < segment.content_tokens()).then_some(share);
+        }
+        context.edit(self.name(), |index, segment| match limits[index] {
+            Some(limit) => cut_to(&scribe, segment, limit),
+            None => Edit::Keep,
+        })
+    }
+}
+
+/// How small something can be made, and how large it is.
+#[derive(Clone, Copy)]
+struct Span {
+    least: Tokens,
+    most: Tokens,
+}
+
+impl Span {
+    fn new(least: Tokens, most: Tokens) -> Self {
+        Self { least: least.min(most), most }
+    }
+
+    fn of_segment(scribe: &Scribe, segment: &Segment) -> Self {
+        Self::new(scribe.meter.text(&stub(scribe, segment)), segment.content_tokens())
+    }
+}
+
+/// Divides `room`: everyone gets the least there is, and of what is left all get the same until they have enough.
+fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
+    let least: Tokens = spans.iter().map(|span| span.least).sum();
+    let mut left = room.0.saturating_sub(least.0);
+    let mut wants: Vec<(u64, usize)> =
+        spans.iter().enumerate().map(|(index, span)| (span.most.0 - span.least.0, index)).collect();
+    wants.sort_unstable();
+    let mut shares: Vec<Tokens> = spans.iter().map(|span| span.least).collect();
+    let many = wants.len() as u64;
+    for (waiting, (want, index)) in (1..=many).rev().zip(wants) {
+        let more = want.min(left / waiting);
+        left -= more;
+        shares[index] += Tokens(more);
+    }
+    shares
+}
+
+/// Shows of a segment what fits into `limit`: its parts cut, or one line.
+fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens) -> Edit {
+    let spans: Vec<Span> =
+        segment.counted().map(|(part, tokens)| least_of(scribe, segment, part, tokens)).collect();
+    let shares = share_out(&spans, limit);
+    let parts: Vec<Part> = segment
+        .counted()
+        .zip(shares)
+        .map(
+            |((part, tokens), share)| {
+                if tokens <= share { part.clone() } else { shorter(scribe, segment, part, tokens, share) }
+            },
+        )
+        .collect();
+    let tokens: Tokens = segment
+        .counted()
+        .zip(&parts)
+        .map(|((old, tokens), new)| if old == new { tokens } else { scribe.meter.part(new) })
+        .sum();
+    if tokens <= limit {
+        Edit::Replace { parts, fidelity: Fidelity::Cut }
+    } else {
+        Edit::line(stub(scribe, segment), Fidelity::Stub)
+    }
+}
+
+fn least_of(scribe: &Scribe, segment: &Segment, part: &Part, tokens: Tokens) -> Span {
+    let least = match part {
+        Part::Text { .. } => scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens)),
+        Part::Media(media) => scribe.meter.part(&scribe.media(segment, media)),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => tokens,
+    };
+    Span::new(least, tokens)
+}
+
+/// A part that is no larger than its share, if it can be made so.
+fn shorter(scribe: &Scribe, segment: &Segment, part: &Part, tokens: Tokens, share: Tokens) -> Part {
+    match part {
+        Part::Text { text } => {
+            let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
+            // Joining the pieces may cost a token at each seam.
+            let half = Tokens(share.0.saturating_sub(marked.0).saturating_sub(4) / 2);
+            let keep = Keep { head: half, tail: half, lines: None };
+            let text = cut(text, tokens, keep, &scribe.meter, |left| {
+                marker(scribe, segment, left.lines, left.tokens)
+            });
+            text.map_or_else(|| part.clone(), |text| Part::Text { text })
+        }
+        Part::Media(media) => scribe.media(segment, media),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
+            part.clone()
+        }
+    }
+}
+
+fn marker(scribe: &Scribe, segment: &Segment, lines: u64, tokens: Tokens) -> String {
+    let lines = count(lines, "line", "lines");
+    format!("[… {lines}, {tokens} tokens left out; {} …]", scribe.handle(segment))
+}
+
+/// The least that can be shown of a message or a result.
+fn stub(scribe: &Scribe, segment: &Segment) -> String {
+    let what =
+        if segment.call().is_some() { format!("{} result", tool(segment)) } else { "message".to_owned() };
+    format!("[{what} too long: {}; {}]", size(segment), scribe.handle(segment))
+}

@@ -1,0 +1,6 @@
+//! The integration tests of the core.
+
+#[cfg(test)]
+mod notation;
+#[cfg(test)]
+mod specs;

@@ -1,0 +1,313 @@
+//! Logs and contexts as people write them: the notation of `specs/*.md` and of the unit tests.
+//!
+//! A log is a line an event, with what belongs to an event indented below it; `specs/README.md` describes it. A context
+//! is printed as a line a segment. A token is a word, and nothing is wrapped, so that every number can be checked by eye.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use epitome_core::{
+    chain::{Digest, Link},
+    context::{Body, Context, Names, Segment},
+    event::{
+        Compaction, Event, Fact, Instruction, Logged, Part, Pin, Seal, Summary, ToolCall, ToolResult,
+        Trigger, Usage,
+    },
+    id::{CallId, EventId, Seq, ThreadId},
+    media::{Media, Place},
+    meter::{Meter, Overhead},
+    project::{Line, project},
+    tokens::{TokenCounter, Tokens},
+};
+
+/// Counts words.
+pub(crate) struct Words;
+
+impl TokenCounter for Words {
+    fn name(&self) -> &'static str {
+        "words"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        Tokens(text.split_whitespace().count() as u64)
+    }
+}
+
+/// Counts words and wraps nothing; an image costs 50.
+pub(crate) fn meter() -> Arc<Meter> {
+    let none = Tokens(0);
+    let overhead = Overhead {
+        request: none,
+        message: none,
+        call: none,
+        tool: none,
+        image: Tokens(50),
+        ..Overhead::default()
+    };
+    Arc::new(Meter::new(Arc::new(Words), overhead))
+}
+
+/// The context that shows all of a log.
+pub(crate) fn context(log: &str) -> Context {
+    project(&Line::new(read(log)), meter(), Names::Messages)
+}
+
+/// Reads a log.
+pub(crate) fn read(log: &str) -> Vec<Arc<Logged>> {
+    let mut reader = Reader::default();
+    for line in log.lines().filter(|line| !line.trim().is_empty()) {
+        match line.strip_prefix("  ") {
+            Some(detail) => reader.detail(detail.trim()),
+            None => reader.event(line.trim()),
+        }
+    }
+    reader.finish()
+}
+
+/// Puts an event into its place in a test's log.
+pub(crate) fn logged(seq: u64, fact: Fact) -> Arc<Logged> {
+    let id = EventId { thread: ThreadId::derived(&["test"]), seq: Seq(seq) };
+    Arc::new(Logged { id, event: Event::native("test", "{}", fact), link: Link::ROOT })
+}
+
+#[derive(Default)]
+struct Reader {
+    facts: Vec<Fact>,
+    results: Vec<ToolResult>,
+    beside: Vec<Part>,
+    calls: usize,
+    /// Whether what came last was a call, to which the next result belongs.
+    called: Option<CallId>,
+}
+
+impl Reader {
+    fn event(&mut self, line: &str) {
+        self.flush();
+        let (head, text) = line.split_once(':').unwrap_or((line, ""));
+        let text = text.trim();
+        let mut words = head.split_whitespace();
+        let (kind, argument) = (words.next().unwrap_or_default(), words.next());
+        let parts = if text.is_empty() { vec![] } else { vec![part(text)] };
+        let number = |word: Option<&str>| Seq(word.and_then(|word| word.parse().ok()).expect("a number"));
+        let instructed = |what, parts| Fact::Instructed { what, parts };
+        let fact = match kind.split_once('#').map_or(kind, |(kind, _)| kind) {
+            "settings" => instructed(Instruction::Settings, parts),
+            "system" => instructed(Instruction::System, parts),
+            "project" => instructed(Instruction::Project, parts),
+            "instruct" => instructed(Instruction::Message, parts),
+            "tools" => {
+                let tool = |name: &str| Part::Opaque { name: name.to_owned(), json: format!("\"{name}\"") };
+                instructed(Instruction::Tools, text.split(", ").map(tool).collect())
+            }
+            "user" => Fact::UserSaid { parts },
+            "assistant" => {
+                let answer = kind.split_once('#').map(|(_, id)| id.into());
+                Fact::AssistantSaid { answer, model: None, parts }
+            }
+            "result" => {
+                let call = argument.expect("a call's id").into();
+                Fact::ToolReturned {
+                    results: vec![ToolResult { call, name: None, parts, error: false }],
+                    parts: vec![],
+                }
+            }
+            "compacted" => {
+                let words: Vec<&str> = head.split_whitespace().collect();
+                let after = |name: &str| {
+                    words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1).copied())
+                };
+                Fact::Compacted(Compaction {
+                    summary: Summary::Text(expand(text)),
+                    through: number(after("through")),
+                    first_kept: after("keep").map(|word| number(Some(word))),
+                    tokens_before: None,
+                    tokens_after: None,
+                    trigger: Trigger::Manual,
+                })
+            }
+            "revert" => Fact::CompactionReverted { compaction: number(argument) },
+            "pin" => Fact::Pinned { pin: Pin::Event(number(argument)) },
+            "usage" => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
+            "inject" => Fact::Injected { hook: argument.unwrap_or_default().to_owned(), beside: None, parts },
+            "carried" => Fact::Carried { kind: text.to_owned() },
+            other => panic!("no event is written `{other}`"),
+        };
+        self.facts.push(fact);
+    }
+
+    fn detail(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let rest = rest.trim();
+        match word {
+            "->" | "!>" => self.result(part(rest), word == "!>"),
+            "beside:" => self.beside.push(part(rest)),
+            "+" => self.say(part(rest)),
+            "thinking:" => self.say(Part::Reasoning { text: expand(rest), seal: None }),
+            "sealed:" => {
+                let seal = Some(Seal::Encrypted("x".repeat(rest.parse().expect("a number of bytes"))));
+                self.say(Part::Reasoning { text: String::new(), seal });
+            }
+            call if call.starts_with("call") => self.call(call, rest),
+            other => panic!("no detail is written `{other}`"),
+        }
+    }
+
+    fn say(&mut self, part: Part) {
+        match self.facts.last_mut() {
+            Some(
+                Fact::UserSaid { parts }
+                | Fact::AssistantSaid { parts, .. }
+                | Fact::Instructed { parts, .. }
+                | Fact::Injected { parts, .. },
+            ) => parts.push(part),
+            _ => panic!("nobody is speaking here"),
+        }
+    }
+
+    fn call(&mut self, word: &str, rest: &str) {
+        self.calls += 1;
+        let id = word.split_once('#').map_or_else(|| format!("call-{}", self.calls), |(_, id)| id.to_owned());
+        let (name, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
+        self.called = Some(CallId(id.clone()));
+        self.say(Part::ToolCall(ToolCall::function(id, name, expand(arguments))));
+    }
+
+    fn result(&mut self, part: Part, error: bool) {
+        match self.called.take() {
+            Some(call) => self.results.push(ToolResult { call, name: None, parts: vec![part], error }),
+            None => self.results.last_mut().expect("a result follows its call").parts.push(part),
+        }
+    }
+
+    /// The results written below an answer are the message that follows it.
+    fn flush(&mut self) {
+        self.called = None;
+        let (results, parts) = (std::mem::take(&mut self.results), std::mem::take(&mut self.beside));
+        if !results.is_empty() || !parts.is_empty() {
+            self.facts.push(Fact::ToolReturned { results, parts });
+        }
+    }
+
+    fn finish(mut self) -> Vec<Arc<Logged>> {
+        self.flush();
+        (1..).zip(self.facts).map(|(seq, fact)| logged(seq, fact)).collect()
+    }
+}
+
+/// A text; `image 640x480` and `document 900 bytes` are media.
+fn part(text: &str) -> Part {
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some("image"), Some(size), None, None) => {
+            let (width, height) = size.split_once('x').expect("WIDTHxHEIGHT");
+            let pixels = |digits: &str| digits.parse().expect("a number of pixels");
+            let dimensions = Some((pixels(width), pixels(height)));
+            Part::Media(Media { dimensions, ..Media::inline("image/png", b"pixels") })
+        }
+        (Some("document"), Some(bytes), Some("bytes"), None) => {
+            let size = bytes.parse().expect("a number of bytes");
+            let place = Place::Inline { hash: Digest::of(b"document"), size };
+            Part::Media(Media { mime: "application/pdf".into(), place, dimensions: None })
+        }
+        _ => Part::text(expand(text)),
+    }
+}
+
+/// `3 lines of "x"` is `x 1`, `x 2`, `x 3` in three lines; `3 words of "x"` is `x x x`.
+fn expand(text: &str) -> String {
+    let mut words = text.splitn(4, ' ');
+    let (count, unit, of, what) = (words.next(), words.next(), words.next(), words.next());
+    let (Some(count), Some(unit), Some("of"), Some(what)) = (count, unit, of, what) else {
+        return text.to_owned();
+    };
+    let (Ok(count), Some(what)) =
+        (count.parse::<usize>(), what.strip_prefix('"').and_then(|what| what.strip_suffix('"')))
+    else {
+        return text.to_owned();
+    };
+    match unit {
+        "lines" => (1..=count).map(|number| format!("{what} {number}\n")).collect(),
+        "words" => vec![what; count].join(" "),
+        _ => text.to_owned(),
+    }
+}
+
+/// Prints a context: a line a segment, then what is shown nowhere, then the total.
+pub(crate) fn show(context: &Context) -> String {
+    let mut out = String::new();
+    for segment in context.segments() {
+        let by = segment.touched().map_or(String::new(), |by| format!(" by {by}"));
+        let fidelity = format!("{:?}", segment.fidelity()).to_lowercase();
+        let (kind, events, tokens) = (kind(segment), segment.stands_for().to_string(), segment.tokens());
+        let _ =
+            writeln!(out, "{kind:<11} {events:<7} {fidelity:<9} {tokens:>5}{by}  {}", words(segment).trim());
+    }
+    for elision in context.elided() {
+        let _ = writeln!(
+            out,
+            "left out    {:<7} by {}, {} tokens",
+            elision.events.to_string(),
+            elision.by,
+            elision.tokens
+        );
+    }
+    let _ = writeln!(out, "total {}", context.tokens());
+    out
+}
+
+fn kind(segment: &Segment) -> &'static str {
+    match segment.body() {
+        Body::Prefix(_) => "prefix",
+        Body::Instruction(_) => "instruction",
+        Body::User { .. } if segment.is_user() => "user",
+        Body::User { .. } => "beside",
+        Body::Answer { event, part } => match event.event.fact.parts().get(*part) {
+            Some(Part::Reasoning { .. }) => "thinking",
+            _ => "answer",
+        },
+        Body::Exchange { .. } => "exchange",
+        Body::Carried(_) => "carried",
+        Body::Summary(_) => "summary",
+        Body::Note(_) => "note",
+    }
+}
+
+/// What a segment says, short enough for a line.
+fn words(segment: &Segment) -> String {
+    let shown = || segment.shown().map_or("(no result)".to_owned(), said);
+    match segment.body() {
+        Body::Prefix(event) | Body::Instruction(event) => said(event.event.fact.parts()),
+        Body::User { .. } => shown(),
+        Body::Answer { event, part } => said(&event.event.fact.parts()[*part..=*part]),
+        Body::Exchange { .. } => {
+            let call = segment.call().expect("an exchange has a call");
+            format!("{} {} -> {}", call.name, short(&call.arguments), shown())
+        }
+        Body::Carried(event) => event.event.fact.kind().to_owned(),
+        Body::Summary(event) => short(&event.event.fact.text()),
+        Body::Note(note) => note.text.clone(),
+    }
+}
+
+fn said(parts: &[Part]) -> String {
+    let one = |part: &Part| match part {
+        Part::Text { text } | Part::Refusal { text } => short(text),
+        Part::Reasoning { text, seal: None } => short(text),
+        Part::Reasoning { .. } => "(sealed)".to_owned(),
+        Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),
+        Part::Media(media) => format!("<{}>", media.mime),
+        Part::Opaque { name, .. } => format!("<{name}>"),
+    };
+    parts.iter().map(one).collect::<Vec<_>>().join(" + ")
+}
+
+/// One line: breaks become ` / `, and of a long text only the ends are shown.
+fn short(text: &str) -> String {
+    let line = text.trim_end().replace('\n', " / ");
+    let letters: Vec<char> = line.chars().collect();
+    if letters.len() <= 160 {
+        return line;
+    }
+    let head: String = letters[..100].iter().collect();
+    let tail: String = letters[letters.len() - 40..].iter().collect();
+    format!("{head} …… {tail}")
+}
