@@ -39,7 +39,8 @@ const WORDS: usize = 1 << 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overhead {
-    /// Around a whole request.
+    /// Around a whole request, with the two short messages that a renderer may have to put in where a provider wants the
+    /// user to speak first and last.
     pub request: Tokens,
     /// Around each message.
     pub message: Tokens,
@@ -56,7 +57,7 @@ pub struct Overhead {
 impl Default for Overhead {
     fn default() -> Self {
         Self {
-            request: Tokens(3),
+            request: Tokens(20),
             message: Tokens(4),
             call: Tokens(8),
             tool: Tokens(8),

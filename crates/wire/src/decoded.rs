@@ -36,6 +36,16 @@ pub(crate) fn parts(content: Option<&Json<'_>>, block: impl Fn(&Json<'_>) -> Par
     }
 }
 
+/// How many parts [`parts`] makes of the same content.
+pub(crate) fn count(content: Option<&Json<'_>>) -> usize {
+    let Some(content) = content.filter(|content| !content.is_null()) else { return 0 };
+    match (content.as_text(), content.as_array()) {
+        (Some(""), _) => 0,
+        (_, Some(blocks)) => blocks.len(),
+        _ => 1,
+    }
+}
+
 /// A tool definition under its name.
 pub(crate) fn tool_part(tool: &Json<'_>) -> Part {
     match tool.text_at("name") {

@@ -2,11 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-use epitome_core::{Event, event::Dialect};
+use epitome_core::{Event, context::Context, event::Dialect};
 
 use crate::{
     encode::{self, Completion, EncodeError, Encoded},
     error::WireError,
+    render::{self, RenderError, RenderOptions, Rendered},
     request, response,
 };
 
@@ -64,6 +65,42 @@ impl Format {
         completion: Completion,
     ) -> Result<Encoded, EncodeError> {
         encode::encode(self, events, completion)
+    }
+
+    /// Writes the request that says what `context` says, in the order its provider takes. What nobody touched leaves with
+    /// the bytes it came with.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use epitome_core::{
+    ///     chain::Link,
+    ///     context::{Context, Names},
+    ///     event::Logged,
+    ///     id::{EventId, Seq, ThreadId},
+    ///     meter::{Meter, Overhead},
+    ///     project::{Line, project},
+    ///     tokens::BytesOverFour,
+    /// };
+    /// use epitome_wire::{Format, RenderOptions, check, recount};
+    ///
+    /// let request = r#"{"model":"m","messages":[{"role":"user", "content":"hi"}]}"#;
+    /// let thread = ThreadId::derived(&["example"]);
+    /// let events = Format::OpenaiChat.decode_request(request)?.into_iter().zip(1..).map(|(event, seq)| {
+    ///     Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link: Link::ROOT })
+    /// });
+    /// let meter = Arc::new(Meter::new(Arc::new(BytesOverFour), Overhead::default()));
+    /// let context = project(&Line::new(events), Arc::clone(&meter), Names::Thread(thread));
+    ///
+    /// let options = RenderOptions::of(Format::OpenaiChat);
+    /// let rendered = Format::OpenaiChat.render(&context, &options)?;
+    /// assert_eq!(rendered.body, request);
+    /// assert!(check(Format::OpenaiChat, &rendered.body, &options.rules).is_empty());
+    /// assert!(recount(Format::OpenaiChat, &rendered.body, &meter)? <= context.tokens());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn render(self, context: &Context, options: &RenderOptions) -> Result<Rendered, RenderError> {
+        render::render(self, context, options)
     }
 
     fn name(self) -> &'static str {

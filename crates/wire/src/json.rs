@@ -151,6 +151,23 @@ pub(crate) fn replaced(object: &Json<'_>, members: &[(&Json<'_>, &str)]) -> Stri
     out
 }
 
+/// The bytes of `object` without the member called `key`.
+pub(crate) fn without(value: &Json<'_>, key: &str) -> String {
+    let kept = value.members().iter().filter(|(name, _)| name != key);
+    object(kept.map(|(name, member)| (&**name, member.raw.to_owned())))
+}
+
+/// A list of values that are JSON already.
+pub(crate) fn list(elements: impl Iterator<Item = String>) -> String {
+    format!("[{}]", elements.collect::<Vec<_>>().join(","))
+}
+
+/// An object of members whose values are JSON already.
+pub(crate) fn object<'k>(members: impl Iterator<Item = (&'k str, String)>) -> String {
+    let members: Vec<String> = members.map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+    format!("{{{}}}", members.join(","))
+}
+
 /// A JSON string literal for `text`.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("a string can always be written as JSON")

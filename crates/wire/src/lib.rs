@@ -15,17 +15,24 @@ mod encode;
 mod error;
 mod format;
 mod json;
+mod legality;
 mod media;
 mod normal;
 mod preamble;
+mod render;
 mod request;
 mod response;
 mod sse;
 mod stream;
 mod tools;
+mod write;
 
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};
+pub use legality::{Breach, Rule, Rules, Violation, check, check_against};
 pub use preamble::is_project_preamble;
+pub use render::{
+    BoundThinking, RenderError, RenderOptions, Rendered, RenderedMessage, Settled, recount, settle_thinking,
+};
 pub use stream::{Ending, StreamDecoder, Streamed};

@@ -9,7 +9,11 @@ use crate::{
 };
 
 /// The schema of a free-text tool where every tool takes an object.
-const FREE_TEXT: &str = r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}"#;
+pub(crate) const FREE_TEXT: &str =
+    r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}"#;
+
+/// The schema of a function that takes nothing.
+pub(crate) const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 
 /// One definition in `format`; several if it is a namespace, none if it has no counterpart.
 pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
@@ -22,13 +26,15 @@ pub(crate) fn translated(definition: &str, format: Format) -> Vec<String> {
 }
 
 /// A definition in terms of its parts' raw JSON.
-struct Tool<'t> {
-    name: &'t str,
-    description: Option<&'t str>,
-    takes: Takes<'t>,
+pub(crate) struct Tool<'t> {
+    pub(crate) name: &'t str,
+    /// The literal, quotes and all.
+    pub(crate) description: Option<&'t str>,
+    pub(crate) takes: Takes<'t>,
 }
 
-enum Takes<'t> {
+/// What a tool is called with.
+pub(crate) enum Takes<'t> {
     /// An object of this schema.
     Object(&'t str),
     /// Text.
@@ -36,14 +42,14 @@ enum Takes<'t> {
 }
 
 impl<'t> Tool<'t> {
-    fn read(tool: &'t Json<'_>) -> Option<Self> {
+    pub(crate) fn read(tool: &'t Json<'_>) -> Option<Self> {
         // Chat wraps what it means in a member named after the type.
         let body = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
         let schema = ["input_schema", "parameters"].into_iter().find_map(|key| body.get(key));
         let takes = match (schema, tool.text_at("type")) {
             (Some(schema), _) => Takes::Object(schema.raw),
             (None, Some("custom")) => Takes::Text,
-            (None, Some("function")) => Takes::Object(r#"{"type":"object","properties":{}}"#),
+            (None, Some("function")) => Takes::Object(NOTHING),
             _ => return None,
         };
         let description = body.get("description").filter(|text| !text.is_null()).map(|text| text.raw);

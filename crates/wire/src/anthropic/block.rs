@@ -41,7 +41,7 @@ pub(crate) fn asked(block: &Json<'_>) -> Part {
 
 /// A tool's result, if the block is one and says which call it answers.
 pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
-    if block.text_at("type") != Some("tool_result") {
+    if !is_result(block) {
         return None;
     }
     Some(ToolResult {
@@ -50,6 +50,11 @@ pub(crate) fn result(block: &Json<'_>) -> Option<ToolResult> {
         parts: decoded::parts(block.get("content"), asked),
         error: matches!(block.get("is_error").map(|error| &error.value), Some(Value::Bool(true))),
     })
+}
+
+/// Whether a block is a result that says which call it answers.
+pub(crate) fn is_result(block: &Json<'_>) -> bool {
+    block.text_at("type") == Some("tool_result") && block.text_at("tool_use_id").is_some()
 }
 
 fn call(block: &Json<'_>) -> Option<Part> {

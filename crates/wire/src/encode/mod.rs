@@ -6,18 +6,18 @@
 //! so that the model knows that something stood there. Facts that no provider sees (usage, pins, markers, model
 //! changes) become nothing.
 
-mod anthropic;
-mod openai_chat;
-mod openai_responses;
-mod outcomes;
-mod portable;
-mod skeleton;
+mod lines;
 
 use std::ops::Range;
 
-use epitome_core::{Event, Fact, event::Instruction, id::AnswerId};
+use epitome_core::{Event, Fact, event::Instruction};
 
-use crate::{error::WireError, format::Format, json::Json};
+use crate::{
+    error::WireError,
+    format::Format,
+    legality::Rules,
+    write::{self, Entry, Line, Manner, skeleton},
+};
 
 /// What a request may hold that no event says, and may lack that one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,9 @@ pub(crate) fn encode<'a>(
     completion: Completion,
 ) -> Result<Encoded, EncodeError> {
     let events: Vec<&Event> = events.into_iter().collect();
+    let read = |(index, event): (usize, &&'a Event)| {
+        Entry::read(format, index, event).map_err(|source| EncodeError::Raw { event: index, source })
+    };
     let latest = |wanted: Instruction| {
         let found = events.iter().enumerate().rev().find(|(_, event)| match &event.fact {
             Fact::Instructed { what, .. } => {
@@ -76,59 +79,46 @@ pub(crate) fn encode<'a>(
             }
             _ => false,
         });
-        found.map(|(index, event)| Entry::read(format, index, event)).transpose()
+        found.map(read).transpose()
     };
+    let settings = latest(Instruction::Settings)?;
+    let (system, tools) = (latest(Instruction::System)?, latest(Instruction::Tools)?);
+    let shown = events.iter().enumerate().filter(|(_, event)| is_shown(format, event));
+    let entries: Vec<Entry<'_>> = shown.map(read).collect::<Result<_, _>>()?;
     let mut head = skeleton::Head {
-        settings: latest(Instruction::Settings)?,
-        system: latest(Instruction::System)?.into_iter().collect(),
-        tools: latest(Instruction::Tools)?,
+        settings: settings.as_ref(),
+        system: system.iter().collect(),
+        tools: tools.as_ref(),
+        model: None,
     };
-    let entries = events.iter().enumerate().filter(|(_, event)| is_shown(format, event));
-    let mut entries: Vec<Entry<'_>> =
-        entries.map(|(index, event)| Entry::read(format, index, event)).collect::<Result<_, _>>()?;
-    if format == Format::Anthropic && head.system.iter().all(|system| system.own.is_none()) {
-        // Other formats' system messages come first in the history; here the system prompt stands apart.
-        let leading = entries.iter().take_while(|entry| entry.is_foreign_instruction()).count();
-        head.system.extend(entries.drain(..leading));
-    }
-    let history = match format {
-        Format::OpenaiChat => History::list(openai_chat::write(&entries, completion)),
-        Format::OpenaiResponses => openai_responses::write(&entries, completion, &head),
-        Format::Anthropic => History::list(anthropic::write(&entries, completion)),
+    let rest = lead(format, &entries, &mut head);
+    let rules = Rules::of(format);
+    let manner = match completion {
+        Completion::AsRecorded => Manner { rules: None, meter: None },
+        Completion::Legal => Manner { rules: Some(&rules), meter: None },
     };
-    Ok(skeleton::fill(format, &head, history, completion))
+    let lines: Vec<Line<'_, '_>> = match completion {
+        Completion::AsRecorded => lines::recorded(format, rest),
+        Completion::Legal => lines::legal(format, rest, &head),
+    };
+    let written = skeleton::fill(format, &head, write::history(format, &lines, manner), manner);
+    let placed = |(bytes, events)| Placed { bytes, events };
+    Ok(Encoded { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
 }
 
-/// An event to be written, with its raw JSON if that is in the format it is written in.
-struct Entry<'a> {
-    index: usize,
-    event: &'a Event,
-    own: Option<Json<'a>>,
-}
-
-impl<'a> Entry<'a> {
-    fn read(format: Format, index: usize, event: &'a Event) -> Result<Self, EncodeError> {
-        if event.raw.dialect != format.dialect() {
-            return Ok(Self { index, event, own: None });
-        }
-        let own = Json::parse(&event.raw.json, "an event's raw form");
-        let own = own.map_err(|source| EncodeError::Raw { event: index, source })?;
-        // A compaction's raw form may be a record of the agent's rather than a message.
-        let fits = match (&event.fact, format) {
-            (Fact::Compacted(_) | Fact::Injected { .. }, Format::OpenaiResponses) => own.is_object(),
-            (Fact::Compacted(_) | Fact::Injected { .. }, _) => own.text_at("role").is_some(),
-            _ => true,
-        };
-        Ok(Self { index, event, own: fits.then_some(own) })
+/// Other formats' system messages come first in the history; where the system prompt stands apart, they go there.
+fn lead<'e, 'a>(
+    format: Format,
+    entries: &'e [Entry<'a>],
+    head: &mut skeleton::Head<'e, 'a>,
+) -> &'e [Entry<'a>] {
+    if format != Format::Anthropic || head.system.iter().any(|system| system.own.is_some()) {
+        return entries;
     }
-
-    fn is_foreign_instruction(&self) -> bool {
-        self.own.is_none() && matches!(self.event.fact, Fact::Instructed { what: Instruction::Message, .. })
-    }
-
-    fn is_answer(&self) -> bool {
-        matches!(self.event.fact, Fact::AssistantSaid { .. })
-    }
+    let (leading, rest) =
+        entries.split_at(entries.iter().take_while(|entry| entry.is_foreign_instruction()).count());
+    head.system.extend(leading);
+    rest
 }
 
 /// Whether an event is part of the history that a provider sees.
@@ -150,74 +140,5 @@ fn is_shown(format: Format, event: &Event) -> bool {
         | Fact::Pinned { .. }
         | Fact::UsageReported { .. }
         | Fact::ModelChanged { .. } => false,
-    }
-}
-
-/// A message, written.
-struct Written {
-    json: String,
-    events: Vec<usize>,
-}
-
-/// A history, written.
-struct History {
-    messages: Vec<Written>,
-    layout: Layout,
-}
-
-impl History {
-    fn list(messages: Vec<Written>) -> Self {
-        Self { messages, layout: Layout::List }
-    }
-}
-
-/// How a history stands in its request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
-    /// As a list of messages.
-    List,
-    /// As its only message's bare text.
-    Bare,
-}
-
-/// What a call that never returned is answered with: always the same words, so that the request stays the same.
-const STAND_IN: &str = "No result: the call was interrupted before the tool returned.";
-
-/// What stands before a history that does not begin with the user.
-const OPENING: &str = "(The conversation goes on from here.)";
-
-/// An answer and what its calls returned, or a message by itself.
-enum Group<'e, 'a> {
-    /// The fragments of one answer, and the messages with results that follow them.
-    Answer { fragments: Vec<&'e Entry<'a>>, results: Vec<&'e Entry<'a>> },
-    /// Anything else.
-    Other(&'e Entry<'a>),
-}
-
-/// Gathers the fragments of each answer, also when results stand between them.
-fn grouped<'e, 'a>(entries: &'e [Entry<'a>]) -> Vec<Group<'e, 'a>> {
-    let mut groups: Vec<Group<'e, 'a>> = Vec::new();
-    for entry in entries {
-        match (&entry.event.fact, groups.last_mut()) {
-            (Fact::AssistantSaid { answer: Some(_), .. }, Some(Group::Answer { fragments, .. }))
-                if answer_of(fragments) == answer_of(&[entry]) =>
-            {
-                fragments.push(entry);
-            }
-            (Fact::AssistantSaid { .. }, _) => {
-                groups.push(Group::Answer { fragments: vec![entry], results: Vec::new() });
-            }
-            (Fact::ToolReturned { .. }, Some(Group::Answer { results, .. })) => results.push(entry),
-            _ => groups.push(Group::Other(entry)),
-        }
-    }
-    groups
-}
-
-/// The id that an answer's fragments share.
-fn answer_of<'a>(fragments: &[&Entry<'a>]) -> Option<&'a AnswerId> {
-    match &fragments.first()?.event.fact {
-        Fact::AssistantSaid { answer, .. } => answer.as_ref(),
-        _ => None,
     }
 }

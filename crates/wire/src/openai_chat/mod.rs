@@ -4,6 +4,8 @@
 //! (`reasoning_content`, or `reasoning` where there is none), the content parts, `refusal`, `audio`, the entries of
 //! `tool_calls`, `function_call`. Elsewhere `parts[i]` is content part `i`, and a string is its own only part.
 
+use std::ops::Range;
+
 use epitome_core::{
     Event, Fact, Part, Tokens,
     event::{CallForm, Dialect, Instruction, ToolCall, ToolResult, Usage},
@@ -55,10 +57,10 @@ fn fact(message: &Json<'_>) -> Fact {
 }
 
 fn answered(message: &Json<'_>) -> Vec<Part> {
-    let reasoning = ["reasoning_content", "reasoning"].into_iter().find_map(|key| message.text_at(key));
-    let reasoning = reasoning.filter(|text| !text.is_empty());
-    let mut parts: Vec<Part> =
-        reasoning.map(|text| Part::Reasoning { text: text.to_owned(), seal: None }).into_iter().collect();
+    let mut parts: Vec<Part> = reasoning(message)
+        .map(|text| Part::Reasoning { text: text.to_owned(), seal: None })
+        .into_iter()
+        .collect();
     parts.extend(decoded::parts(message.get("content"), part));
     let refusal = message.text_at("refusal").filter(|text| !text.is_empty());
     parts.extend(refusal.map(|text| Part::Refusal { text: text.to_owned() }));
@@ -74,6 +76,53 @@ fn answered(message: &Json<'_>) -> Vec<Part> {
         parts.push(known.unwrap_or_else(|| opaque(called, "function_call")));
     }
     parts
+}
+
+/// Where the parts of an answer stand among its members.
+pub(crate) struct Places {
+    pub(crate) reasoning: Option<usize>,
+    pub(crate) content: Range<usize>,
+    pub(crate) refusal: Option<usize>,
+    pub(crate) audio: Option<usize>,
+    pub(crate) calls: Range<usize>,
+    pub(crate) function_call: Option<usize>,
+    end: usize,
+}
+
+impl Places {
+    /// The places in the parts that [`answered`] reads.
+    pub(crate) fn of(message: &Json<'_>) -> Self {
+        let mut end = 0;
+        let mut take = |count: usize| {
+            end += count;
+            end - count..end
+        };
+        let said = |key: &str| message.get(key).filter(|value| !value.is_null());
+        let one = |range: Range<usize>| (!range.is_empty()).then_some(range.start);
+        let reasoning = one(take(usize::from(reasoning(message).is_some())));
+        let content = take(decoded::count(message.get("content")));
+        let refusal = one(take(usize::from(message.text_at("refusal").is_some_and(|text| !text.is_empty()))));
+        let audio = one(take(usize::from(said("audio").is_some())));
+        let calls = said("tool_calls").map_or(0, |calls| calls.as_array().map_or(1, <[_]>::len));
+        let calls = take(calls);
+        let function_call = one(take(usize::from(said("function_call").is_some())));
+        Self { reasoning, content, refusal, audio, calls, function_call, end }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.end
+    }
+
+    /// Whether a call stands there, readable or not.
+    pub(crate) fn is_call(&self, place: usize) -> bool {
+        self.calls.contains(&place) || self.function_call == Some(place)
+    }
+}
+
+fn reasoning<'m>(message: &'m Json<'_>) -> Option<&'m str> {
+    let reasoning = ["reasoning_content", "reasoning"].into_iter().find_map(|key| message.text_at(key));
+    reasoning.filter(|text| !text.is_empty())
 }
 
 fn returned(message: &Json<'_>, id: &str) -> Fact {

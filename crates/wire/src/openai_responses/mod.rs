@@ -21,6 +21,17 @@ use crate::{
 
 mod output;
 
+/// The kinds of calls that a client answers, each with that of its answer.
+pub(crate) const CALLS: [(&str, &str); 7] = [
+    ("function_call", "function_call_output"),
+    ("custom_tool_call", "custom_tool_call_output"),
+    ("local_shell_call", "local_shell_call_output"),
+    ("shell_call", "shell_call_output"),
+    ("apply_patch_call", "apply_patch_call_output"),
+    ("computer_call", "computer_call_output"),
+    ("tool_search_call", "tool_search_output"),
+];
+
 /// Reads one item of `input` or `output`.
 ///
 /// ```

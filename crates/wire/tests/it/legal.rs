@@ -35,7 +35,7 @@ fn check(format: Format, messages: &[&str], expect: &[&str]) {
     assert_eq!(lines, expect);
 }
 
-const SAID: &str = "No result: the call was interrupted before the tool returned.";
+const SAID: &str = "[no result: the call was interrupted]";
 
 #[test]
 fn anthropic_calls_are_answered_in_the_next_message() {
@@ -92,7 +92,7 @@ fn anthropic_begins_with_the_user_has_no_empty_text_and_alternates() {
             r#"{"role":"user","content":[{"type":"text","text":"two"}]}"#,
         ],
         &[
-            r#"{"role":"user","content":[{"type":"text","text":"(The conversation goes on from here.)"}]}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"(continued)"}]}"#,
             r#"{"role":"assistant","content":[{"type":"text","text":"hi"},{"type":"text","text":"again"}]}"#,
             r#"{"role":"system","content":"mid"}"#,
             r#"{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}"#,
@@ -173,8 +173,8 @@ fn responses_calls_and_outputs_are_paired_by_id() {
             items[1],
             items[2],
             items[3],
-            &format!(r#"{{"type":"custom_tool_call_output","call_id":"b","output":"{SAID}"}}"#),
             items[4],
+            &format!(r#"{{"type":"custom_tool_call_output","call_id":"b","output":"{SAID}"}}"#),
             items[5],
             items[6],
             items[7],
@@ -304,7 +304,7 @@ fn fragments_of_a_chat_answer_are_one_message() {
       {
         "role": "tool",
         "tool_call_id": "b",
-        "content": "No result: the call was interrupted before the tool returned."
+        "content": "[no result: the call was interrupted]"
       }
     ]
     "#);

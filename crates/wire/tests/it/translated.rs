@@ -32,7 +32,9 @@ fn translated(from: Format, name: &str, to: Format) -> String {
 #[test]
 fn chat_becomes_anthropic() {
     insta::assert_snapshot!(translated(Format::OpenaiChat, "messages.json", Format::Anthropic), @r#"
-    system: "Be brief.\n\nBe kind."
+    system:
+      {"type":"text","text":"Be brief."}
+      {"type":"text","text":"Be kind."}
     tools:
       {"name":"look","description":"Looks.","input_schema":{"type":"object","properties":{}}}
       {"name":"apply_patch","description":"Patches.","input_schema":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}}
@@ -54,15 +56,15 @@ fn anthropic_becomes_chat() {
     tools:
       {"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"},"cache_control":{"type":"string"}}}}}
     messages:
-      {"role":"system","content":"x-billing: first and unchanged\nYou are a careful agent."}
+      {"role":"system","content":[{"type":"text","text":"x-billing: first and unchanged"},{"type":"text","text":"You are a careful agent."}]}
       {"role":"user","content":[{"type":"text","text":"Look at these."},{"type":"image_url","image_url":{"url":"data:image/png;base64,PNG"}},{"type":"image_url","image_url":{"url":"https://example.org/cat.png"}},{"type":"text","text":"[image/*: left out, it cannot be shown here]"},{"type":"text","text":"[image: left out, it cannot be shown here]"},{"type":"file","file":{"filename":"document.pdf","file_data":"data:application/pdf;base64,JVBERi0xLjQKJSVFT0YK"}},{"type":"text","text":"[application/pdf at https://example.org/a.pdf]"},{"type":"text","text":"[document: left out, it cannot be shown here]"},{"type":"text","text":"[document: left out, it cannot be shown here]"},{"type":"text","text":"[search_result: left out, it cannot be shown here]"},{"type":"text","text":"[container_upload: left out, it cannot be shown here]"}]}
       {"role":"assistant","content":"I see a cat.","tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"read_file","arguments":"{\"path\": \"a.rs\", \"cache_control\": \"mine\", \"n\": 1.0}"}},{"id":"toolu_2","type":"function","function":{"name":"read_file","arguments":"{}"}}]}
       {"role":"tool","tool_call_id":"toolu_1","content":"fn main() {}"}
-      {"role":"tool","tool_call_id":"toolu_2","content":"no such file\n[image/png: left out, it cannot be shown here]"}
+      {"role":"tool","tool_call_id":"toolu_2","content":[{"type":"text","text":"no such file"},{"type":"text","text":"[image/png: left out, it cannot be shown here]"}]}
       {"role":"user","content":"Go on, please."}
       {"role":"assistant","content":"[server_tool_use: left out, it cannot be shown here]\n[web_search_tool_result: left out, it cannot be shown here]\n[server_tool_use: left out, it cannot be shown here]\n[web_fetch_tool_result: left out, it cannot be shown here]\n[code_execution_tool_result: left out, it cannot be shown here]\n[bash_code_execution_tool_result: left out, it cannot be shown here]\n[text_editor_code_execution_tool_result: left out, it cannot be shown here]\n[tool_search_tool_result: left out, it cannot be shown here]\n[mcp_tool_use: left out, it cannot be shown here]\n[mcp_tool_result: left out, it cannot be shown here]\n[fallback: left out, it cannot be shown here]\nRust is a language."}
       {"role":"system","content":"The user switched to plan mode."}
-      {"role":"system","content":"[tool_addition: left out, it cannot be shown here]\n[tool_removal: left out, it cannot be shown here]"}
+      {"role":"system","content":[{"type":"text","text":"[tool_addition: left out, it cannot be shown here]"},{"type":"text","text":"[tool_removal: left out, it cannot be shown here]"}]}
       {"role":"user","content":[{"type":"text","text":"And now?"},{"type":"text","text":"[hologram: left out, it cannot be shown here]"}]}
     "#);
 }

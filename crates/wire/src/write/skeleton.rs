@@ -4,52 +4,87 @@
 //! is newer than the settings counts even if they have no place for it; one that is older counts only if they kept
 //! its place, since a client that stopped sending its tools wants none.
 
+use std::ops::Range;
+
 use epitome_core::{Fact, Part, event::Instruction};
 
-use super::{Completion, Encoded, Entry, History, Layout, Placed, Written, portable::Portable};
+use super::{
+    Entry, History, Layout, Manner, Speaker, Written, anthropic, openai_chat, openai_responses,
+    portable::Portable,
+};
 use crate::{
     format::Format,
     json::{Json, quoted},
-    request::Keys,
+    request::{Keys, bare_item},
     tools,
 };
 
-/// What stands beside the history.
-pub(super) struct Head<'a> {
-    pub(super) settings: Option<Entry<'a>>,
-    /// The system prompt, with what other formats say as their first messages.
-    pub(super) system: Vec<Entry<'a>>,
-    pub(super) tools: Option<Entry<'a>>,
+/// A request, written.
+pub(crate) struct Request {
+    pub(crate) body: String,
+    /// Where each message is, and the entries it stands for.
+    pub(crate) messages: Vec<(Range<usize>, Vec<usize>)>,
 }
 
-impl Head<'_> {
+/// What stands beside the history.
+pub(crate) struct Head<'e, 'a> {
+    pub(crate) settings: Option<&'e Entry<'a>>,
+    /// The system prompt, with what other formats say as their first messages.
+    pub(crate) system: Vec<&'e Entry<'a>>,
+    pub(crate) tools: Option<&'e Entry<'a>>,
+    /// The model to ask instead of the one in the settings.
+    pub(crate) model: Option<&'a str>,
+}
+
+impl Head<'_, '_> {
     /// Whether `setting` is set to something.
-    pub(super) fn has(&self, setting: &str) -> bool {
-        let settings = self.settings.as_ref().and_then(|entry| entry.own.as_ref());
+    pub(crate) fn has(&self, setting: &str) -> bool {
+        let settings = self.settings.and_then(|entry| entry.own.as_ref());
         settings.and_then(|settings| settings.get(setting)).is_some_and(|value| !value.is_null())
     }
 }
 
 /// Writes the whole request.
-pub(super) fn fill(format: Format, head: &Head<'_>, mut history: History, completion: Completion) -> Encoded {
+pub(crate) fn fill(format: Format, head: &Head<'_, '_>, mut history: History, manner: Manner<'_>) -> Request {
     let keys = Keys::of(format);
-    let settings = head.settings.as_ref().and_then(|entry| entry.own.as_ref()).filter(|own| own.is_object());
+    let settings = head.settings.and_then(|entry| entry.own.as_ref()).filter(|own| own.is_object());
     let mut body = Body { settings, edits: Vec::new(), added: Vec::new() };
+    if let Some(model) = head.model {
+        body.put("model", Value::Json(quoted(model)));
+    }
     if let Some(last) = head.system.last() {
-        match keys.system {
-            Some(key) => body.offer(key, last, head, system(&head.system)),
-            None => history.messages.splice(0..0, system_message(&head.system)).for_each(drop),
+        match (keys.system, system(format, &head.system, manner)) {
+            (Some(key), System::Prompt(prompt)) => body.offer(key, last, head, prompt),
+            (_, System::Prompt(message) | System::Message(message)) => history.lead(Written {
+                json: message,
+                events: head.system.iter().map(|entry| entry.index).collect(),
+                speaker: Speaker::Other,
+            }),
+            (_, System::Nothing) => {}
         }
     }
-    if let Some(entry) = &head.tools {
+    if let Some(entry) = head.tools {
         body.offer(keys.tools, entry, head, tool_list(format, entry));
     }
     // A history of which nothing is left is still a list.
-    let emptied = completion == Completion::Legal && body.place(keys.history).is_some_and(Json::is_null);
+    let emptied = manner.is_legal() && body.place(keys.history).is_some_and(Json::is_null);
     if !history.messages.is_empty() || emptied {
         body.put(keys.history, Value::History(history));
     }
     body.written()
+}
+
+impl History {
+    /// Puts a message before all others.
+    fn lead(&mut self, message: Written) {
+        if self.layout == Layout::Bare {
+            for message in &mut self.messages {
+                message.json = bare_item(&message.json);
+            }
+            self.layout = Layout::List;
+        }
+        self.messages.insert(0, message);
+    }
 }
 
 /// A request in the making.
@@ -72,8 +107,8 @@ impl<'s, 'a> Body<'s, 'a> {
     }
 
     /// Puts an instruction in its place, if it still counts.
-    fn offer(&mut self, key: &'static str, entry: &Entry<'_>, head: &Head<'_>, value: String) {
-        let newer = head.settings.as_ref().is_none_or(|settings| settings.index < entry.index);
+    fn offer(&mut self, key: &'static str, entry: &Entry<'_>, head: &Head<'_, '_>, value: String) {
+        let newer = head.settings.is_none_or(|settings| settings.index < entry.index);
         if newer || self.place(key).is_some_and(Json::is_null) {
             self.put(key, Value::Json(value));
         }
@@ -86,8 +121,8 @@ impl<'s, 'a> Body<'s, 'a> {
         }
     }
 
-    fn written(mut self) -> Encoded {
-        let mut out = Encoded { body: String::new(), messages: Vec::new() };
+    fn written(mut self) -> Request {
+        let mut out = Request { body: String::new(), messages: Vec::new() };
         let raw = self.settings.map_or("{}", |settings| settings.raw);
         let is_empty = self.settings.is_none_or(|settings| settings.members().is_empty());
         self.edits.sort_by_key(|(place, _)| place.start);
@@ -113,7 +148,7 @@ impl<'s, 'a> Body<'s, 'a> {
 }
 
 impl Value {
-    fn write(&self, out: &mut Encoded) {
+    fn write(&self, out: &mut Request) {
         let history = match self {
             Self::Json(json) => return out.body.push_str(json),
             Self::History(history) => history,
@@ -126,30 +161,43 @@ impl Value {
             }
             let start = out.body.len();
             out.body.push_str(&message.json);
-            out.messages.push(Placed { bytes: start..out.body.len(), events: message.events.clone() });
+            out.messages.push((start..out.body.len(), message.events.clone()));
         }
         out.body.push_str(close);
     }
 }
 
-fn system(entries: &[Entry<'_>]) -> String {
-    match entries {
-        [Entry { own: Some(own), .. }] => own.raw.to_owned(),
-        _ => quoted(&system_text(entries)),
+/// Where a system prompt goes.
+enum System {
+    /// Into its own place or, where the format has none, into the first message.
+    Prompt(String),
+    /// Into a message in any case.
+    Message(String),
+    Nothing,
+}
+
+fn system(format: Format, entries: &[&Entry<'_>], manner: Manner<'_>) -> System {
+    if let [Entry { own: Some(own), .. }] = entries
+        && format != Format::OpenaiChat
+    {
+        let clean = || anthropic::without_blanks(own);
+        let cleaned = if manner.is_legal() && format == Format::Anthropic { clean() } else { None };
+        return System::Prompt(cleaned.unwrap_or_else(|| own.raw.to_owned()));
     }
-}
-
-/// A format without a place for the system prompt has it as its first message.
-fn system_message(entries: &[Entry<'_>]) -> Option<Written> {
-    let text = system_text(entries);
-    let json = format!(r#"{{"role":"system","content":{}}}"#, quoted(&text));
-    let events = entries.iter().map(|entry| entry.index).collect();
-    (!text.is_empty()).then_some(Written { json, events })
-}
-
-fn system_text(entries: &[Entry<'_>]) -> String {
-    let texts = entries.iter().map(|entry| Portable::of(entry.event).plain(entry.event.fact.parts()));
-    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    let texts: Vec<String> = entries
+        .iter()
+        .flat_map(|entry| Portable::of(entry, manner.meter).texts(entry.parts()))
+        .filter(|text| !text.trim().is_empty())
+        .collect();
+    match format {
+        _ if texts.is_empty() => System::Nothing,
+        Format::OpenaiChat => System::Message(openai_chat::texts("system", &texts)),
+        Format::Anthropic => System::Prompt(anthropic::system(&texts)),
+        // Here the prompt is one text. The breaks between its parts cost tokens that nobody has counted, so that only a
+        // few parts are joined: as many as the wrapping of a message, which it does not need, pays for.
+        Format::OpenaiResponses if texts.len() <= 4 => System::Prompt(quoted(&texts.join("\n"))),
+        Format::OpenaiResponses => System::Message(openai_responses::developer(&texts)),
+    }
 }
 
 fn tool_list(format: Format, entry: &Entry<'_>) -> String {

@@ -1,0 +1,170 @@
+//! A request held against one that was sent before: what thinking and reasoning are bound to.
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::{Breach, Findings, Rule, Rules, Violation, anthropic::is_thinking, history, read, unreadable};
+use crate::{
+    format::Format,
+    json::{self, Json},
+};
+
+/// Everything that a provider would refuse about `now` because of what it knows from `sent`, a request that shows the
+/// same session and was accepted: thinking that is not as it was or, with [`Rule::PreservedThinking`], before which
+/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item.
+///
+/// `now` may go on where `sent` ends, and it may lack what `sent` holds. `cache_control` may move.
+pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Vec<Violation> {
+    let (sent, now) = match (read(sent), read(now)) {
+        (Ok(sent), Ok(now)) => (sent, now),
+        (Err(error), _) | (_, Err(error)) => return vec![unreadable(&error)],
+    };
+    let mut found = Findings::default();
+    match format {
+        Format::OpenaiChat => {}
+        Format::OpenaiResponses => parted(history(format, &sent), history(format, &now), &mut found),
+        Format::Anthropic => bound(&sent, &now, rules, &mut found),
+    }
+    found.0
+}
+
+/// Reasoning in `now` whose next item is not the one it had.
+fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
+    let is_reasoning = |item: &Json<'_>| item.text_at("type") == Some("reasoning");
+    let next = |items: &[Json<'_>], index: usize| items.get(index + 1).map(|item| json::without(item, "id"));
+    let mut followed: HashMap<&str, Vec<Option<String>>> = HashMap::new();
+    for (index, item) in sent.iter().enumerate().filter(|(_, item)| is_reasoning(item)) {
+        followed.entry(item.raw).or_default().push(next(sent, index));
+    }
+    for (index, item) in now.iter().enumerate().filter(|(_, item)| is_reasoning(item)) {
+        if let Some(known) = followed.get(item.raw)
+            && !known.contains(&next(now, index))
+        {
+            found.add(index, None, Breach::ReasoningParted);
+        }
+    }
+}
+
+/// A request as a list of blocks, in the order a provider reads them.
+struct Read<'j> {
+    /// System prompt and tools.
+    head: [Vec<String>; 2],
+    blocks: Vec<Block<'j>>,
+}
+
+/// A content block; a string is one.
+struct Block<'j> {
+    message: usize,
+    place: usize,
+    role: &'j str,
+    json: &'j Json<'j>,
+    /// How many blocks that are no thinking stand before it.
+    ahead: usize,
+}
+
+impl<'j> Read<'j> {
+    fn of(request: &'j Json<'j>) -> Self {
+        let list = |key: &str| match request.get(key) {
+            Some(value) => {
+                value.as_array().unwrap_or(std::slice::from_ref(value)).iter().map(unmarked).collect()
+            }
+            None => Vec::new(),
+        };
+        let mut blocks = Vec::new();
+        let mut ahead = 0;
+        for (message, said) in history(Format::Anthropic, request).iter().enumerate() {
+            let Some(content) = said.get("content") else { continue };
+            let role = said.text_at("role").unwrap_or_default();
+            let all = content.as_array().unwrap_or(std::slice::from_ref(content));
+            for (place, json) in all.iter().enumerate() {
+                blocks.push(Block { message, place, role, json, ahead });
+                ahead += usize::from(!is_thinking(json));
+            }
+        }
+        Self { head: [list("system"), list("tools")], blocks }
+    }
+
+    fn thinking(&self) -> impl Iterator<Item = &Block<'j>> {
+        self.blocks.iter().filter(|block| is_thinking(block.json))
+    }
+
+    fn rest(&self) -> impl Iterator<Item = (&'j str, String)> {
+        self.blocks
+            .iter()
+            .filter(|block| !is_thinking(block.json))
+            .map(|block| (block.role, unmarked(block.json)))
+    }
+}
+
+/// A block without its cache mark; a string as the block it stands for.
+fn unmarked(json: &Json<'_>) -> String {
+    match json.get("cache_control") {
+        Some(_) => json::without(json, "cache_control"),
+        None if json.as_text().is_some() => format!(r#"{{"type":"text","text":{}}}"#, json.raw),
+        None => json.raw.to_owned(),
+    }
+}
+
+fn bound<'j>(sent: &'j Json<'j>, now: &'j Json<'j>, rules: &Rules, found: &mut Findings) {
+    let (sent, now) = (Read::of(sent), Read::of(now));
+    let same = if sent.head == now.head {
+        sent.rest().zip(now.rest()).take_while(|(one, other)| one == other).count()
+    } else {
+        0
+    };
+    let is_same_head = sent.head == now.head;
+    let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
+    for block in sent.thinking() {
+        known.entry(block.json.raw).or_default().push(block.ahead);
+    }
+    // What came after everything that was sent is new, and bound to it.
+    let length = sent.rest().count();
+    for block in now.thinking() {
+        let places = known.get(block.json.raw).map_or(&[][..], Vec::as_slice);
+        let is_new = block.ahead >= length && same == length && is_same_head;
+        if places.is_empty() && !is_new {
+            found.add(block.message, block.place, Breach::ThinkingAltered);
+        } else if rules.has(Rule::PreservedThinking)
+            && !is_new
+            && !(is_same_head && block.ahead <= same && places.contains(&block.ahead))
+        {
+            found.add(block.message, block.place, Breach::ThinkingAfterChange);
+        }
+    }
+    if rules.has(Rule::ThinkingStaysInOpenLoop) {
+        dropped(&sent, &now, found);
+    }
+}
+
+/// Thinking that `sent` has in the loop that is open in `now`, and `now` has not.
+fn dropped(sent: &Read<'_>, now: &Read<'_>, found: &mut Findings) {
+    let is = |block: &Block<'_>, kind: &str| block.json.text_at("type") == Some(kind);
+    let Some(last) = now.blocks.last().filter(|block| block.role == "user").map(|block| block.message) else {
+        return;
+    };
+    if !now.blocks.iter().any(|block| block.message == last && is(block, "tool_result")) {
+        return;
+    }
+    let asks = |block: &&Block<'_>| block.role == "user" && block.message < last && !is(block, "tool_result");
+    let begin = now.blocks.iter().rev().find(asks).map_or(0, |block| block.message);
+    let (before, after) = (thinking_by_call(sent), thinking_by_call(now));
+    for call in now.blocks.iter().filter(|block| block.message >= begin && is(block, "tool_use")) {
+        let id = call.json.text_at("id").unwrap_or_default();
+        if before.get(id).is_some_and(|thought| after.get(id) != Some(thought)) {
+            found.add(call.message, call.place, Breach::ThinkingDropped);
+        }
+    }
+}
+
+/// The thinking in the message of each call; the first call of an id counts.
+fn thinking_by_call<'r>(read: &'r Read<'_>) -> HashMap<&'r str, Rc<[&'r str]>> {
+    let mut by_call = HashMap::new();
+    for message in read.blocks.chunk_by(|one, next| one.message == next.message) {
+        let thinking: Rc<[&str]> =
+            message.iter().filter(|block| is_thinking(block.json)).map(|block| block.json.raw).collect();
+        let calls = message.iter().filter(|block| block.json.text_at("type") == Some("tool_use"));
+        for id in calls.filter_map(|call| call.json.text_at("id")) {
+            by_call.entry(id).or_insert_with(|| Rc::clone(&thinking));
+        }
+    }
+    by_call
+}

@@ -1,0 +1,140 @@
+//! Anthropic: roles alternate from the user on, each call is answered in the next message, results come first in it,
+//! and thinking is sealed and never the last word.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::{Breach, Findings, Rule, Rules, ends};
+use crate::json::Json;
+
+pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
+    for block in request.array_at("system") {
+        if is_blank(block) {
+            found.add(None, None, Breach::EmptyText);
+        }
+    }
+    let mut ids = HashSet::new();
+    let mut open = Open::default();
+    for (index, message) in messages.iter().enumerate() {
+        let role = message.text_at("role").unwrap_or_default();
+        content(index, role, message, found);
+        results(index, role, message, &mut open, found);
+        open.close(found);
+        open = calls(index, role, message, &mut ids, found);
+        let repeats = index > 0 && messages[index - 1].text_at("role") == Some(role);
+        if repeats && matches!(role, "user" | "assistant") && rules.has(Rule::RolesAlternate) {
+            found.add(index, None, Breach::RoleRepeats);
+        }
+    }
+    open.close(found);
+    let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
+        let role = message.text_at("role").filter(|role| matches!(*role, "user" | "assistant"))?;
+        // A signed compaction stands for the user's first message, too.
+        let opens = message.array_at("content").first().is_some_and(|block| is(block, "compaction"));
+        Some((index, if opens { "user" } else { role }))
+    });
+    ends(speakers, rules, found);
+}
+
+/// The calls of the last message that nothing has answered.
+#[derive(Default)]
+struct Open<'j> {
+    made: usize,
+    ids: BTreeSet<&'j str>,
+}
+
+impl Open<'_> {
+    fn close(&mut self, found: &mut Findings) {
+        for id in std::mem::take(&mut self.ids) {
+            found.add(self.made, None, Breach::CallUnanswered(id.to_owned()));
+        }
+    }
+}
+
+fn is(block: &Json<'_>, kind: &str) -> bool {
+    block.text_at("type") == Some(kind)
+}
+
+fn is_blank(block: &Json<'_>) -> bool {
+    is(block, "text") && block.text_at("text").is_none_or(|text| text.trim().is_empty())
+}
+
+pub(super) fn is_thinking(block: &Json<'_>) -> bool {
+    is(block, "thinking") || is(block, "redacted_thinking")
+}
+
+/// What a message says, block by block.
+fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
+    let Some(blocks) = message.get("content").and_then(Json::as_array) else {
+        if message.text_at("content").is_none_or(|text| text.trim().is_empty()) {
+            found.add(index, None, Breach::EmptyMessage);
+        }
+        return;
+    };
+    if blocks.is_empty() {
+        found.add(index, None, Breach::EmptyMessage);
+    }
+    for (place, block) in blocks.iter().enumerate() {
+        let inside = if is(block, "tool_result") { block.array_at("content") } else { &[] };
+        if is_blank(block) || inside.iter().any(is_blank) {
+            found.add(index, place, Breach::EmptyText);
+        }
+        let sealed = match block.text_at("type") {
+            Some("thinking") => block.text_at("signature").is_some(),
+            Some("redacted_thinking") => block.text_at("data").is_some(),
+            _ => true,
+        };
+        if !sealed {
+            found.add(index, place, Breach::ThinkingUnsealed);
+        }
+        if is(block, "compaction") && (index, place) != (0, 0) {
+            found.add(index, place, Breach::CompactionNotFirst);
+        }
+    }
+    if role == "assistant" && blocks.last().is_some_and(is_thinking) {
+        found.add(index, blocks.len() - 1, Breach::EndsInThinking);
+    }
+}
+
+/// Takes the results of a message from the calls that are open.
+fn results(index: usize, role: &str, message: &Json<'_>, open: &mut Open<'_>, found: &mut Findings) {
+    let mut said = false;
+    for (place, block) in message.array_at("content").iter().enumerate() {
+        if !is(block, "tool_result") {
+            said = true;
+            continue;
+        }
+        if said {
+            found.add(index, place, Breach::ResultNotFirst);
+        }
+        let id = block.text_at("tool_use_id").unwrap_or_default();
+        if role != "user" || !open.ids.remove(id) {
+            found.add(index, place, Breach::AnswersNothing(id.to_owned()));
+        }
+    }
+}
+
+/// The calls a message makes.
+fn calls<'j>(
+    index: usize,
+    role: &str,
+    message: &'j Json<'_>,
+    ids: &mut HashSet<&'j str>,
+    found: &mut Findings,
+) -> Open<'j> {
+    let mut open = Open { made: index, ids: BTreeSet::new() };
+    for (place, block) in message.array_at("content").iter().enumerate() {
+        if !is(block, "tool_use") {
+            continue;
+        }
+        match block.text_at("id") {
+            Some(id) if role == "assistant" => {
+                if !ids.insert(id) {
+                    found.add(index, place, Breach::DuplicateCall(id.to_owned()));
+                }
+                open.ids.insert(id);
+            }
+            _ => found.add(index, place, Breach::CallWithoutId),
+        }
+    }
+    open
+}

@@ -1,0 +1,77 @@
+//! Chat: every result answers a call of the answer before it, and every call is answered before anyone speaks again.
+
+use std::collections::BTreeSet;
+
+use super::{Breach, Findings, Rules, ends};
+use crate::{decoded, json::Json};
+
+pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
+    let mut open = Open::default();
+    for (index, message) in messages.iter().enumerate() {
+        match message.text_at("role") {
+            Some("tool") => open.answer(index, "", message.text_at("tool_call_id"), found),
+            Some("function") => open.answer(index, BY_NAME, message.text_at("name"), found),
+            role => {
+                open.close(found);
+                if role == Some("assistant") {
+                    open = Open::of(index, message, found);
+                }
+            }
+        }
+    }
+    open.close(found);
+    let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
+        let role = message.text_at("role")?;
+        matches!(role, "user" | "assistant" | "tool" | "function").then_some((index, role))
+    });
+    ends(speakers, rules, found);
+}
+
+/// Tells calls that are answered by name from those that have ids.
+const BY_NAME: &str = "function ";
+
+/// The calls of the last answer that nothing has answered yet.
+#[derive(Default)]
+struct Open {
+    index: usize,
+    ids: BTreeSet<String>,
+}
+
+impl Open {
+    fn of(index: usize, answer: &Json<'_>, found: &mut Findings) -> Self {
+        let mut open = Self { index, ids: BTreeSet::new() };
+        for (block, call) in answer.array_at("tool_calls").iter().enumerate() {
+            match call.text_at("id") {
+                None => found.add(index, block, Breach::CallWithoutId),
+                Some(id) if !open.ids.insert(id.to_owned()) => {
+                    found.add(index, block, Breach::DuplicateCall(id.to_owned()));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(called) = answer.get("function_call").filter(|called| !called.is_null()) {
+            match called.text_at("name") {
+                Some(name) => drop(open.ids.insert(format!("{BY_NAME}{name}"))),
+                None => found.add(index, None, Breach::CallWithoutId),
+            }
+        }
+        let said = |key: &str| decoded::count(answer.get(key)) > 0;
+        if open.ids.is_empty() && !["content", "refusal", "audio", "tool_calls"].into_iter().any(said) {
+            found.add(index, None, Breach::EmptyMessage);
+        }
+        open
+    }
+
+    fn answer(&mut self, index: usize, prefix: &str, id: Option<&str>, found: &mut Findings) {
+        let id = id.unwrap_or_default();
+        if !self.ids.remove(&format!("{prefix}{id}")) {
+            found.add(index, None, Breach::AnswersNothing(id.to_owned()));
+        }
+    }
+
+    fn close(&mut self, found: &mut Findings) {
+        for id in std::mem::take(&mut self.ids) {
+            found.add(self.index, None, Breach::CallUnanswered(id));
+        }
+    }
+}

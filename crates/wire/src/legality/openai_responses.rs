@@ -1,0 +1,116 @@
+//! Responses: calls and outputs pair by id, and reasoning is followed by what it led to.
+//!
+//! The newest compaction item stands for everything before it: what is there no longer counts, and a result after it
+//! may answer a call that is gone. The item itself is opaque.
+
+use std::collections::HashMap;
+
+use super::{Breach, Findings, Rules, ends, is_elsewhere};
+use crate::{json::Json, openai_responses::CALLS};
+
+pub(super) fn check(request: &Json<'_>, items: &[Json<'_>], rules: &Rules, found: &mut Findings) {
+    let newest = items.iter().rposition(is_compaction);
+    let begin = newest.map_or(0, |newest| newest + 1);
+    let lost = if newest.is_some() || is_elsewhere(request) { Lost::Perhaps } else { Lost::Never };
+    let mut calls = Calls { made: HashMap::new(), lost };
+    for (index, item) in items.iter().enumerate().skip(begin) {
+        let kind = item.text_at("type").unwrap_or("message");
+        if let Some((_, output)) = CALLS.iter().find(|(call, _)| *call == kind) {
+            calls.call(index, output, item, found);
+        } else if CALLS.iter().any(|(_, output)| *output == kind) {
+            calls.answer(index, kind, item, found);
+        } else if kind == "reasoning" && !items.get(index + 1).is_some_and(is_made) {
+            found.add(index, None, Breach::ReasoningAlone);
+        }
+    }
+    calls.close(found);
+    ends(items.iter().enumerate().filter_map(|(index, item)| Some((index, speaker(item)?))), rules, found);
+}
+
+/// The calls that were made.
+struct Calls<'j> {
+    made: HashMap<&'j str, Call>,
+    lost: Lost,
+}
+
+/// Whether a call may have been made that the request does not hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Never,
+    Perhaps,
+}
+
+struct Call {
+    index: usize,
+    /// The kind of its answer.
+    output: &'static str,
+    is_open: bool,
+}
+
+impl<'j> Calls<'j> {
+    fn call(&mut self, index: usize, output: &'static str, item: &'j Json<'_>, found: &mut Findings) {
+        match item.text_at("call_id") {
+            // The provider answers a search without an id itself.
+            None if output == "tool_search_output" => {}
+            None => found.add(index, None, Breach::CallWithoutId),
+            Some(id) if self.made.contains_key(id) => {
+                found.add(index, None, Breach::DuplicateCall(id.to_owned()));
+            }
+            Some(id) => {
+                self.made.insert(id, Call { index, output, is_open: true });
+            }
+        }
+    }
+
+    fn answer(&mut self, index: usize, kind: &str, item: &Json<'_>, found: &mut Findings) {
+        let by_id = || item.text_at("id").filter(|_| kind == "local_shell_call_output");
+        let Some(id) = item.text_at("call_id").or_else(by_id) else {
+            if kind != "tool_search_output" {
+                found.add(index, None, Breach::AnswersNothing(String::new()));
+            }
+            return;
+        };
+        match self.made.get_mut(id) {
+            Some(call) if call.is_open => {
+                call.is_open = false;
+                if call.output != kind {
+                    found.add(index, None, Breach::WrongKind(id.to_owned()));
+                }
+            }
+            None if self.lost == Lost::Perhaps => {}
+            Some(_) | None => found.add(index, None, Breach::AnswersNothing(id.to_owned())),
+        }
+    }
+
+    fn close(self, found: &mut Findings) {
+        let open = self.made.iter().filter(|(_, call)| call.is_open);
+        let mut open: Vec<(usize, &str)> = open.map(|(id, call)| (call.index, *id)).collect();
+        open.sort_unstable();
+        for (index, id) in open {
+            found.add(index, None, Breach::CallUnanswered(id.to_owned()));
+        }
+    }
+}
+
+fn is_compaction(item: &Json<'_>) -> bool {
+    matches!(item.text_at("type"), Some("compaction" | "compaction_summary"))
+}
+
+/// Whether the model made an item: only such a one can be what reasoning led to.
+fn is_made(item: &Json<'_>) -> bool {
+    match item.text_at("type") {
+        Some("message") | None => item.text_at("role") == Some("assistant"),
+        Some(kind) => !kind.ends_with("_output") || kind == "program_output",
+    }
+}
+
+/// Who speaks, as far as the order of roles goes.
+fn speaker<'j>(item: &'j Json<'_>) -> Option<&'j str> {
+    match item.text_at("type") {
+        Some("message") | None => item.text_at("role").filter(|role| matches!(*role, "user" | "assistant")),
+        Some("reasoning" | "function_call" | "custom_tool_call") => Some("assistant"),
+        Some(kind) if kind.ends_with("_call") => Some("assistant"),
+        Some(kind) if kind.ends_with("_output") => Some("tool"),
+        Some(_) => None,
+    }
+}

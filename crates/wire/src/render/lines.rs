@@ -1,0 +1,226 @@
+//! From the messages of a context to lines.
+
+use std::collections::BTreeMap;
+
+use epitome_core::{
+    Fact, Logged, Seq,
+    context::{self, Answer, Content, Context, Fragment as Shows, Message},
+    event::Instruction,
+    seq_set::SeqSet,
+};
+
+use super::{RenderError, recount};
+use crate::{
+    format::Format,
+    write::{Entry, Fragment, Line, Outcome, Returned, Shown, Site, skeleton::Head},
+};
+
+/// Every event that is shown, read once, in the order of the log.
+pub(super) struct Table<'a> {
+    format: Format,
+    entries: Vec<Entry<'a>>,
+    /// Where each event's entry is.
+    places: BTreeMap<Seq, usize>,
+    /// The events of each entry and, after them, of each note and summary in their order.
+    origins: Vec<SeqSet>,
+    /// What is not shown.
+    left_out: SeqSet,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn of(
+        format: Format,
+        messages: &[Message<'a>],
+        context: &'a Context,
+    ) -> Result<Self, RenderError> {
+        let mut events: BTreeMap<Seq, &'a Logged> = BTreeMap::new();
+        let mut stood_for: BTreeMap<Seq, &SeqSet> = BTreeMap::new();
+        let mut notes = Vec::new();
+        for message in messages {
+            let mut see = |event: &'a Logged| events.insert(event.id.seq, event);
+            match message {
+                Message::Instruction { event, .. }
+                | Message::User { event, .. }
+                | Message::Carried { event, .. } => {
+                    see(event);
+                }
+                Message::Answer(answer) => answer.fragments.iter().for_each(|fragment| {
+                    see(fragment.event);
+                }),
+                Message::Returned(returned) => {
+                    returned.event.map(|event| see(event));
+                }
+                Message::Summary { segment, event, .. } => {
+                    see(event);
+                    stood_for.insert(event.id.seq, segment.stands_for());
+                }
+                Message::Note { note, .. } => notes.push(note.folded.events.clone()),
+            }
+        }
+        let read = |(index, event): (usize, &&'a Logged)| {
+            Entry::read(format, index, &event.event)
+                .map_err(|source| RenderError::Raw { event: event.id.seq, source })
+        };
+        let entries = events.values().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+        let origin = |seq: &Seq| stood_for.get(seq).map_or_else(|| SeqSet::one(*seq), |set| (*set).clone());
+        let origins = events.keys().map(origin).chain(notes).collect();
+        let places = events.keys().enumerate().map(|(index, seq)| (*seq, index)).collect();
+        let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
+        let mut table = Self { format, entries, places, origins, left_out };
+        table.doubt_summaries(messages, context);
+        Ok(table)
+    }
+
+    /// A summary whose raw form says more than was counted for it is written from what was counted.
+    fn doubt_summaries(&mut self, messages: &[Message<'a>], context: &Context) {
+        for message in messages {
+            if let Message::Summary { segment, event, .. } = message
+                && let Some(place) = self.places.get(&event.id.seq)
+                && let Some(entry) = self.entries.get_mut(*place)
+                && let Some(own) = &entry.own
+                && recount::message(self.format, own, context.meter()) > segment.tokens()
+            {
+                entry.own = None;
+            }
+        }
+    }
+
+    /// The events of some entries and notes.
+    pub(super) fn origins(&self, indices: &[usize]) -> SeqSet {
+        SeqSet::union(indices.iter().filter_map(|index| self.origins.get(*index)))
+    }
+
+    fn entry(&self, event: &Logged) -> &Entry<'a> {
+        let place = self.places.get(&event.id.seq).expect("every event of the messages was read");
+        &self.entries[*place]
+    }
+
+    /// The entry of an instruction that stands beside the history.
+    pub(super) fn standing(&self, message: &Message<'a>) -> Option<&Entry<'a>> {
+        let Message::Instruction { event, .. } = message else { return None };
+        stands_apart(&event.event.fact).then(|| self.entry(event))
+    }
+
+    /// Other formats' system messages at the head of the history; where the system prompt stands apart, they go there.
+    pub(super) fn leading(&self, messages: &[Message<'a>], head: &Head<'_, '_>) -> Vec<&Entry<'a>> {
+        if self.format != Format::Anthropic || head.system.iter().any(|system| system.own.is_some()) {
+            return Vec::new();
+        }
+        let said = messages.iter().filter(|message| self.standing(message).is_none());
+        let instruction = |message: &Message<'a>| match message {
+            Message::Instruction { segment, event } if segment.is_prefix() => {
+                Some(self.entry(event)).filter(|entry| entry.is_foreign_instruction())
+            }
+            _ => None,
+        };
+        said.map_while(instruction).collect()
+    }
+
+    /// The lines of the history, but for the first `leading`.
+    pub(super) fn lines<'e>(&'e self, messages: &[Message<'a>], leading: usize) -> Vec<Line<'e, 'a>> {
+        let mut lines = Vec::new();
+        let mut notes = self.entries.len()..;
+        // Where the results of the newest answer are: all of them come before what was said beside any.
+        let mut results: Option<usize> = None;
+        let said = messages.iter().filter(|message| self.standing(message).is_none());
+        for message in said.skip(leading) {
+            match message {
+                Message::Instruction { event, .. } => {
+                    lines.push(Line::Said(self.entry(event), Shown::AsSent))
+                }
+                Message::User { event, content, .. } => {
+                    lines.push(Line::Said(self.entry(event), shown(content)));
+                }
+                Message::Answer(answer) => {
+                    results = None;
+                    lines.push(Line::Answer(self.fragments(answer)));
+                }
+                Message::Returned(returned) => {
+                    let outcomes = returned.outcomes.iter().filter_map(|outcome| self.outcome(outcome));
+                    match results.and_then(|place| lines.get_mut(place)) {
+                        Some(Line::Returned(earlier)) => earlier.extend(outcomes),
+                        _ => {
+                            results = Some(lines.len());
+                            lines.push(Line::Returned(outcomes.collect()));
+                        }
+                    }
+                    if let (Some(event), Some((_, content))) = (returned.event, returned.beside) {
+                        lines.push(Line::Said(self.entry(event), shown(content)));
+                    }
+                }
+                Message::Carried { event, .. } => {
+                    // Only whoever wrote it knows what it is.
+                    let entry = self.entry(event);
+                    lines.extend(entry.own.is_some().then_some(Line::Said(entry, Shown::AsSent)));
+                }
+                Message::Summary { event, .. } => {
+                    let entry = self.entry(event);
+                    let line = Line::Said(entry, Shown::AsSent);
+                    if self.must_come_first(entry) { lines.insert(0, line) } else { lines.push(line) }
+                }
+                Message::Note { note, .. } => {
+                    let origin = notes.next().unwrap_or(usize::MAX);
+                    lines.push(Line::Note { text: &note.text, origin });
+                }
+            }
+        }
+        lines
+    }
+
+    fn fragments<'e>(&'e self, answer: &Answer<'a>) -> Vec<Fragment<'e, 'a>> {
+        let seqs: Vec<Seq> = answer.fragments.iter().map(|fragment| fragment.event.id.seq).collect();
+        let fragment = |(index, fragment): (usize, &Shows<'a>)| {
+            let seq = fragment.event.id.seq;
+            // What stands directly before the first fragment is all that can be of the same answer.
+            let before = index.checked_sub(1).map_or(Seq(seq.0.saturating_sub(2)), |before| seqs[before]);
+            let next = seqs.get(index + 1);
+            let places = || fragment.parts.iter().map(|(place, _)| *place).collect();
+            Fragment {
+                entry: self.entry(fragment.event),
+                places: (!fragment.is_whole()).then(places),
+                parted_before: self.is_parted(before, seq),
+                parted_after: next.is_some_and(|next| self.is_parted(seq, *next)),
+            }
+        };
+        answer.fragments.iter().enumerate().map(fragment).collect()
+    }
+
+    /// Whether a summary is a signed block of the provider's.
+    fn must_come_first(&self, entry: &Entry<'_>) -> bool {
+        let blocks = entry.own.as_ref().map(|own| own.array_at("content")).unwrap_or_default();
+        self.format == Format::Anthropic
+            && blocks.first().is_some_and(|block| block.text_at("type") == Some("compaction"))
+    }
+
+    /// Whether something between two events is left out.
+    fn is_parted(&self, one: Seq, other: Seq) -> bool {
+        (one.0 + 1..other.0).any(|seq| self.left_out.contains(Seq(seq)))
+    }
+
+    fn outcome<'e>(&'e self, outcome: &context::Outcome<'a>) -> Option<Outcome<'e, 'a>> {
+        let site = Site { entry: self.entry(outcome.caller), place: outcome.part, call: outcome.call()? };
+        let result = match outcome.shown {
+            context::Shown::Returned { event, index, content } => {
+                Some(Returned { entry: self.entry(event), ordinal: *index, shown: shown(content) })
+            }
+            context::Shown::Unanswered => None,
+        };
+        Some(Outcome { site: Some(site), result })
+    }
+}
+
+fn stands_apart(fact: &Fact) -> bool {
+    match fact {
+        Fact::Instructed { what, .. } => {
+            matches!(what, Instruction::Settings | Instruction::System | Instruction::Tools)
+        }
+        _ => false,
+    }
+}
+
+fn shown(content: &Content) -> Shown<'_> {
+    match content {
+        Content::AsSent => Shown::AsSent,
+        Content::Replaced(parts) => Shown::Replaced(parts),
+    }
+}

@@ -1,0 +1,137 @@
+//! A context, to a request.
+//!
+//! What nobody touched leaves with the bytes it came with; of what was edited only the edited blocks are written afresh.
+//! Notes and summaries go out in the user's name, never as system messages: they hold words the user did not write, and
+//! must not be trusted more than what they stand for.
+//!
+//! Whatever a request needs beyond what its context shows is paid for by the context: a stand-in is part of its call's
+//! cost, and what stands before or after the history is part of [`Overhead::request`](epitome_core::meter::Overhead).
+//! So [`recount`] never finds more than [`Context::tokens`], whatever was edited and whatever format it goes to.
+
+mod lines;
+mod recount;
+mod thinking;
+
+use std::ops::Range;
+
+use epitome_core::{
+    Seq,
+    context::{Context, Message},
+    event::{Fact, Instruction},
+    id::ModelName,
+    seq_set::SeqSet,
+};
+
+pub(crate) use self::recount::sealed_cost;
+pub use self::{
+    recount::recount,
+    thinking::{BoundThinking, Settled, settle_thinking},
+};
+use crate::{
+    error::WireError,
+    format::Format,
+    legality::Rules,
+    write::{self, Manner, skeleton},
+};
+
+/// What a request should be beyond what its context says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderOptions {
+    /// The model to ask, instead of the one the context's settings name.
+    pub model: Option<ModelName>,
+    /// What the model's provider demands.
+    pub rules: Rules,
+}
+
+impl RenderOptions {
+    /// What a format's own provider demands of any model.
+    pub fn of(format: Format) -> Self {
+        Self { model: None, rules: Rules::of(format) }
+    }
+}
+
+/// A request, rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// The JSON of the whole request.
+    pub body: String,
+    /// Every message or item of its history, in order.
+    pub messages: Vec<RenderedMessage>,
+}
+
+/// A message of a rendered request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedMessage {
+    /// Where in the body its JSON is.
+    pub bytes: Range<usize>,
+    /// The events it stands for; none for a message that only completes the request.
+    pub events: SeqSet,
+}
+
+/// Why a context could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// An event's raw form is not the JSON it is said to be.
+    #[error(
+        "rendering a request: the raw form of event {event} cannot be read; the log it comes from is damaged"
+    )]
+    Raw {
+        /// The event.
+        event: Seq,
+        /// What is wrong with it.
+        source: WireError,
+    },
+    /// The provider keeps the history, or a part of it.
+    #[error(
+        "rendering a request: its `{setting}` continues a history that only the provider has; send the request as it \
+         came, or have the client send its whole history"
+    )]
+    RemoteHistory {
+        /// What says so.
+        setting: &'static str,
+    },
+}
+
+/// The settings by which a request continues a history on the provider's side.
+const REMOTE: [&str; 2] = ["previous_response_id", "conversation"];
+
+pub(crate) fn render(
+    format: Format,
+    context: &Context,
+    options: &RenderOptions,
+) -> Result<Rendered, RenderError> {
+    let messages: Vec<Message<'_>> = context.messages().collect();
+    let table = lines::Table::of(format, &messages, context)?;
+    let manner = Manner { rules: Some(&options.rules), meter: Some(context.meter()) };
+    let mut head = skeleton::Head {
+        settings: None,
+        system: Vec::new(),
+        tools: None,
+        model: options.model.as_ref().map(|model| &*model.0),
+    };
+    for entry in messages.iter().filter_map(|message| table.standing(message)) {
+        match &entry.event.fact {
+            Fact::Instructed { what: Instruction::Settings, .. } => {
+                head.settings = Some(entry).filter(|entry| entry.own.is_some());
+            }
+            Fact::Instructed { what: Instruction::Tools, .. } => head.tools = Some(entry),
+            _ => head.system.push(entry),
+        }
+    }
+    if let Some(setting) = REMOTE.into_iter().find(|setting| head.has(setting)) {
+        return Err(RenderError::RemoteHistory { setting });
+    }
+    let leading = table.leading(&messages, &head);
+    head.system.extend(leading.iter().copied());
+    let lines = table.lines(&messages, leading.len());
+    let mut history = write::history(format, &lines, manner);
+    if history.messages.is_empty() {
+        history.messages.push(write::words(format, write::OPENING));
+    }
+    let written = skeleton::fill(format, &head, history, manner);
+    let placed = |(bytes, events): (Range<usize>, Vec<usize>)| RenderedMessage {
+        bytes,
+        events: table.origins(&events),
+    };
+    Ok(Rendered { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
+}

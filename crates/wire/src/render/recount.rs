@@ -1,0 +1,156 @@
+//! What a request costs, counted from its bytes: the check on every sum of a context.
+//!
+//! It knows nothing of contexts. It reads the request as a provider would and counts what it says: every text with the
+//! meter's counter, media by their size, and the wrapping around messages, calls, results and tool definitions. What a
+//! format adds to say the same thing in its own way is wrapping, and not counted twice: the object around arguments that
+//! are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a command's output.
+
+use epitome_core::{
+    Event, Fact, Part, Tokens,
+    event::{Instruction, Seal},
+    meter::Meter,
+};
+
+use crate::{
+    anthropic,
+    error::WireError,
+    format::Format,
+    json::Json,
+    normal::Found,
+    openai_chat, openai_responses,
+    tools::{self, Takes, Tool},
+};
+
+/// Counts a whole request.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use epitome_core::{Tokens, meter::{Meter, Overhead}, tokens::BytesOverFour};
+/// use epitome_wire::{Format, recount};
+///
+/// let meter = Meter::new(Arc::new(BytesOverFour), Overhead { request: Tokens(3), ..Overhead::default() });
+/// let request = r#"{"messages":[{"role":"user","content":"four"}]}"#;
+/// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 1));
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
+pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, WireError> {
+    let events = format.decode_request(body)?;
+    Ok(meter.overhead().request + events.iter().map(|event| cost(event, meter)).sum())
+}
+
+/// Counts one message or item.
+pub(super) fn message(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {
+    let event = match format {
+        Format::OpenaiChat => openai_chat::read_message(json, Found::InRequest),
+        Format::OpenaiResponses => openai_responses::read_item(json),
+        Format::Anthropic => anthropic::read_message(json),
+    };
+    cost(&event, meter)
+}
+
+/// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it is
+/// sent as base64. A quarter of the size in tokens is a little above that.
+pub(crate) fn sealed_cost(sealed: &str) -> Tokens {
+    Tokens((sealed.len() as u64).div_ceil(4))
+}
+
+fn cost(event: &Event, meter: &Meter) -> Tokens {
+    let overhead = meter.overhead();
+    let said = |parts: &[Part]| parts.iter().map(|part| part_cost(part, meter)).sum::<Tokens>();
+    match &event.fact {
+        Fact::Instructed { what: Instruction::Settings, .. } => Tokens(0),
+        Fact::Instructed { what: Instruction::Tools, parts } => {
+            parts.iter().map(|part| tool_cost(part, meter)).sum()
+        }
+        // It stands apart, and is no message.
+        Fact::Instructed { what: Instruction::System, parts } => said(parts),
+        Fact::ToolReturned { results, parts } => {
+            let shell = shell_output(event, meter);
+            let result = |parts: &[Part]| shell.unwrap_or_else(|| said(parts)) + overhead.call;
+            let results: Tokens = results.iter().map(|one| result(&one.parts)).sum();
+            overhead.message + results + said(parts)
+        }
+        Fact::Carried { .. } => overhead.message + meter.text(&event.raw.json),
+        fact => overhead.message + said(fact.parts()),
+    }
+}
+
+fn part_cost(part: &Part, meter: &Meter) -> Tokens {
+    match part {
+        Part::ToolCall(call) => {
+            let arguments = arguments_cost(&call.arguments, meter);
+            meter.text(&call.name.0) + arguments + meter.overhead().call
+        }
+        Part::Reasoning { text, seal } => {
+            let sealed = match seal {
+                Some(Seal::Encrypted(sealed)) => sealed_cost(sealed),
+                Some(Seal::Signature(_)) | None => Tokens(0),
+            };
+            meter.text(text) + sealed
+        }
+        Part::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
+        Part::Text { .. } | Part::Refusal { .. } | Part::Media(_) | Part::Opaque { .. } => meter.part(part),
+    }
+}
+
+/// Arguments that are only an object because the format demands one are counted as what they hold.
+fn arguments_cost(arguments: &str, meter: &Meter) -> Tokens {
+    let Ok(object) = Json::parse(arguments, "a call's arguments") else { return meter.text(arguments) };
+    match object.members() {
+        [] if object.is_object() => Tokens(0),
+        [(key, value)] if matches!(&**key, "arguments" | "input") && value.as_text().is_some() => {
+            meter.text(value.as_text().unwrap_or_default())
+        }
+        _ => meter.text(arguments),
+    }
+}
+
+/// A compaction by what it says: words, and what only the provider can read.
+fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
+    let Ok(block) = Json::parse(json, "a compaction") else { return meter.text(json) };
+    let text = |key: &str| block.text_at(key).map_or(Tokens(0), |text| meter.text(text));
+    let sealed = block.text_at("encrypted_content").map_or(Tokens(0), sealed_cost);
+    text("content") + text("summary") + sealed
+}
+
+/// A definition by its name, what it says and what it takes.
+fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
+    let Part::Opaque { json, .. } = part else { return meter.overhead().tool + meter.part(part) };
+    let Ok(definition) = Json::parse(json, "a tool definition") else { return meter.part(part) };
+    let known =
+        Some(&definition).filter(|json| json.text_at("type") != Some("namespace")).and_then(Tool::read);
+    let said = known.map_or_else(
+        || meter.text(json),
+        |tool| {
+            let takes = match tool.takes {
+                Takes::Object(tools::FREE_TEXT | tools::NOTHING) => Tokens(0),
+                Takes::Object(schema) => meter.text(schema),
+                Takes::Text => grammar(&definition).map_or(Tokens(0), |grammar| meter.text(grammar)),
+            };
+            let described = tool.description.map_or(Tokens(0), |words| meter.text(words.trim_matches('"')));
+            meter.text(tool.name) + described + takes
+        },
+    );
+    meter.overhead().tool + said
+}
+
+/// What a tool that takes text says about that text.
+fn grammar<'j>(definition: &'j Json<'_>) -> Option<&'j str> {
+    definition.get("custom").unwrap_or(definition).get("format").map(|grammar| grammar.raw)
+}
+
+/// What a command wrote; `None` if the event is no command's output.
+fn shell_output(event: &Event, meter: &Meter) -> Option<Tokens> {
+    if !event.raw.json.contains("shell_call_output") {
+        return None;
+    }
+    let item = Json::parse(&event.raw.json, "an item").ok()?;
+    if item.text_at("type") != Some("shell_call_output") {
+        return None;
+    }
+    let chunks = item.get("output").and_then(Json::as_array)?;
+    let text = |chunk: &Json<'_>, key: &str| Some(meter.text(chunk.text_at(key)?));
+    let chunk = |chunk: &Json<'_>| Some(text(chunk, "stdout")? + text(chunk, "stderr")?);
+    chunks.iter().map(chunk).sum()
+}

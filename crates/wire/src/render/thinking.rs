@@ -1,0 +1,268 @@
+//! Thinking that is bound to what came before it.
+//!
+//! Some models sign their thinking over the whole request it answers: system prompt, tools, every earlier message. Once
+//! any of that changes, the block and all after it are refused, and must go; those made after the change are good again.
+//! A loop of tool calls that is still going must keep its thinking, so there nothing can merely go: what was done in it
+//! is told again in words, and the model is asked to go on.
+
+use std::collections::HashSet;
+
+use epitome_core::{
+    Fact, Part, Seq,
+    context::{Body, Content, Context, Edit, Message, Segment, Shown, UNANSWERED},
+    event::{Dialect, Instruction},
+    media::Media,
+    tokens::Tokens,
+};
+
+use crate::{
+    json::Json,
+    legality::{Rule, Rules},
+    write::CONTINUE,
+};
+
+/// A context whose thinking its provider accepts.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// The context.
+    pub context: Context,
+    /// How many pieces of thinking were left out.
+    pub stripped: u64,
+    /// Whether the loop that is going on was told again in words.
+    pub retold: bool,
+}
+
+/// The loop that is going on cannot be told again in less than it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "keeping the thinking of the open tool loop: what came before {thinking} pieces of it has changed, and telling the \
+     loop again, which costs {tokens} tokens, would take {needed}; wait until the loop has ended, or undo the change"
+)]
+pub struct BoundThinking {
+    /// How many pieces of thinking are no longer valid.
+    pub thinking: u64,
+    /// What the loop costs now.
+    pub tokens: Tokens,
+    /// What the words that tell it again would cost.
+    pub needed: Tokens,
+}
+
+/// Who left out what this leaves out.
+const NAME: &str = "settle_thinking";
+
+/// Leaves out the thinking that `context` would make invalid. `sent` shows the same events as they were last sent, so
+/// that its thinking is valid; whatever differs from it is the change. Without [`Rule::PreservedThinking`] nothing is
+/// done.
+///
+/// What it leaves out stands in [`Context::elided`] under `settle_thinking`. Like any edit it must be made again for
+/// every later request, since thinking that was once invalid stays so.
+///
+/// ```
+/// use epitome_core::context::Context;
+/// use epitome_wire::{BoundThinking, Rules, settle_thinking};
+///
+/// /// What may be sent of a context that was reduced.
+/// fn sendable(reduced: Context, sent: &Context, rules: &Rules) -> Result<Context, BoundThinking> {
+///     settle_thinking(reduced, sent, rules).map(|settled| settled.context)
+/// }
+/// ```
+pub fn settle_thinking(context: Context, sent: &Context, rules: &Rules) -> Result<Settled, BoundThinking> {
+    let invalid = if rules.has(Rule::PreservedThinking) { invalid(&context, sent) } else { HashSet::new() };
+    if invalid.is_empty() {
+        return Ok(Settled { context, stripped: 0, retold: false });
+    }
+    let stripped = invalid.len() as u64;
+    let is_invalid = |segment: &Segment| reasoning(segment).is_some_and(|place| invalid.contains(&place));
+    let open = open_loop(&context);
+    let retold = rules.has(Rule::ThinkingStaysInOpenLoop)
+        && context.segments().get(open.clone()).unwrap_or_default().iter().any(is_invalid);
+    let context = if retold { retell(context, open, stripped)? } else { context };
+    let context = context.edit(NAME, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
+    Ok(Settled { context, stripped, retold })
+}
+
+/// Where a piece of thinking is: its event, and its place there.
+type Place = (Seq, usize);
+
+fn reasoning(segment: &Segment) -> Option<Place> {
+    let Body::Answer { event, part } = segment.body() else { return None };
+    let is_reasoning = matches!(event.event.fact.parts().get(*part), Some(Part::Reasoning { .. }));
+    is_reasoning.then_some((event.id.seq, *part))
+}
+
+/// The thinking of a context before which something is not as it was sent.
+fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
+    let (now, before) = (Order::of(context), Order::of(sent));
+    let same = now.marks.iter().zip(&before.marks).take_while(|(one, other)| one == other).count();
+    let valid: HashSet<(Place, usize)> = before.thinking.into_iter().collect();
+    let pivot = pivot(context);
+    let is_valid = |(place, ahead): &(Place, usize)| {
+        *ahead <= same && valid.contains(&(*place, *ahead)) && pivot.is_none_or(|pivot| place.0 > pivot)
+    };
+    now.thinking.into_iter().filter(|thought| !is_valid(thought)).map(|(place, _)| place).collect()
+}
+
+/// The compaction that a context stands on: whatever is kept from before it was not made with its summary in view. A
+/// summary that the provider signed leaves thinking valid.
+fn pivot(context: &Context) -> Option<Seq> {
+    context.segments().iter().find_map(|segment| match segment.body() {
+        Body::Summary(event) => {
+            let raw = &event.event.raw;
+            let signed = raw.dialect == Dialect::Anthropic
+                && Json::parse(&raw.json, "a compaction").is_ok_and(|message| {
+                    message
+                        .array_at("content")
+                        .iter()
+                        .any(|block| block.text_at("type") == Some("compaction"))
+                });
+            (!signed).then_some(event.id.seq)
+        }
+        _ => None,
+    })
+}
+
+/// What a request will say, in its order, and how much of it stands before each piece of thinking.
+#[derive(Default)]
+struct Order<'a> {
+    marks: Vec<Mark<'a>>,
+    thinking: Vec<(Place, usize)>,
+}
+
+/// Something a request says that is no thinking.
+#[derive(PartialEq)]
+enum Mark<'a> {
+    /// An event, or what is shown of it.
+    Event(Seq, Option<&'a [Part]>),
+    /// A part of an answer.
+    Part(Seq, usize),
+    /// What a call gave back.
+    Outcome(Place, &'a Shown),
+    /// Words of our own.
+    Words(&'a str),
+}
+
+impl<'a> Order<'a> {
+    fn of(context: &'a Context) -> Self {
+        let mut order = Self::default();
+        for message in context.messages() {
+            order.take(message);
+        }
+        order
+    }
+
+    fn take(&mut self, message: Message<'a>) {
+        match message {
+            Message::Instruction { event, .. } => {
+                // Settings may change: they are no part of what thinking is bound to.
+                let settings = Instruction::Settings;
+                if !matches!(&event.event.fact, Fact::Instructed { what, .. } if *what == settings) {
+                    self.marks.push(Mark::Event(event.id.seq, None));
+                }
+            }
+            Message::User { event, content, .. } => self.said(event.id.seq, content),
+            Message::Carried { event, .. } | Message::Summary { event, .. } => {
+                self.marks.push(Mark::Event(event.id.seq, None));
+            }
+            Message::Note { note, .. } => self.marks.push(Mark::Words(&note.text)),
+            Message::Answer(answer) => {
+                for (place, segment) in answer.fragments.iter().flat_map(|fragment| &fragment.parts) {
+                    match (reasoning(segment), segment.body()) {
+                        (Some(thought), _) => self.thinking.push((thought, self.marks.len())),
+                        (None, Body::Answer { event, .. } | Body::Exchange { event, .. }) => {
+                            self.marks.push(Mark::Part(event.id.seq, *place));
+                        }
+                        (None, _) => {}
+                    }
+                }
+            }
+            Message::Returned(returned) => {
+                for outcome in &returned.outcomes {
+                    self.marks.push(Mark::Outcome((outcome.caller.id.seq, outcome.part), outcome.shown));
+                }
+                if let (Some(event), Some((_, content))) = (returned.event, returned.beside) {
+                    self.said(event.id.seq, content);
+                }
+            }
+        }
+    }
+
+    fn said(&mut self, seq: Seq, content: &'a Content) {
+        let shown = match content {
+            Content::AsSent => None,
+            Content::Replaced(parts) => Some(parts.as_slice()),
+        };
+        self.marks.push(Mark::Event(seq, shown));
+    }
+}
+
+/// The answers of the loop that is going on; empty if the last answer was answered.
+fn open_loop(context: &Context) -> std::ops::Range<usize> {
+    let essential = context.essential();
+    if essential.open.is_empty() {
+        return 0..0;
+    }
+    let segments = context.segments();
+    let asked = segments[..essential.open.start].iter().rposition(Segment::is_user);
+    let from = asked.map_or(essential.prefix, |asked| asked + 1);
+    let first = segments[from..].iter().position(Segment::is_answer).map_or(from, |first| from + first);
+    first..essential.open.end
+}
+
+/// Makes one note of a loop: what was said and done in it, without the thinking.
+fn retell(context: Context, run: std::ops::Range<usize>, thinking: u64) -> Result<Context, BoundThinking> {
+    let mut words = String::from("[What you have done so far, told again:]\n");
+    for segment in &context.segments()[run.clone()] {
+        tell(&context, segment, &mut words);
+    }
+    words.push_str(CONTINUE);
+    let tokens = context.segments()[run.clone()].iter().map(Segment::tokens).sum();
+    let needed = context.meter().text(&words) + context.meter().overhead().message;
+    if tokens <= needed {
+        return Err(BoundThinking { thinking, tokens, needed });
+    }
+    Ok(context.fold(NAME, &[run], |_| words.clone()))
+}
+
+fn tell(context: &Context, segment: &Segment, words: &mut String) {
+    match segment.body() {
+        Body::Answer { event, part } => said(context, segment, event.event.fact.parts().get(*part), words),
+        Body::Exchange { outcome, .. } => {
+            if let Some(call) = segment.call() {
+                words.push_str(&format!("[{} {}]\n", call.name, call.arguments));
+            }
+            match outcome {
+                Shown::Returned { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
+                Shown::Unanswered => said(context, segment, [&Part::text(UNANSWERED)], words),
+            }
+        }
+        Body::User { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
+        Body::Instruction(event) | Body::Prefix(event) | Body::Carried(event) | Body::Summary(event) => {
+            said(context, segment, event.event.fact.parts(), words);
+        }
+        Body::Note(note) => {
+            words.push_str(&note.text);
+            words.push('\n');
+        }
+    }
+}
+
+fn said<'p>(
+    context: &Context,
+    segment: &Segment,
+    parts: impl IntoIterator<Item = &'p Part>,
+    words: &mut String,
+) {
+    for part in parts {
+        match part {
+            Part::Text { text } | Part::Refusal { text } => words.push_str(text),
+            Part::Media(Media { mime, .. }) => {
+                let handle = context.names().handles(segment.stands_for());
+                let kind = if mime.is_empty() { "attachment" } else { mime };
+                words.push_str(&format!("[{kind}; {handle}]"));
+            }
+            Part::Opaque { name, .. } => words.push_str(&format!("[{name}]")),
+            Part::Reasoning { .. } | Part::ToolCall(_) => continue,
+        }
+        words.push('\n');
+    }
+}

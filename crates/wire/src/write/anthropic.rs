@@ -1,0 +1,175 @@
+//! Lines, to Anthropic messages.
+//!
+//! A message is drafted as a list of blocks, each of which knows where it came from. A draft that is still exactly
+//! the blocks of one event leaves with that event's bytes; so legality costs only the messages it touches.
+
+mod block;
+mod draft;
+
+use super::{
+    Entry, Fragment, Line, Manner, Outcome, Shown, Speaker, Written,
+    ids::{Ids, Unique},
+};
+use crate::{json::quoted, legality::Rule};
+use block::{Block, Kind, Pen};
+use draft::Draft;
+
+/// Writes the history.
+pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> {
+    let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
+    let ids = Ids::of(lines, unique, block::call_id, |_, _| false);
+    let pen = Pen { ids: &ids, manner };
+    let mut drafts: Vec<Draft<'_>> = lines.iter().flat_map(|line| drafted(line, pen)).collect();
+    if manner.is_legal() {
+        drafts = legal(drafts, manner);
+    }
+    drafts.into_iter().map(Draft::written).collect()
+}
+
+/// A message in the user's name.
+pub(super) fn words(text: &str) -> String {
+    draft::message("user", &format!("[{}]", block::text(text).json))
+}
+
+/// The system prompt of texts that came from elsewhere.
+pub(crate) fn system(texts: &[String]) -> String {
+    match texts {
+        [only] => quoted(only),
+        several => {
+            let blocks: Vec<_> = several.iter().map(|text| block::text(text).json).collect();
+            format!("[{}]", blocks.join(","))
+        }
+    }
+}
+
+pub(crate) use block::without_blanks;
+
+/// The messages a line is drafted as: at most one, but for events that are recorded each by itself.
+fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+    match line {
+        Line::Whole(entries) => joined(entries.iter().map(|entry| whole(entry, pen))),
+        Line::Said(entry, shown) => said(entry, *shown, pen),
+        Line::Answer(fragments) => joined(fragments.iter().map(|fragment| answer(fragment, pen))),
+        Line::Returned(outcomes) => {
+            let mut draft = Draft::new("user");
+            for outcome in outcomes {
+                let entry = outcome.result.map(|result| result.entry);
+                draft.absorb(Draft::with("user", result(outcome, pen), entry));
+            }
+            Some(draft)
+        }
+        Line::Note { text, origin } => {
+            let mut draft = Draft::with("user", Some(block::text(text)), None);
+            draft.events.push(*origin);
+            Some(draft)
+        }
+    }
+}
+
+/// Several drafts as one.
+fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'e>> {
+    drafts.flatten().reduce(|mut first, next| {
+        first.absorb(next);
+        first
+    })
+}
+
+/// The message an event is, or `None` if it says nothing that can be said here.
+fn whole<'e>(entry: &'e Entry<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+    match &entry.own {
+        Some(own) => {
+            let role = own.text_at("role").unwrap_or_default();
+            Some(Draft::with(role, pen.own_blocks(entry, own), Some(entry)))
+        }
+        None => {
+            let blocks = pen.foreign(entry);
+            let role = block::role(&entry.event.fact);
+            (!blocks.is_empty()).then(|| Draft::with(role, blocks, Some(entry)))
+        }
+    }
+}
+
+/// What an event says, results aside.
+fn said<'e>(entry: &'e Entry<'e>, shown: Shown<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+    let mut draft = whole(entry, pen)?;
+    let has_results = !entry.event.fact.results().is_empty();
+    draft.blocks.retain(|block| block.kind != Kind::Result || !has_results);
+    if let Shown::Replaced(parts) = shown {
+        draft.blocks = pen.replaced(entry, &draft.blocks, parts);
+    }
+    (!has_results || !draft.blocks.is_empty()).then_some(draft)
+}
+
+fn answer<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
+    let entry = fragment.entry;
+    let Some(own) = &entry.own else {
+        let blocks = pen.foreign_parts(fragment);
+        return (!blocks.is_empty()).then(|| Draft::with("assistant", blocks, Some(entry)));
+    };
+    let mut blocks = pen.own_blocks(entry, own);
+    if fragment.places.is_some() {
+        // Part and block stand in the same place, or else nobody can say which block shows what.
+        if blocks.len() == entry.parts().len() {
+            let mut places = 0..;
+            blocks.retain(|_| places.next().is_some_and(|place| fragment.shows(place)));
+        } else {
+            blocks = pen.foreign_parts(fragment);
+        }
+    }
+    Some(Draft::with(own.text_at("role").unwrap_or_default(), blocks, Some(entry)))
+}
+
+fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> {
+    match (&outcome.result, &outcome.site) {
+        (Some(returned), site) => pen.result(returned, site.as_ref()),
+        (None, Some(site)) => Some(pen.stand_in(site)),
+        (None, None) => None,
+    }
+}
+
+/// What the provider demands: no empty text, nothing it could not read, roles that alternate, results first, and no
+/// answer that ends in thought.
+fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
+    let mut begun = false;
+    for draft in &mut drafts {
+        draft.blocks.retain(|block| {
+            // A signed compaction stands for what came before it: where that is still there, it says nothing.
+            let keep = match block.kind {
+                Kind::BlankText | Kind::Broken => false,
+                Kind::Compaction => !begun,
+                Kind::Result | Kind::Thinking | Kind::Other => true,
+            };
+            begun |= keep;
+            keep
+        });
+    }
+    let mut merged = merged(drafts, manner);
+    for draft in merged.iter_mut().filter(|draft| draft.role == "assistant") {
+        let said = draft.blocks.iter().rposition(|block| block.kind != Kind::Thinking);
+        draft.blocks.truncate(said.map_or(0, |last| last + 1));
+    }
+    merged = self::merged(merged, manner);
+    for draft in &mut merged {
+        // Stable: results keep their order, and so does the rest.
+        draft.blocks.sort_by_key(|block| block.kind != Kind::Result);
+    }
+    merged
+}
+
+/// Drafts without the empty ones, neighbours of one role as one.
+fn merged<'e>(drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
+    let mut merged: Vec<Draft<'e>> = Vec::new();
+    for draft in drafts.into_iter().filter(|draft| !draft.blocks.is_empty() || draft.role.is_empty()) {
+        match merged.last_mut() {
+            Some(last)
+                if last.role == draft.role
+                    && last.speaker() != Speaker::Other
+                    && (manner.demands(Rule::RolesAlternate) || last.continues(&draft)) =>
+            {
+                last.absorb(draft);
+            }
+            _ => merged.push(draft),
+        }
+    }
+    merged
+}

@@ -1,0 +1,279 @@
+//! Content blocks: those that came in this format keep their bytes, the others are written from what they say.
+
+use std::borrow::Cow;
+
+use epitome_core::{
+    Fact, Part,
+    event::{CallForm, ToolCall},
+};
+
+use super::super::{
+    Entry, Fragment, Manner, Returned, STAND_IN, Shown, Site,
+    ids::{Ids, shortened},
+    mended::{mended, own_blocks},
+    portable::{Piece, Portable, Source},
+};
+use crate::{
+    anthropic::block as read,
+    json::{self, Json, quoted},
+};
+
+/// A content block.
+#[derive(Clone)]
+pub(super) struct Block<'e> {
+    pub(super) json: Cow<'e, str>,
+    pub(super) kind: Kind,
+    /// Its event, and its place among that event's blocks, if these are still its bytes.
+    pub(super) source: Option<(usize, usize)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Result,
+    BlankText,
+    Compaction,
+    Thinking,
+    /// What its provider would refuse wherever it stands: a call or a result without an id, thinking without its seal.
+    Broken,
+    Other,
+}
+
+/// Writes blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Pen<'e, 'p> {
+    pub(super) ids: &'p Ids,
+    pub(super) manner: Manner<'e>,
+}
+
+impl<'e> Pen<'e, '_> {
+    /// The blocks of a message in this format.
+    pub(super) fn own_blocks(self, entry: &'e Entry<'e>, own: &'e Json<'e>) -> Vec<Block<'e>> {
+        let Some(content) = own.get("content").filter(|content| !content.is_null()) else {
+            return Vec::new();
+        };
+        if let Some(said) = content.as_text() {
+            let json = text_json(content.raw).into();
+            return vec![Block { json, kind: text_kind(said), source: Some((entry.index, 0)) }];
+        }
+        let role = own.text_at("role").unwrap_or_default();
+        let blocks = content.as_array().unwrap_or_else(|| std::slice::from_ref(content));
+        let block = |(place, block): (usize, &'e Json<'e>)| {
+            let (json, source) = match self.ids.changed(entry, place).zip(block.get("id")) {
+                Some((id, member)) => (json::replaced(block, &[(member, &quoted(id))]).into(), None),
+                None => (block.raw.into(), Some((entry.index, place))),
+            };
+            Block { json, kind: kind(role, block), source }
+        };
+        blocks.iter().enumerate().map(block).collect()
+    }
+
+    /// What an event that came in another format says: results first.
+    pub(super) fn foreign(self, entry: &'e Entry<'e>) -> Vec<Block<'e>> {
+        let portable = Portable::of(entry, self.manner.meter);
+        let results = entry.event.fact.results().iter();
+        let results = results
+            .map(|result| written_result(&portable, &call_id(&result.call.0), &result.parts, result.error));
+        let pieces = portable.pieces();
+        let said = pieces.iter().filter_map(|piece| self.written(entry, piece));
+        results.chain(said.filter(|block| block.kind != Kind::BlankText)).collect()
+    }
+
+    /// What some parts of an answer say in words of our own.
+    pub(super) fn foreign_parts(self, fragment: &Fragment<'e, 'e>) -> Vec<Block<'e>> {
+        let portable = Portable::of(fragment.entry, self.manner.meter);
+        let pieces = portable.said_at(fragment.shown());
+        let blocks = pieces.iter().filter_map(|piece| self.written(fragment.entry, piece));
+        blocks.filter(|block| block.kind != Kind::BlankText).collect()
+    }
+
+    /// What stands in place of what an event said beside results. `own` are its blocks.
+    pub(super) fn replaced(self, entry: &'e Entry<'e>, own: &[Block<'e>], shown: &[Part]) -> Vec<Block<'e>> {
+        let portable = Portable::of(entry, self.manner.meter);
+        let raw: Vec<Cow<'_, str>> = own.iter().map(|block| block.json.clone()).collect();
+        let is_own = entry.own.is_some();
+        let fresh = |part: &Part| {
+            let pieces = portable.said(std::slice::from_ref(part));
+            pieces.first().and_then(|piece| self.written(entry, piece)).map(|block| block.json.into_owned())
+        };
+        let blocks = mended(if is_own { &raw } else { &[] }, entry.parts(), shown, fresh);
+        let block = |json: String| {
+            let kind = Json::parse(&json, "a block").map_or(Kind::Other, |block| kind("user", &block));
+            Block { json: json.into(), kind, source: None }
+        };
+        blocks.into_iter().map(block).collect()
+    }
+
+    /// A result, under the id its call is written with.
+    pub(super) fn result(
+        self,
+        returned: &Returned<'e, 'e>,
+        site: Option<&Site<'e, 'e>>,
+    ) -> Option<Block<'e>> {
+        let entry = returned.entry;
+        let result = entry.event.fact.results().get(returned.ordinal)?;
+        let own = entry.own.as_ref().and_then(|own| {
+            let blocks = own.array_at("content");
+            let places = entry.results.get_or_init(|| {
+                let results = blocks.iter().enumerate().filter(|(_, block)| read::is_result(block));
+                results.map(|(place, _)| place).collect()
+            });
+            let place = *places.get(returned.ordinal)?;
+            Some((place, blocks.get(place)?))
+        });
+        let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
+        let Some((place, block)) = own else {
+            let id = if site.is_some() { id.to_owned() } else { call_id(id) };
+            let portable = Portable::of(entry, self.manner.meter);
+            let parts = match returned.shown {
+                Shown::AsSent => &result.parts,
+                Shown::Replaced(parts) => parts,
+            };
+            return Some(written_result(&portable, &id, parts, result.error));
+        };
+        let content = block.get("content");
+        let new = match returned.shown {
+            Shown::AsSent => content.and_then(without_blanks),
+            Shown::Replaced(parts) => {
+                let portable = Portable::of(entry, self.manner.meter);
+                let raw = own_blocks(content, text_json);
+                let fresh = |part: &Part| {
+                    let pieces = portable.said(std::slice::from_ref(part));
+                    pieces.first().and_then(fresh_block).map(|block| block.json.into_owned())
+                };
+                let parts: Vec<String> = mended(&raw, &result.parts, parts, fresh);
+                Some(format!("[{}]", parts.join(",")))
+            }
+        };
+        let renamed = block.get("tool_use_id").filter(|named| named.as_text() != Some(id));
+        if new.is_none() && renamed.is_none() {
+            let source = Some((entry.index, place));
+            return Some(Block { json: block.raw.into(), kind: Kind::Result, source });
+        }
+        let id = quoted(id);
+        let edits = content.zip(new.as_deref()).into_iter().chain(renamed.map(|named| (named, &*id)));
+        let json = json::replaced(block, &edits.collect::<Vec<_>>());
+        Some(Block { json: json.into(), kind: Kind::Result, source: None })
+    }
+
+    /// The answer to a call that never returned.
+    pub(super) fn stand_in(self, site: &Site<'e, 'e>) -> Block<'e> {
+        let (id, said) = (quoted(self.ids.of_site(site)), quoted(STAND_IN));
+        let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{said},"is_error":true}}"#);
+        Block { json: json.into(), kind: Kind::Result, source: None }
+    }
+
+    fn written(self, entry: &Entry<'_>, piece: &Piece<'_>) -> Option<Block<'e>> {
+        let Piece::Call(call, place) = piece else { return fresh_block(piece) };
+        let id = self.ids.changed(entry, *place).unwrap_or(&call.id.0);
+        let (id, name) = (quoted(id), quoted(&call.name.0));
+        let json = format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input(call));
+        Some(Block { json: json.into(), kind: Kind::Other, source: None })
+    }
+}
+
+/// How many blocks a message has.
+pub(super) fn count(own: &Json<'_>) -> usize {
+    let content = own.get("content").filter(|content| !content.is_null());
+    content.map_or(0, |content| content.as_array().map_or(1, <[_]>::len))
+}
+
+/// A text block.
+pub(super) fn text(text: &str) -> Block<'static> {
+    Block { json: text_json(&quoted(text)).into(), kind: text_kind(text), source: None }
+}
+
+/// Who says what a fact tells.
+pub(super) fn role(fact: &Fact) -> &'static str {
+    if matches!(fact, Fact::AssistantSaid { .. }) { "assistant" } else { "user" }
+}
+
+/// Here ids are letters, digits, `_` and `-`; what else others use becomes `_`.
+pub(super) fn call_id(id: &str) -> String {
+    let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let id: String = shortened(id, 56).chars().map(safe).collect();
+    if id.is_empty() { "_".to_owned() } else { id }
+}
+
+/// The list of blocks without its empty texts, if it holds any.
+pub(crate) fn without_blanks(content: &Json<'_>) -> Option<String> {
+    let blocks = content.as_array()?;
+    let is_blank = |block: &&Json<'_>| kind("", block) == Kind::BlankText;
+    let kept: Vec<&str> = blocks.iter().filter(|block| !is_blank(block)).map(|block| block.raw).collect();
+    (kept.len() < blocks.len()).then(|| format!("[{}]", kept.join(",")))
+}
+
+fn kind(role: &str, json: &Json<'_>) -> Kind {
+    let has = |key: &str| json.text_at(key).is_some();
+    match json.text_at("type") {
+        Some("text") => json.text_at("text").map_or(Kind::Broken, text_kind),
+        Some("tool_result") if role == "user" && read::is_result(json) => Kind::Result,
+        Some("tool_use") if role == "assistant" && has("id") && has("name") => Kind::Other,
+        Some("tool_use" | "tool_result") => Kind::Broken,
+        Some("thinking") if has("thinking") && has("signature") => Kind::Thinking,
+        Some("redacted_thinking") if has("data") => Kind::Thinking,
+        Some("thinking" | "redacted_thinking") => Kind::Broken,
+        Some("compaction") => Kind::Compaction,
+        Some(_) => Kind::Other,
+        None => Kind::Broken,
+    }
+}
+
+fn text_kind(text: &str) -> Kind {
+    if text.trim().is_empty() { Kind::BlankText } else { Kind::Other }
+}
+
+fn text_json(literal: &str) -> String {
+    format!(r#"{{"type":"text","text":{literal}}}"#)
+}
+
+fn written_result(portable: &Portable<'_>, id: &str, parts: &[Part], error: bool) -> Block<'static> {
+    let pieces = portable.said(parts);
+    let content = match pieces.as_slice() {
+        [] => quoted(""),
+        [Piece::Text(text)] => quoted(text),
+        several => {
+            let blocks = several.iter().filter_map(fresh_block).filter(|block| block.kind != Kind::BlankText);
+            format!("[{}]", blocks.map(|block| block.json.into_owned()).collect::<Vec<_>>().join(","))
+        }
+    };
+    let error = if error { r#","is_error":true"# } else { "" };
+    let id = quoted(id);
+    let json = format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{content}{error}}}"#);
+    Block { json: json.into(), kind: Kind::Result, source: None }
+}
+
+/// A piece that is no call.
+fn fresh_block(piece: &Piece<'_>) -> Option<Block<'static>> {
+    if let Piece::Medium { mime, source, .. } = piece
+        && let Some(json) = medium(mime, source)
+    {
+        return Some(Block { json: json.into(), kind: Kind::Other, source: None });
+    }
+    piece.note().map(text)
+}
+
+fn medium(mime: &str, source: &Source<'_>) -> Option<String> {
+    let kind = match mime {
+        "application/pdf" => "document",
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" | "image/*" => "image",
+        _ => return None,
+    };
+    let source = match source {
+        Source::Base64(data) => {
+            format!(r#"{{"type":"base64","media_type":{},"data":{}}}"#, quoted(mime), quoted(data))
+        }
+        Source::Url(url) => format!(r#"{{"type":"url","url":{}}}"#, quoted(url)),
+    };
+    Some(format!(r#"{{"type":"{kind}","source":{source}}}"#))
+}
+
+/// Here arguments are an object. Text that is none becomes the only member of one.
+fn input(call: &ToolCall) -> String {
+    let parsed = Json::parse(&call.arguments, "a call's arguments");
+    match (call.form, parsed) {
+        (CallForm::Function, Ok(json)) if json.is_object() => json.raw.to_owned(),
+        (CallForm::Function, _) if call.arguments.trim().is_empty() => "{}".to_owned(),
+        (CallForm::Function, _) => format!(r#"{{"arguments":{}}}"#, quoted(&call.arguments)),
+        (CallForm::Custom, _) => format!(r#"{{"input":{}}}"#, quoted(&call.arguments)),
+    }
+}

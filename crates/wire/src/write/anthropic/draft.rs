@@ -1,0 +1,99 @@
+//! A message in the making.
+
+use std::borrow::Cow;
+
+use super::{
+    super::{Entry, Speaker, Written},
+    block::{self, Block, Kind},
+};
+use crate::{
+    json::{self, Json, quoted},
+    normal,
+};
+
+/// A message in the making.
+pub(super) struct Draft<'e> {
+    pub(super) role: Cow<'e, str>,
+    pub(super) blocks: Vec<Block<'e>>,
+    /// What it stands for, in order.
+    pub(super) events: Vec<usize>,
+    /// The event whose bytes it may keep: the only one it is made of.
+    source: Option<&'e Entry<'e>>,
+}
+
+impl<'e> Draft<'e> {
+    pub(super) fn new(role: &'e str) -> Self {
+        Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None }
+    }
+
+    /// Blocks of one event, or of none.
+    pub(super) fn with(
+        role: &'e str,
+        blocks: impl IntoIterator<Item = Block<'e>>,
+        source: Option<&'e Entry<'e>>,
+    ) -> Self {
+        let events = source.map(|entry| entry.index).into_iter().collect();
+        Self { role: role.into(), blocks: blocks.into_iter().collect(), events, source }
+    }
+
+    /// Adds what another one says.
+    pub(super) fn absorb(&mut self, other: Self) {
+        if self.events.is_empty() && self.blocks.is_empty() {
+            self.source = other.source;
+        }
+        self.blocks.extend(other.blocks);
+        for event in other.events {
+            if self.events.last() != Some(&event) {
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// Whether what `next` says was sent in the same message.
+    pub(super) fn continues(&self, next: &Self) -> bool {
+        self.events.last().is_some() && self.events.last() == next.events.first()
+    }
+
+    pub(super) fn speaker(&self) -> Speaker {
+        match &*self.role {
+            "user" => Speaker::User,
+            "assistant" => Speaker::Assistant,
+            _ => Speaker::Other,
+        }
+    }
+
+    pub(super) fn written(self) -> Written {
+        // A signed compaction must come first: nothing may be put before it.
+        let opens = self.blocks.first().is_some_and(|block| block.kind == Kind::Compaction);
+        let speaker = if opens { Speaker::User } else { self.speaker() };
+        let json = match self.source.and_then(|source| Some((source, source.own.as_ref()?))) {
+            Some((source, own)) if self.events == [source.index] => self.own_json(source, own),
+            _ => message(&self.role, &self.list()),
+        };
+        Written { json, events: self.events, speaker }
+    }
+
+    /// The message of a single event: its own bytes as far as they still hold.
+    fn own_json(&self, source: &Entry<'_>, own: &Json<'_>) -> String {
+        let places = self.blocks.iter().map(|block| block.source);
+        let all = (0..block::count(own)).map(|place| Some((source.index, place)));
+        let untouched = places.eq(all);
+        match (untouched, own.get("content")) {
+            (true, Some(content)) if normal::is_anthropic_answer(own) => message(&self.role, content.raw),
+            (true, _) => own.raw.to_owned(),
+            (false, Some(content)) if !normal::is_anthropic_answer(own) => {
+                json::replaced(own, &[(content, &self.list())])
+            }
+            (false, _) => message(&self.role, &self.list()),
+        }
+    }
+
+    fn list(&self) -> String {
+        let blocks: Vec<&str> = self.blocks.iter().map(|block| &*block.json).collect();
+        format!("[{}]", blocks.join(","))
+    }
+}
+
+pub(super) fn message(role: &str, content: &str) -> String {
+    format!(r#"{{"role":{},"content":{content}}}"#, quoted(role))
+}

@@ -1,0 +1,255 @@
+//! Lines, to Chat messages.
+
+mod answer;
+
+use epitome_core::{
+    Fact, Part,
+    event::{CallForm, Instruction, ToolCall},
+};
+
+use super::{
+    Entry, Line, Manner, Outcome, Returned, STAND_IN, Shown, Site, Speaker, Written,
+    ids::{Ids, Unique, shortened},
+    mended::{mended, own_blocks},
+    portable::{Piece, Portable, Source},
+};
+use crate::json::{self, Json, quoted};
+
+/// Writes the history.
+pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> {
+    // Servers that reuse ids from turn to turn must get them back as they gave them.
+    let unique = if manner.is_legal() { Unique::InAnswer } else { Unique::Nowhere };
+    let ids = Ids::of(lines, unique, |id| shortened(id, 32).into_owned(), answer::is_called_by_name);
+    let pen = Pen { ids: &ids, manner };
+    lines.iter().flat_map(|line| pen.written(line)).collect()
+}
+
+/// A message in the user's name.
+pub(super) fn words(text: &str) -> String {
+    message("user", &quoted(text))
+}
+
+/// A message of texts in some role.
+pub(super) fn texts(role: &str, texts: &[String]) -> String {
+    let content = match texts {
+        [only] => quoted(only),
+        several => json::list(several.iter().map(|text| text_part(&quoted(text)))),
+    };
+    message(role, &content)
+}
+
+/// Writes messages.
+#[derive(Clone, Copy)]
+struct Pen<'e, 'p> {
+    ids: &'p Ids,
+    manner: Manner<'e>,
+}
+
+impl<'e> Pen<'e, '_> {
+    fn written(self, line: &Line<'e, 'e>) -> Vec<Written> {
+        match line {
+            Line::Whole(entries) => entries.iter().flat_map(|entry| self.everything(entry)).collect(),
+            Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
+            Line::Answer(fragments) => answer::write(fragments, self).into_iter().collect(),
+            Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
+            Line::Note { text, origin } => {
+                vec![Written { json: words(text), events: vec![*origin], speaker: Speaker::User }]
+            }
+        }
+    }
+
+    /// All messages an event is written as.
+    fn everything(self, entry: &'e Entry<'e>) -> Vec<Written> {
+        let results = 0..entry.event.fact.results().len();
+        let returned = results
+            .filter_map(|ordinal| self.result(&Returned { entry, ordinal, shown: Shown::AsSent }, None));
+        returned.chain(self.said(entry, Shown::AsSent)).collect()
+    }
+
+    /// The message of what an event says, results aside.
+    fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Written> {
+        let role = role(entry);
+        if let Some(own) = &entry.own {
+            let answers = matches!(own.text_at("role"), Some("tool" | "function"));
+            // What answers a call is written with it, and what says that it does and names none is refused.
+            if !entry.event.fact.results().is_empty()
+                || (self.manner.is_legal() && entry.is_carried() && answers)
+            {
+                return None;
+            }
+            let json = match (shown, own.get("content")) {
+                (Shown::Replaced(parts), Some(content)) => {
+                    let new = self.mended(entry, content, entry.parts(), parts, role);
+                    json::replaced(own, &[(content, &new)])
+                }
+                _ => own.raw.to_owned(),
+            };
+            let speaker = match own.text_at("role") {
+                Some("user") => Speaker::User,
+                Some("assistant") => Speaker::Assistant,
+                _ => Speaker::Other,
+            };
+            return Some(Written { json, events: vec![entry.index], speaker });
+        }
+        let portable = Portable::of(entry, self.manner.meter);
+        let pieces = match shown {
+            Shown::AsSent => portable.pieces(),
+            Shown::Replaced(parts) => portable.said(parts),
+        };
+        let json = message(role, &question(role, &pieces)?);
+        let speaker = if role == "user" { Speaker::User } else { Speaker::Other };
+        Some(Written { json, events: vec![entry.index], speaker })
+    }
+
+    /// The content of a message of which some parts were replaced.
+    fn mended(
+        self,
+        entry: &'e Entry<'e>,
+        content: &Json<'_>,
+        original: &[Part],
+        shown: &[Part],
+        role: &str,
+    ) -> String {
+        let portable = Portable::of(entry, self.manner.meter);
+        if let [Part::Text { text }] = shown {
+            return quoted(text);
+        }
+        let fresh = |part: &Part| {
+            portable.said(std::slice::from_ref(part)).first().and_then(|piece| part_in(role, piece))
+        };
+        json::list(mended(&own_blocks(Some(content), text_part), original, shown, fresh).into_iter())
+    }
+
+    fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Written> {
+        match (&outcome.result, &outcome.site) {
+            (Some(returned), site) => self.result(returned, site.as_ref()),
+            (None, Some(site)) => Some(self.stand_in(site)),
+            (None, None) => None,
+        }
+    }
+
+    /// A result, under the id its call is written with.
+    fn result(self, returned: &Returned<'e, 'e>, site: Option<&Site<'e, 'e>>) -> Option<Written> {
+        let entry = returned.entry;
+        let result = entry.event.fact.results().get(returned.ordinal)?;
+        let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
+        let json = match &entry.own {
+            Some(own) => self.own_result(entry, own, id, returned.shown),
+            None => {
+                let portable = Portable::of(entry, self.manner.meter);
+                let parts = match returned.shown {
+                    Shown::AsSent => &result.parts,
+                    Shown::Replaced(parts) => parts,
+                };
+                let content = match portable.texts(parts).as_slice() {
+                    [] => quoted(""),
+                    [only] => quoted(only),
+                    several => json::list(several.iter().map(|text| text_part(&quoted(text)))),
+                };
+                answering(site, id, &content)
+            }
+        };
+        Some(Written { json, events: vec![entry.index], speaker: Speaker::User })
+    }
+
+    fn own_result(self, entry: &'e Entry<'e>, own: &Json<'_>, id: &str, shown: Shown<'e>) -> String {
+        let results = entry.event.fact.results();
+        let original = results.first().map_or(&[][..], |result| &result.parts);
+        let content = own.get("content").and_then(|content| match shown {
+            Shown::AsSent => None,
+            Shown::Replaced(parts) => Some((content, self.mended(entry, content, original, parts, "tool"))),
+        });
+        let named = own.get("tool_call_id").filter(|named| named.as_text() != Some(id));
+        let id = quoted(id);
+        let content = content.as_ref().map(|(place, new)| (*place, new.as_str()));
+        let edits: Vec<_> = content.into_iter().chain(named.map(|named| (named, &*id))).collect();
+        if edits.is_empty() { own.raw.to_owned() } else { json::replaced(own, &edits) }
+    }
+
+    /// The answer to a call that never returned.
+    fn stand_in(self, site: &Site<'e, 'e>) -> Written {
+        let json = answering(Some(site), self.ids.of_site(site), &quoted(STAND_IN));
+        Written { json, events: Vec::new(), speaker: Speaker::User }
+    }
+}
+
+/// The message that answers a call. A deprecated call has no id: it is answered by name.
+fn answering(site: Option<&Site<'_, '_>>, id: &str, content: &str) -> String {
+    let id = quoted(id);
+    if site.is_some_and(|site| answer::is_called_by_name(site.entry, site.place)) {
+        format!(r#"{{"role":"function","name":{id},"content":{content}}}"#)
+    } else {
+        format!(r#"{{"role":"tool","tool_call_id":{id},"content":{content}}}"#)
+    }
+}
+
+fn role(entry: &Entry<'_>) -> &'static str {
+    match &entry.event.fact {
+        Fact::Instructed { what: Instruction::Message, .. } => "system",
+        _ => "user",
+    }
+}
+
+fn message(role: &str, content: &str) -> String {
+    format!(r#"{{"role":"{role}","content":{content}}}"#)
+}
+
+/// The content of a message that is no answer; `None` if it says nothing.
+fn question(role: &str, pieces: &[Piece<'_>]) -> Option<String> {
+    if let [Piece::Text(text)] = pieces {
+        return Some(quoted(text));
+    }
+    let parts: Vec<String> = pieces.iter().filter_map(|piece| part_in(role, piece)).collect();
+    (!parts.is_empty()).then(|| json::list(parts.into_iter()))
+}
+
+/// A piece as a content part: only users may send media.
+fn part_in(role: &str, piece: &Piece<'_>) -> Option<String> {
+    if let Piece::Medium { mime, source, .. } = piece
+        && role == "user"
+        && let Some(json) = medium(mime, source)
+    {
+        return Some(json);
+    }
+    piece.note().map(|note| text_part(&quoted(note)))
+}
+
+fn text_part(literal: &str) -> String {
+    format!(r#"{{"type":"text","text":{literal}}}"#)
+}
+
+fn medium(mime: &str, source: &Source<'_>) -> Option<String> {
+    let data_url = |data: &str| quoted(&format!("data:{mime};base64,{data}"));
+    Some(match source {
+        Source::Url(url) if mime.starts_with("image/") => {
+            format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, quoted(url))
+        }
+        Source::Base64(data) if mime.starts_with("image/") => {
+            format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, data_url(data))
+        }
+        Source::Base64(data) if matches!(mime, "audio/wav" | "audio/mp3") => {
+            let form = mime.trim_start_matches("audio/");
+            format!(r#"{{"type":"input_audio","input_audio":{{"data":{},"format":"{form}"}}}}"#, quoted(data))
+        }
+        Source::Base64(data) if mime == "application/pdf" => {
+            let data = data_url(data);
+            format!(r#"{{"type":"file","file":{{"filename":"document.pdf","file_data":{data}}}}}"#)
+        }
+        Source::Url(_) | Source::Base64(_) => return None,
+    })
+}
+
+fn call_json(call: &ToolCall, id: &str) -> String {
+    let (id, name) = (quoted(id), quoted(&call.name.0));
+    match call.form {
+        CallForm::Function => {
+            let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
+            let arguments = quoted(arguments);
+            format!(r#"{{"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}"#)
+        }
+        CallForm::Custom => {
+            let input = quoted(&call.arguments);
+            format!(r#"{{"id":{id},"type":"custom","custom":{{"name":{name},"input":{input}}}}}"#)
+        }
+    }
+}

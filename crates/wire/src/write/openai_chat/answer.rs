@@ -1,0 +1,196 @@
+//! The one message that an answer is, whatever fragments it was logged in.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use epitome_core::{Fact, Part};
+
+use super::{
+    super::{
+        Entry, Fragment, Speaker, Written,
+        portable::{Piece, Portable},
+    },
+    Pen, call_json, text_part,
+};
+use crate::{
+    json::{self, Json, quoted},
+    normal::CHAT_ECHOED,
+    openai_chat::Places,
+};
+
+/// An answer, its fragments joined; `None` if it says nothing that can be said here.
+pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<Written> {
+    let legal = pen.manner.is_legal();
+    if legal && !fragments.iter().any(says_something) {
+        return None;
+    }
+    let own: Option<Vec<Cow<'_, str>>> = fragments.iter().map(|fragment| own_json(fragment, pen)).collect();
+    let json = match (own.as_deref(), fragments) {
+        (Some([only]), [fragment]) if !is_named(fragment.entry) => Some(only.to_string()),
+        (Some(own), _) => Some(joined(own)),
+        (None, fragments) => synthesised(fragments, pen),
+    }?;
+    let events = fragments.iter().map(|fragment| fragment.entry.index).collect();
+    Some(Written { json, events, speaker: Speaker::Assistant })
+}
+
+/// Whether a call has no id, so that its name stands for it.
+pub(super) fn is_called_by_name(entry: &Entry<'_>, place: usize) -> bool {
+    entry.own.as_ref().is_some_and(|own| Places::of(own).function_call == Some(place))
+}
+
+/// Whether there is content or a call: an answer without either would be refused. A call that this crate could not read
+/// cannot be answered, and is none.
+fn says_something(fragment: &Fragment<'_, '_>) -> bool {
+    let places = fragment.entry.own.as_ref().map(Places::of);
+    let is_call = |place: usize| places.as_ref().is_some_and(|places| places.is_call(place));
+    fragment.shown().any(|(place, part)| match part {
+        Part::Text { text } | Part::Refusal { text } => !text.is_empty(),
+        Part::Reasoning { .. } => false,
+        Part::Opaque { .. } => !is_call(place),
+        Part::ToolCall(_) | Part::Media(_) => true,
+    })
+}
+
+/// Whether the answer has a name: then its message came from a response, or in fragments.
+fn is_named(entry: &Entry<'_>) -> bool {
+    matches!(&entry.event.fact, Fact::AssistantSaid { answer: Some(_), .. })
+}
+
+/// What is shown of a message in this format, its values' bytes untouched; `None` if it is in another.
+fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e, str>> {
+    let entry = fragment.entry;
+    let own = entry.own.as_ref()?;
+    let places = Places::of(own);
+    let calls = places.calls.clone();
+    let is_readable =
+        |place: usize| !places.is_call(place) || matches!(entry.parts().get(place), Some(Part::ToolCall(_)));
+    let all_readable = !pen.manner.is_legal() || (0..places.count()).all(is_readable);
+    let renamed = calls.clone().any(|place| pen.ids.changed(entry, place).is_some());
+    if fragment.places.is_none() && !renamed && all_readable {
+        return Some(own.raw.into());
+    }
+    if places.count() != entry.parts().len() {
+        // Nobody can say which member shows which part.
+        return None;
+    }
+    let shows = |place: usize| fragment.shows(place) && (all_readable || is_readable(place));
+    let members = own.members().iter().filter_map(|(key, value)| {
+        let value = match (&**key, value.as_array()) {
+            ("reasoning_content" | "reasoning" | "reasoning_details", _) => {
+                places.reasoning.is_none_or(|place| shows(place)).then(|| value.raw.to_owned())
+            }
+            ("content", Some(parts)) => {
+                let shown = parts.iter().zip(places.content.clone()).filter(|(_, place)| shows(*place));
+                Some(some_of(shown.map(|(part, _)| part.raw.to_owned())).unwrap_or_else(|| "null".to_owned()))
+            }
+            ("content", None) if places.content.is_empty() => Some(value.raw.to_owned()),
+            ("content", None) => {
+                Some(if shows(places.content.start) { value.raw } else { "null" }.to_owned())
+            }
+            ("refusal", _) => places.refusal.is_none_or(|place| shows(place)).then(|| value.raw.to_owned()),
+            ("audio", _) => places.audio.is_none_or(|place| shows(place)).then(|| value.raw.to_owned()),
+            ("function_call", _) => {
+                places.function_call.is_none_or(|place| shows(place)).then(|| value.raw.to_owned())
+            }
+            ("tool_calls", Some(made)) => {
+                let shown = made.iter().zip(calls.clone()).filter(|(_, place)| shows(*place));
+                some_of(shown.map(|(call, place)| match pen.ids.changed(entry, place).zip(call.get("id")) {
+                    Some((id, member)) => json::replaced(call, &[(member, &quoted(id))]),
+                    None => call.raw.to_owned(),
+                }))
+            }
+            ("tool_calls", None) if calls.is_empty() => Some(value.raw.to_owned()),
+            ("tool_calls", None) => shows(calls.start).then(|| value.raw.to_owned()),
+            _ => Some(value.raw.to_owned()),
+        };
+        value.map(|value| (&**key, value))
+    });
+    Some(json::object(members).into())
+}
+
+fn some_of(elements: impl Iterator<Item = String>) -> Option<String> {
+    let mut elements = elements.peekable();
+    elements.peek().is_some().then_some(())?;
+    Some(json::list(elements))
+}
+
+/// The fragments of one answer as one message that a request may hold: texts and calls follow each other, of the rest
+/// the last word counts.
+fn joined(fragments: &[Cow<'_, str>]) -> String {
+    let read = fragments.iter().filter_map(|fragment| Json::parse(fragment, "a fragment of an answer").ok());
+    let read: Vec<Json<'_>> = read.collect();
+    let mut keys: Vec<&str> = Vec::new();
+    let mut values: HashMap<&str, Vec<&Json<'_>>> = HashMap::new();
+    for (key, value) in read.iter().flat_map(Json::members) {
+        if is_echoed(key, value) {
+            let known = values.entry(key).or_default();
+            if known.is_empty() {
+                keys.push(key);
+            }
+            known.push(value);
+        }
+    }
+    json::object(keys.into_iter().filter_map(|key| Some((key, combined(key, values.get(key)?)))))
+}
+
+fn is_echoed(key: &str, value: &Json<'_>) -> bool {
+    let is_empty = value.is_null() || (key == "tool_calls" && value.as_array().is_some_and(<[_]>::is_empty));
+    CHAT_ECHOED.contains(&key) && (!is_empty || key == "content")
+}
+
+fn echoed(key: &str, value: &Json<'_>) -> String {
+    match (key, value.get("id")) {
+        ("audio", Some(id)) => format!(r#"{{"id":{}}}"#, id.raw),
+        _ => value.raw.to_owned(),
+    }
+}
+
+fn combined(key: &str, values: &[&Json<'_>]) -> String {
+    let said: Vec<&&Json<'_>> =
+        values.iter().filter(|value| !value.is_null() && value.as_text() != Some("")).collect();
+    match (key, said.as_slice()) {
+        (_, []) => values.first().map_or("null", |value| value.raw).to_owned(),
+        (_, [only]) => echoed(key, only),
+        ("content", several) => json::list(several.iter().flat_map(|content| match content.as_array() {
+            Some(parts) => parts.iter().map(|part| part.raw.to_owned()).collect(),
+            None => vec![text_part(content.raw)],
+        })),
+        ("tool_calls" | "reasoning_details", several) => {
+            let elements = several.iter().filter_map(|value| value.as_array()).flatten();
+            json::list(elements.map(|element| element.raw.to_owned()))
+        }
+        ("reasoning_content" | "reasoning" | "refusal", several) => {
+            quoted(&several.iter().filter_map(|value| value.as_text()).collect::<String>())
+        }
+        (_, [.., last]) => echoed(key, last),
+    }
+}
+
+/// An answer that came, at least in part, in another format.
+fn synthesised<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<String> {
+    let (mut text, mut refusal, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    for fragment in fragments {
+        let portable = Portable::of(fragment.entry, pen.manner.meter);
+        for piece in portable.said_at(fragment.shown()) {
+            match piece {
+                Piece::Call(call, place) => {
+                    calls.push(call_json(call, pen.ids.changed(fragment.entry, place).unwrap_or(&call.id.0)));
+                }
+                Piece::Refusal(said) => refusal.push(said.to_owned()),
+                Piece::Text(_) | Piece::Medium { .. } => text.extend(piece.note().map(str::to_owned)),
+            }
+        }
+    }
+    if text.is_empty() && refusal.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let content = if text.is_empty() { "null".to_owned() } else { quoted(&text.join("\n")) };
+    let mut members = vec![("role", quoted("assistant")), ("content", content)];
+    if !refusal.is_empty() {
+        members.push(("refusal", quoted(&refusal.join("\n"))));
+    }
+    if !calls.is_empty() {
+        members.push(("tool_calls", json::list(calls.into_iter())));
+    }
+    Some(json::object(members.into_iter()))
+}

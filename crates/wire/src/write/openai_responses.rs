@@ -1,0 +1,294 @@
+//! Lines, to Responses items.
+
+mod item;
+
+use std::collections::HashSet;
+
+use epitome_core::{Fact, Part, event::Instruction};
+
+use super::{
+    Entry, Fragment, Layout, Line, Manner, Outcome, Returned, Shown, Site, Speaker, Written,
+    ids::{Ids, Unique, shortened},
+    mended::{mended, own_blocks},
+    portable::Portable,
+};
+use crate::{
+    json::{self, Json, quoted},
+    request::bare_item,
+};
+
+/// Writes the history.
+pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> (Vec<Written>, Layout) {
+    if let Some((entry, text)) = bare(lines) {
+        let (json, events) = (text.to_owned(), vec![entry.index]);
+        return (vec![Written { json, events, speaker: Speaker::User }], Layout::Bare);
+    }
+    let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
+    let ids = Ids::of(lines, unique, |id| shortened(id, 56).into_owned(), |_, _| false);
+    let dangling = if manner.is_legal() { dangling(lines) } else { HashSet::new() };
+    let pen = Pen { ids: &ids, manner, dangling: &dangling };
+    (lines.iter().flat_map(|line| pen.written(line)).collect(), Layout::List)
+}
+
+/// A message in the user's name.
+pub(super) fn words(text: &str) -> String {
+    item::message("user", &item::text(&quoted(text)))
+}
+
+/// A message of the developer's.
+pub(super) fn developer(texts: &[String]) -> String {
+    let parts: Vec<String> = texts.iter().map(|text| item::text(&quoted(text))).collect();
+    item::message("developer", &parts.join(","))
+}
+
+/// The only message of a history, if it came as a string instead of a list.
+fn bare<'l>(lines: &'l [Line<'_, '_>]) -> Option<(&'l Entry<'l>, &'l str)> {
+    let entry: &Entry<'_> = match lines {
+        [Line::Whole(entries)] => match entries.as_slice() {
+            [only] => only,
+            _ => return None,
+        },
+        [Line::Said(entry, Shown::AsSent)] => entry,
+        _ => return None,
+    };
+    bare_text(entry).map(|text| (entry, text))
+}
+
+/// The literal of an input that was only a string. A string among the items of a list was carried, and is none.
+fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
+    let own = entry.own.as_ref().filter(|own| own.as_text().is_some())?;
+    (!entry.is_carried()).then_some(own.raw)
+}
+
+/// Reasoning whose next item is not the one that followed it: by itself, it is refused.
+fn dangling(lines: &[Line<'_, '_>]) -> HashSet<usize> {
+    let mut dangling = HashSet::new();
+    let mut leads_on = false;
+    let fragments = lines.iter().rev().map(|line| match line {
+        Line::Answer(fragments) => fragments.as_slice(),
+        Line::Whole(_) | Line::Said(..) | Line::Returned(_) | Line::Note { .. } => &[],
+    });
+    for fragments in fragments {
+        if fragments.is_empty() {
+            leads_on = false;
+        }
+        for fragment in fragments.iter().rev() {
+            if is_reasoning(fragment.entry) {
+                leads_on &= !fragment.parted_after;
+                if !leads_on {
+                    dangling.insert(fragment.entry.index);
+                }
+            } else {
+                leads_on = fragment.shown().next().is_some();
+            }
+        }
+    }
+    dangling
+}
+
+fn is_reasoning(entry: &Entry<'_>) -> bool {
+    entry.own.as_ref().is_some_and(|own| own.text_at("type") == Some("reasoning"))
+}
+
+/// Writes items.
+#[derive(Clone, Copy)]
+struct Pen<'e, 'p> {
+    ids: &'p Ids,
+    manner: Manner<'e>,
+    dangling: &'p HashSet<usize>,
+}
+
+impl<'e> Pen<'e, '_> {
+    fn written(self, line: &Line<'e, 'e>) -> Vec<Written> {
+        match line {
+            Line::Whole(entries) => entries.iter().flat_map(|entry| self.everything(entry)).collect(),
+            Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
+            Line::Answer(fragments) => fragments.iter().flat_map(|fragment| self.answer(fragment)).collect(),
+            Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
+            Line::Note { text, origin } => {
+                vec![Written { json: words(text), events: vec![*origin], speaker: Speaker::User }]
+            }
+        }
+    }
+
+    /// All items an event is written as.
+    fn everything(self, entry: &'e Entry<'e>) -> Vec<Written> {
+        if matches!(entry.event.fact, Fact::AssistantSaid { .. }) {
+            return self.answer(&Fragment::whole(entry));
+        }
+        let results = 0..entry.event.fact.results().len();
+        let returned = results
+            .filter_map(|ordinal| self.result(&Returned { entry, ordinal, shown: Shown::AsSent }, None));
+        returned.chain(self.said(entry, Shown::AsSent)).collect()
+    }
+
+    /// The item of what an event says, results aside.
+    fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Written> {
+        let portable = || Portable::of(entry, self.manner.meter);
+        let (json, speaker) = match (&entry.own, shown) {
+            (Some(_), _) if !entry.event.fact.results().is_empty() => return None,
+            // What says that it answers a call, and names none, is refused.
+            (Some(own), _)
+                if self.manner.is_legal()
+                    && entry.is_carried()
+                    && own.text_at("type").is_some_and(item::is_output) =>
+            {
+                return None;
+            }
+            (Some(own), Shown::AsSent) => {
+                let json = bare_text(entry).map_or_else(|| own.raw.to_owned(), bare_item);
+                (json, speaker(own))
+            }
+            (Some(own), Shown::Replaced(parts)) => (self.own_replaced(entry, own, parts), speaker(own)),
+            (None, shown) => {
+                let portable = portable();
+                let pieces = match shown {
+                    Shown::AsSent => portable.pieces(),
+                    Shown::Replaced(parts) => portable.said(parts),
+                };
+                let instructs =
+                    matches!(entry.event.fact, Fact::Instructed { what: Instruction::Message, .. });
+                let (role, speaker) =
+                    if instructs { ("developer", Speaker::Other) } else { ("user", Speaker::User) };
+                let parts: Vec<String> = pieces.iter().filter_map(item::part).collect();
+                if parts.is_empty() {
+                    return None;
+                }
+                (item::message(role, &parts.join(",")), speaker)
+            }
+        };
+        Some(Written { json, events: vec![entry.index], speaker })
+    }
+
+    /// A message of which some parts were replaced.
+    fn own_replaced(self, entry: &'e Entry<'e>, own: &Json<'_>, shown: &[Part]) -> String {
+        let content = if own.as_text().is_some() { Some(own) } else { own.get("content") };
+        let new = self.mended(entry, content, entry.parts(), shown);
+        match own.get("content") {
+            Some(content) => json::replaced(own, &[(content, &new)]),
+            None => format!(r#"{{"role":"user","content":{new}}}"#),
+        }
+    }
+
+    /// Content of which some parts were replaced.
+    fn mended(
+        self,
+        entry: &'e Entry<'e>,
+        content: Option<&Json<'_>>,
+        original: &[Part],
+        shown: &[Part],
+    ) -> String {
+        let portable = Portable::of(entry, self.manner.meter);
+        let fresh = |part: &Part| portable.said(std::slice::from_ref(part)).first().and_then(item::part);
+        json::list(mended(&own_blocks(content, item::text), original, shown, fresh).into_iter())
+    }
+
+    /// The items of one fragment of an answer.
+    fn answer(self, fragment: &Fragment<'e, 'e>) -> Vec<Written> {
+        let entry = fragment.entry;
+        let items = match &entry.own {
+            Some(own) => self.own_answer(fragment, own).into_iter().collect(),
+            None => {
+                let portable = Portable::of(entry, self.manner.meter);
+                item::answer(&portable.said_at(fragment.shown()), |call, place| {
+                    self.ids.changed(entry, place).unwrap_or(&call.id.0).to_owned()
+                })
+            }
+        };
+        let written = |json| Written { json, events: vec![entry.index], speaker: Speaker::Assistant };
+        items.into_iter().map(written).collect()
+    }
+
+    fn own_answer(self, fragment: &Fragment<'e, 'e>, own: &Json<'_>) -> Option<String> {
+        let entry = fragment.entry;
+        if !self.manner.is_legal() {
+            return Some(own.raw.to_owned());
+        }
+        let is_unreadable = || {
+            let call = own.text_at("type").is_some_and(item::is_call);
+            call && !entry.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
+        };
+        if self.dangling.contains(&entry.index) || is_unreadable() {
+            return None;
+        }
+        let content = own.get("content").filter(|_| fragment.places.is_some());
+        let shown = content.and_then(Json::as_array).map(|parts| {
+            let shown = parts.iter().enumerate().filter(|(place, _)| fragment.shows(*place));
+            json::list(shown.map(|(_, part)| part.raw.to_owned()))
+        });
+        let renamed = self.ids.changed(entry, 0).map(quoted).zip(own.get("call_id"));
+        let edits = content.zip(shown.as_deref()).into_iter();
+        let edits: Vec<_> = edits.chain(renamed.as_ref().map(|(id, member)| (*member, &**id))).collect();
+        let json = json::replaced(own, &edits);
+        // The provider remembers an item by its id, and misses the reasoning that led to it.
+        if fragment.parted_before
+            && own.get("id").is_some()
+            && !is_reasoning(entry)
+            && let Ok(item) = Json::parse(&json, "an item")
+        {
+            return Some(json::without(&item, "id"));
+        }
+        Some(json)
+    }
+
+    fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Written> {
+        match (&outcome.result, &outcome.site) {
+            (Some(returned), site) => self.result(returned, site.as_ref()),
+            (None, Some(site)) => {
+                let json = item::stand_in(item::kind(site.entry, site.call), self.ids.of_site(site));
+                Some(Written { json, events: Vec::new(), speaker: Speaker::User })
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// A result, under the id its call is written with.
+    fn result(self, returned: &Returned<'e, 'e>, site: Option<&Site<'e, 'e>>) -> Option<Written> {
+        let entry = returned.entry;
+        let result = entry.event.fact.results().get(returned.ordinal)?;
+        let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
+        let called = site.map(|site| item::kind(site.entry, site.call));
+        let json = match &entry.own {
+            // The output must be of the kind of its call, which may have come from elsewhere.
+            Some(own) if called.is_none_or(|called| item::answers(own, called)) => {
+                self.own_result(entry, own, id, returned.shown)
+            }
+            _ => {
+                let portable = Portable::of(entry, self.manner.meter);
+                let parts = match returned.shown {
+                    Shown::AsSent => &result.parts,
+                    Shown::Replaced(parts) => parts,
+                };
+                item::output(called.unwrap_or("function_call"), id, &portable.said(parts))
+            }
+        };
+        Some(Written { json, events: vec![entry.index], speaker: Speaker::User })
+    }
+
+    fn own_result(self, entry: &'e Entry<'e>, own: &Json<'_>, id: &str, shown: Shown<'e>) -> String {
+        let original = entry.event.fact.results().first().map_or(&[][..], |result| &result.parts);
+        let place = own.get(if own.get("tools").is_some() { "tools" } else { "output" });
+        let new = place.and_then(|place| match shown {
+            Shown::AsSent => None,
+            Shown::Replaced(parts) => {
+                let portable = Portable::of(entry, self.manner.meter);
+                let fixed = item::replacement(own, &portable.texts(parts));
+                Some((place, fixed.unwrap_or_else(|| self.mended(entry, Some(place), original, parts))))
+            }
+        });
+        let named = own.get("call_id").or_else(|| own.get("id"));
+        let named = named.filter(|named| named.as_text() != Some(id));
+        let id = quoted(id);
+        let new = new.as_ref().map(|(place, new)| (*place, new.as_str()));
+        let edits: Vec<_> = new.into_iter().chain(named.map(|named| (named, &*id))).collect();
+        if edits.is_empty() { own.raw.to_owned() } else { json::replaced(own, &edits) }
+    }
+}
+
+fn speaker(own: &Json<'_>) -> Speaker {
+    match own.text_at("role") {
+        Some("user") => Speaker::User,
+        Some("assistant") => Speaker::Assistant,
+        _ => Speaker::Other,
+    }
+}
