@@ -41,6 +41,11 @@ impl Line {
         self.events.push(Entry { event, pieces: Some(pieces) });
     }
 
+    /// Adds an event whose texts are counted when it is shown.
+    pub fn push_uncounted(&mut self, event: Arc<Logged>) {
+        self.events.push(Entry { event, pieces: None });
+    }
+
     /// The events.
     pub fn events(&self) -> impl Iterator<Item = &Arc<Logged>> {
         self.events.iter().map(|entry| &entry.event)

@@ -88,7 +88,9 @@ fn take_turn(mut context: Context, turn: &Counted, pipeline: &Pipeline) -> Conte
     if context.tokens() <= BUDGET {
         return context;
     }
-    fit(context, &budget(), pipeline, State::default()).expect("a turn is far smaller than the budget").context
+    fit(context, &budget(), pipeline, State::default())
+        .expect("a turn is far smaller than the budget")
+        .context
 }
 
 /// A reduction, once one is due, goes down to 60 %: the next turns need none.
@@ -125,7 +127,8 @@ impl Log {
         let number = self.next;
         let mut facts = Vec::new();
         if number % 40 == 0 {
-            let text = format!("Please look at part {number} of the service and make its tests pass. {}", prose(40));
+            let text =
+                format!("Please look at part {number} of the service and make its tests pass. {}", prose(40));
             facts.push(Fact::UserSaid { parts: vec![Part::text(text)] });
         }
         let call = ToolCall::function(
@@ -153,12 +156,19 @@ impl Log {
 }
 
 fn prose(words: usize) -> String {
-    let some = ["the", "reader", "keeps", "each", "span", "until", "its", "owner", "asks", "again", "and", "then", "drops", "it"];
+    let some = [
+        "the", "reader", "keeps", "each", "span", "until", "its", "owner", "asks", "again", "and", "then",
+        "drops", "it",
+    ];
     some.iter().cycle().take(words).copied().collect::<Vec<_>>().join(" ")
 }
 
 fn code(number: u64) -> String {
-    (0..24).map(|line| format!("{line:>5}  let part_{number}_{line} = reader.take({})?; // {}\n", line * 7, prose(6))).collect()
+    (0..24)
+        .map(|line| {
+            format!("{line:>5}  let part_{number}_{line} = reader.take({})?; // {}\n", line * 7, prose(6))
+        })
+        .collect()
 }
 
 /// A counter that knows how many bytes it was shown.

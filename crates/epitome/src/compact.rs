@@ -5,18 +5,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use epitome_core::{
-    Event, EventId, Link, Logged, Seq, ThreadId, Tokens,
+    Event, EventId, Link, Logged, Part, Seq, ThreadId, Tokens,
     budget::Budget,
     context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
     fit::{Refusal, fit},
     meter::Meter,
     pipeline::{Pipeline, State, Step},
+    profile::Rule,
     project::{Line, project},
 };
-use epitome_wire::{
-    Format,
-    render::{RenderError, RenderOptions, Rendered},
-};
+use epitome_wire::{BoundThinking, Format, RenderError, RenderOptions, Rendered, settle_thinking};
 use serde::Serialize;
 
 /// How to make a request.
@@ -87,7 +85,7 @@ pub struct Eviction {
     /// The last of the events.
     pub last: Seq,
     /// How many events.
-    pub events: usize,
+    pub events: u64,
     /// How to get it back.
     pub handle: String,
 }
@@ -98,6 +96,9 @@ pub enum CompactError {
     /// It cannot be made small enough.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The thinking of an open tool loop is bound to what would have to change.
+    #[error(transparent)]
+    Thinking(#[from] BoundThinking),
     /// It cannot be written in this format.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -108,18 +109,25 @@ impl Compaction<'_> {
     pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
         let whole = self.format.render(&context, &self.options)?;
         let before = size(&context, &whole);
+        // Only models that bind their thinking to what came before ask what that was.
+        let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
         let fitted = fit(context, &self.budget, self.pipeline, State::default())?;
-        let rendered = if fitted.steps.is_empty() { whole } else { self.format.render(&fitted.context, &self.options)? };
+        let context = match sent {
+            Some(sent) => settle_thinking(fitted.context, &sent, &self.options.rules)?.context,
+            None => fitted.context,
+        };
+        let rendered =
+            if fitted.steps.is_empty() { whole } else { self.format.render(&context, &self.options)? };
         let report = Report {
             before,
-            after: size(&fitted.context, &rendered),
+            after: size(&context, &rendered),
             budget: self.budget.ceiling(),
             target: self.budget.target(),
-            counter: fitted.context.meter().name(),
-            evictions: evictions(&fitted.context),
+            counter: context.meter().name(),
+            evictions: evictions(&context),
             steps: fitted.steps,
         };
-        Ok(Compacted { rendered, context: fitted.context, report })
+        Ok(Compacted { rendered, context, report })
     }
 }
 
@@ -145,8 +153,7 @@ pub fn context(line: &Line, meter: Meter, names: Names) -> Context {
 /// What a context does not show as it was, in order.
 pub fn evictions(context: &Context) -> Vec<Eviction> {
     let changed = context.segments().iter().filter(|segment| segment.fidelity() != Fidelity::Verbatim);
-    let mut evictions: Vec<Eviction> =
-        changed.filter_map(|segment| eviction(context, segment)).collect();
+    let mut evictions: Vec<Eviction> = changed.filter_map(|segment| eviction(context, segment)).collect();
     for elision in context.elided() {
         let (Some(first), Some(last)) = (elision.events.first(), elision.events.last()) else { continue };
         evictions.push(Eviction {
@@ -155,7 +162,7 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
             tool: None,
             first,
             last,
-            events: elision.events.len(),
+            events: elision.events.count(),
             handle: context.names().handle(last),
         });
     }
@@ -171,7 +178,7 @@ fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
         tool: segment.call().map(|call| call.name.0.clone()),
         first,
         last,
-        events: segment.stands_for().len(),
+        events: segment.stands_for().count(),
         handle: context.names().handle(last),
     })
 }
@@ -189,19 +196,25 @@ pub fn tiers(context: &Context) -> BTreeMap<Tier, Tokens> {
 pub fn headline(segment: &Segment) -> String {
     match segment.body() {
         Body::Exchange { outcome, .. } => {
-            let call = segment.call().map_or_else(String::new, |call| format!("{} {}", call.name, call.arguments));
+            let call =
+                segment.call().map_or_else(String::new, |call| format!("{} {}", call.name, call.arguments));
             match outcome {
                 Shown::Unanswered => format!("{call} → no result"),
                 Shown::Returned { .. } => call,
             }
         }
-        Body::Answer { event, part } => {
-            let mut text = String::new();
-            if let Some(part) = event.event.fact.parts().get(*part) {
-                part.visit_text(&mut |piece| text.push_str(piece));
-            }
-            text
-        }
-        _ => segment.text(),
+        Body::Answer { event, part } => text(event.event.fact.parts().get(*part)),
+        Body::User { .. } => text(segment.shown().unwrap_or_default()),
+        Body::Prefix(event) | Body::Instruction(event) | Body::Summary(event) => event.event.fact.text(),
+        Body::Carried(event) => event.event.raw.json.to_string(),
+        Body::Note(note) => note.text.clone(),
     }
+}
+
+fn text<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
+    let mut text = String::new();
+    for part in parts {
+        part.visit_text(&mut |piece| text.push_str(piece));
+    }
+    text
 }

@@ -51,7 +51,9 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         tell(&mut out, &source.title, &compacted.report, &chosen)?;
         match &args.out {
             Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
-            None => out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?,
+            None => {
+                out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?
+            }
         }
     } else {
         out.bytes(compacted.rendered.body.as_bytes())?;
@@ -96,7 +98,8 @@ fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Val
 /// Tells people what was done.
 pub(crate) fn tell(out: &mut Output, title: &str, report: &Report, chosen: &Chosen) -> anyhow::Result<()> {
     out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(title, text::width())))?;
-    let model = chosen.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
+    let model =
+        chosen.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
     out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", chosen.format, report.counter))?;
     let most = report.before.tokens.max(report.budget);
     let (before, after) = (&report.before, &report.after);
@@ -110,7 +113,12 @@ pub(crate) fn tell(out: &mut Output, title: &str, report: &Report, chosen: &Chos
             text::count(messages as u64, "message"),
         ))?;
     }
-    out.line(format_args!("{:>6}  {} {:>6} tokens\n", "budget", bar(report.budget, most), text::tokens(report.budget)))?;
+    out.line(format_args!(
+        "{:>6}  {} {:>6} tokens\n",
+        "budget",
+        bar(report.budget, most),
+        text::tokens(report.budget)
+    ))?;
     if report.steps.is_empty() {
         out.line("It fits as it is: nothing was touched.")?;
     } else {

@@ -70,7 +70,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let budget = compacted.report.budget;
     for (tier, tokens) in &tiers {
         let share = tokens.0 * 100 / budget.0.max(1);
-        out.line(format_args!("{:>14}  {} {:>6} {share:>3} %", name(*tier), bar(*tokens, budget), text::tokens(*tokens)))?;
+        out.line(format_args!(
+            "{:>14}  {} {:>6} {share:>3} %",
+            name(*tier),
+            bar(*tokens, budget),
+            text::tokens(*tokens)
+        ))?;
     }
     let total = compacted.context.tokens();
     out.line(format_args!(
@@ -119,7 +124,9 @@ pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> any
     }
     out.line("")?;
     for eviction in &report.evictions {
-        let shown = eviction.shown_as.map_or_else(|| "left out".to_owned(), |fidelity| format!("{fidelity:?}").to_lowercase());
+        let shown = eviction
+            .shown_as
+            .map_or_else(|| "left out".to_owned(), |fidelity| format!("{fidelity:?}").to_lowercase());
         let tool = eviction.tool.as_deref().unwrap_or_default();
         let span = if eviction.events == 1 {
             format!("event {}", eviction.first)

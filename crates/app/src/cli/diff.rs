@@ -3,7 +3,13 @@
 use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Args as ClapArgs;
-use epitome::{compact::headline, core::context::{Context, Segment}};
+use epitome::{
+    compact::headline,
+    core::{
+        Seq,
+        context::{Body, Context, Segment},
+    },
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -50,7 +56,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
                 Change::Gone(segment) => ("gone", Some(segment), None),
                 Change::Changed(before, after) => ("changed", Some(before), Some(after)),
             };
-            let side = |segment: Option<&&Segment>| segment.map_or(Value::Null, |segment| segment_json(segment));
+            let side =
+                |segment: Option<&&Segment>| segment.map_or(Value::Null, |segment| segment_json(segment));
             out.object(&json!({ "change": what, "before": side(before), "after": side(after) }))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -83,14 +90,16 @@ fn line(segment: &Segment) -> String {
 }
 
 fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<Change<'a>> {
-    let mut old: BTreeMap<String, &Segment> =
+    let mut old: BTreeMap<_, &Segment> =
         before.segments().iter().map(|segment| (key(segment), segment)).collect();
     let mut changes: Vec<Change<'a>> = after
         .segments()
         .iter()
         .map(|segment| match old.remove(&key(segment)) {
             None => Change::Added(segment),
-            Some(was) if was.fidelity() == segment.fidelity() && was.tokens() == segment.tokens() => Change::Same,
+            Some(was) if was.fidelity() == segment.fidelity() && was.tokens() == segment.tokens() => {
+                Change::Same
+            }
             Some(was) => Change::Changed(was, segment),
         })
         .collect();
@@ -98,8 +107,16 @@ fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<Change<'a>> {
     changes
 }
 
-/// What a segment is about: the place of what it shows.
-fn key(segment: &Segment) -> String {
-    let events = segment.stands_for();
-    format!("{:?} {:?} {:?}", events.first(), segment.tier(), segment.place())
+/// What a segment is about: the event and the part of it that it shows.
+fn key(segment: &Segment) -> (Option<Seq>, usize) {
+    let part = match segment.body() {
+        Body::Answer { part, .. } | Body::Exchange { part, .. } => part + 1,
+        Body::Prefix(_)
+        | Body::Instruction(_)
+        | Body::User { .. }
+        | Body::Carried(_)
+        | Body::Summary(_)
+        | Body::Note(_) => 0,
+    };
+    (segment.stands_for().first(), part)
 }

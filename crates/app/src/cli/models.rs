@@ -12,7 +12,9 @@ use super::{
 };
 
 #[derive(ClapArgs)]
-#[command(after_help = "A file of profiles in TOML adds models or overrides single fields: --profiles FILE, or EPITOME_PROFILES.")]
+#[command(
+    after_help = "A file of profiles in TOML adds models or overrides single fields: --profiles FILE, or EPITOME_PROFILES."
+)]
 pub(crate) struct Args {
     /// Only this model, in full.
     model: Option<String>,
@@ -39,8 +41,10 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table =
-        text::table(&["model", "provider", "window", "output", "tokens", "compact at", "down to"], &[2, 3, 5, 6]);
+    let mut table = text::table(
+        &["model", "provider", "window", "output", "tokens", "compact at", "down to"],
+        &[2, 3, 5, 6],
+    );
     for profile in profiles.iter() {
         table.add_row([
             profile.name.clone(),

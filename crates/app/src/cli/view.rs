@@ -22,8 +22,7 @@ use epitome::{
     },
     store::Sqlite,
     wire::{
-        Format,
-        render::RenderOptions,
+        Format, RenderOptions, Rules,
         transcripts::{self, Limits, Start},
     },
 };
@@ -80,10 +79,11 @@ pub(crate) enum Amount {
 
 pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
     let wrong = || format!("`{text}` is not an amount of tokens such as 50000, 50k, 1.5M or 45%");
-    let (number, unit) = match text.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != '_') {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
+    let (number, unit) =
+        match text.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != '_') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        };
     let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
     let factor = match unit {
         "" => 1.0,
@@ -97,7 +97,11 @@ pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
     if !(1.0..=1e12).contains(&tokens) {
         return Err(wrong());
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be in range")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "just checked to be in range"
+    )]
     Ok(Amount::Tokens(tokens as u64))
 }
 
@@ -108,7 +112,7 @@ pub(crate) struct Source {
     /// What to call it.
     pub(crate) title: String,
     /// The counts the log keeps are by this counter.
-    pub(crate) counted_by: Option<&'static str>,
+    pub(crate) counted_by: Option<String>,
 }
 
 /// The settings of a view, with what was not said filled in.
@@ -156,7 +160,7 @@ impl Source {
             }
         }
         let names = Names::Thread(thread.id);
-        Ok(Self { line, names, title: session.title, counted_by: store.tokenizer() })
+        Ok(Self { line, names, title: session.title, counted_by: store.tokenizer().map(str::to_owned) })
     }
 
     /// The one session in a file, by its head thread.
@@ -197,7 +201,7 @@ impl Source {
 
     /// The context with nothing left out.
     pub(crate) fn context(&self, meter: &Meter) -> Context {
-        if self.counted_by.is_some_and(|counter| counter != meter.name()) {
+        if self.counted_by.as_ref().is_some_and(|counter| counter != meter.name()) {
             // The log's counts are by another vocabulary: count again.
             let line = Line::new(self.line.events().cloned());
             return compact::context(&line, meter.clone(), self.names);
@@ -236,13 +240,21 @@ impl ViewArgs {
             },
             (None, None) => None,
         };
-        let meter = profile.as_ref().map_or_else(|| Meter::new(Arc::new(O200k), Overhead::default()), Profile::meter);
-        let format = self.format.map(Format::from).or_else(|| native_format(&source.line)).or_else(|| {
-            profile.as_ref().and_then(|profile| Format::of_dialect(&profile.wire.dialect()))
-        });
+        let meter =
+            profile.as_ref().map_or_else(|| Meter::new(Arc::new(O200k), Overhead::default()), Profile::meter);
+        let format = self
+            .format
+            .map(Format::from)
+            .or_else(|| native_format(&source.line))
+            .or_else(|| profile.as_ref().and_then(spoken_by));
         let format = format.unwrap_or(Format::OpenaiChat);
         let budget = self.budget(profile.as_ref(), &mut notes)?;
-        let options = RenderOptions::for_profile(profile.as_ref());
+        // A model's own rules hold where it is spoken to in its own format.
+        let rules = match &profile {
+            Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
+            _ => Rules::of(format),
+        };
+        let options = RenderOptions { model: None, rules };
         Ok(Chosen { profile, meter, format, options, budget, notes })
     }
 
@@ -270,7 +282,9 @@ impl ViewArgs {
                 notes.push(format!("no budget was given: the model's window of {window} tokens is taken"));
                 Ok(Budget::new(window))
             }
-            (None, None) => bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%"),
+            (None, None) => {
+                bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%")
+            }
         }
     }
 }
@@ -285,11 +299,18 @@ pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
     Ok(profiles)
 }
 
+/// The format a model is spoken to in.
+fn spoken_by(profile: &Profile) -> Option<Format> {
+    Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
+}
+
 /// The model that answered last.
 fn last_model(line: &Line) -> Option<String> {
     let events: Vec<&Arc<Logged>> = line.events().collect();
     events.iter().rev().find_map(|event| match &event.event.fact {
-        Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => Some(model.0.clone()),
+        Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
+            Some(model.0.clone())
+        }
         _ => None,
     })
 }

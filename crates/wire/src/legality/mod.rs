@@ -10,26 +10,13 @@ mod openai_responses;
 
 use std::{collections::BTreeSet, fmt};
 
+pub use epitome_core::profile::Rule;
+
 use crate::{error::WireError, format::Format, json::Json, request::Keys};
 
 pub use self::against::check_against;
 
-/// Something that not every model demands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// User and assistant take turns. Only the Anthropic format is written so.
-    RolesAlternate,
-    /// The first message is the user's, system messages aside.
-    FirstIsUser,
-    /// The last message is not the assistant's.
-    PrefillRefused,
-    /// The thinking of an open tool loop is kept.
-    ThinkingStaysInOpenLoop,
-    /// Thinking holds only while system prompt, tools and every earlier message are unchanged.
-    PreservedThinking,
-}
-
-/// The rules that a model has beyond those every request of its format must keep.
+/// The rules that a model has. Those that every request of a format must keep are checked whether they are here or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(BTreeSet<Rule>);
 
