@@ -4,25 +4,19 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
 };
 
 use clap::Args as ClapArgs;
 use epitome::{
     import::{ImportError, Imported, find_files, import_file},
-    store::Sqlite,
     wire::transcripts::{Limits, ReadError},
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
+    parallel::for_all,
     text,
 };
 
@@ -109,57 +103,13 @@ pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<Exi
         let named = if path.is_dir() { Named::InFolder } else { Named::Yes };
         sources.extend(files.into_iter().map(|path| Source { path, named }));
     }
-    import_all(&store, &sources, &limits, |source, result| report.file(source, result))?;
+    for_all(
+        &sources,
+        |source| file_name(&source.path),
+        |source| import_file(&store, &source.path, &limits),
+        |source, result| report.file(source, result),
+    )?;
     report.finish()
-}
-
-/// Imports the files on all cores and hands the results on in the order of the files.
-fn import_all(
-    store: &Sqlite,
-    sources: &[Source],
-    limits: &Limits,
-    mut each: impl FnMut(&Source, Result<Imported, ImportError>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let bar = progress_bar(sources.len());
-    let next = AtomicUsize::new(0);
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(sources.len());
-    let (send, receive) = mpsc::channel();
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            let send = send.clone();
-            let next = &next;
-            scope.spawn(move || {
-                while let Some((index, source)) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    sources.get(index).map(|source| (index, source))
-                } {
-                    if send.send((index, import_file(store, &source.path, limits))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(send);
-        let mut early = BTreeMap::new();
-        let mut wanted = 0;
-        for (index, result) in receive {
-            bar.inc(1);
-            bar.set_message(file_name(&sources[index].path));
-            early.insert(index, result);
-            while let Some(result) = early.remove(&wanted) {
-                bar.suspend(|| each(&sources[wanted], result))?;
-                wanted += 1;
-            }
-        }
-        bar.finish_and_clear();
-        Ok(())
-    })
-}
-
-fn progress_bar(files: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files · {elapsed} · {wide_msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(files as u64).with_style(style)
 }
 
 fn file_name(path: &Path) -> String {

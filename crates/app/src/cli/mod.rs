@@ -14,9 +14,11 @@ mod ledger;
 mod models;
 mod open;
 mod output;
+mod parallel;
 mod search;
 mod sessions;
 mod show;
+mod sweep;
 mod text;
 mod view;
 
@@ -73,6 +75,8 @@ enum Command {
     Diff(diff::Args),
     /// List the models that are known.
     Models(models::Args),
+    /// Try every session at many budgets in every format, and check each request.
+    Sweep(sweep::Args),
     /// Find words in all sessions and in the ledger.
     Search(search::Args),
     /// Give a session another title.
@@ -106,6 +110,7 @@ impl Cli {
             Command::Explain(args) => context::explain(&args, &store, out),
             Command::Diff(args) => diff::run(&args, &store, out),
             Command::Models(args) => models::run(&args, out),
+            Command::Sweep(args) => sweep::run(&args, out),
             Command::Import(args) => import::run(&args, &store, out),
             Command::Sessions(args) => sessions::run(&args, &store, out),
             Command::Show(args) => show::run(&args, &store, out),

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use epitome::{
     compact,
     core::{
-        Fact, Logged, Seq, Tokens,
+        Event, Fact, Logged, Seq, Tokens,
         budget::Budget,
         context::{Context, Names},
         event::Dialect,
@@ -22,7 +22,7 @@ use epitome::{
     },
     store::Sqlite,
     wire::{
-        Format, RenderOptions, Rules,
+        Format, RenderOptions, Rules, requested_model,
         transcripts::{self, Limits, Start},
     },
 };
@@ -175,24 +175,8 @@ impl Source {
                 reading.sessions.len()
             );
         };
-        // A fork shares its parents' events up to where it left them.
-        let mut chain = Vec::new();
-        let mut at = (session.head, u64::MAX);
-        while let Some(thread) = session.threads.iter().find(|thread| thread.id == at.0) {
-            let (parent, before) = match &thread.start {
-                Start::Fork { of, at } => (Some(*of), at.0),
-                Start::Root | Start::Spawned { .. } => (None, 0),
-            };
-            let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
-            chain.push(thread.events.iter().take(own));
-            match parent {
-                Some(parent) => at = (parent, before),
-                None => break,
-            }
-        }
-        let events = chain.into_iter().rev().flatten().cloned();
         Ok(Self {
-            line: compact::line(events),
+            line: compact::line(head_events(session)),
             names: Names::Messages,
             title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
             counted_by: None,
@@ -208,6 +192,26 @@ impl Source {
         }
         compact::context(&self.line, meter.clone(), self.names)
     }
+}
+
+/// The events of a file's session as its head thread sees them. A fork shares its parents' events up to where it left
+/// them.
+pub(crate) fn head_events(session: &transcripts::Session) -> Vec<Event> {
+    let mut chain = Vec::new();
+    let mut at = (session.head, u64::MAX);
+    while let Some(thread) = session.threads.iter().find(|thread| thread.id == at.0) {
+        let (parent, before) = match &thread.start {
+            Start::Fork { of, at } => (Some(*of), at.0),
+            Start::Root | Start::Spawned { .. } => (None, 0),
+        };
+        let own = usize::try_from(at.1.saturating_sub(before)).unwrap_or(usize::MAX);
+        chain.push(thread.events.iter().take(own));
+        match parent {
+            Some(parent) => at = (parent, before),
+            None => break,
+        }
+    }
+    chain.into_iter().rev().flatten().cloned().collect()
 }
 
 fn looks_like_a_path(name: &str) -> bool {
