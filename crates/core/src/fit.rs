@@ -64,3 +64,45 @@ pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State)
     }
     Ok(Fitted { context, state, steps })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        notation::{context, show},
+        reducers::{AnyReducer, DropReasoning, default_pipeline, pipeline},
+    };
+
+    const LOG: &str =
+        "system: Two words.\nuser: 20 words of \"old\"\nassistant: 20 words of \"said\"\nuser: Now.\n";
+
+    #[test]
+    fn the_ceiling_is_kept_even_by_a_pipeline_that_does_not_reach_it() {
+        let weak = pipeline(vec![AnyReducer::DropReasoning(DropReasoning::default())]);
+        let fitted = fit(context(LOG), &Budget::new(Tokens(30)), &weak, State::default()).unwrap();
+        insta::assert_snapshot!(show(&fitted.context), @r"
+        prefix      1       verbatim      2  Two words.
+        user        2       stub          9 by split_turn  [message too long: 1 line, 20 tokens; message 2]
+        note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
+        user        4       verbatim      1  Now.
+        total 23
+        ");
+        let ran: Vec<&str> = fitted.steps.iter().map(|step| step.reducer).collect();
+        assert_eq!(ran, ["drop_reasoning", "split_turn", "drop_middle"]);
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_too_large() {
+        let refusal =
+            fit(context(LOG), &Budget::new(Tokens(2)), &default_pipeline(), State::default()).unwrap_err();
+        let expect = Refusal {
+            needed: Tokens(3),
+            budget: Tokens(2),
+            prefix: Tokens(2),
+            newest: Tokens(1),
+            open: Tokens(0),
+        };
+        assert_eq!(refusal, expect);
+        insta::assert_snapshot!(refusal, @r"making the context fit 2 tokens: it needs at least 3 (2 of instructions and tools, 1 for the newest message, 0 for the open tool calls); shorten the instructions, send less at once, or choose a model with a larger window");
+    }
+}

@@ -3,6 +3,9 @@
 //! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
 //! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
 //! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+//!
+//! [`project`](mod@project) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the [`pipeline`],
+//! and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot.
 
 pub mod budget;
 pub mod chain;

@@ -207,3 +207,83 @@ fn over_caps(
 fn over(tokens: Tokens, limit: Tokens) -> Tokens {
     Tokens(tokens.0.saturating_sub(limit.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        context::Edit,
+        notation::context,
+        reducers::{AnyReducer, default_pipeline},
+    };
+
+    const LOG: &str = r#"
+user: Go.
+assistant: 9 words of "said"
+  thinking: 9 words of "hm"
+  call get_order {"id":1}
+  -> 40 words of "item"
+user: Next.
+assistant: Yes.
+"#;
+
+    #[test]
+    fn only_reducers_that_serve_a_tier_over_its_cap_run() {
+        let budget = Budget::new(Tokens(1_000)).cap(Tier::Reasoning, Tokens(5));
+        let (reduced, steps) = default_pipeline().run(context(LOG), &budget, State::default());
+        let step = Step {
+            reducer: "drop_reasoning",
+            cause: Cause::Cap(Tier::Reasoning, Tokens(4)),
+            before: Tokens(63),
+            after: Tokens(54),
+            replaced: 0,
+            removed: 1,
+        };
+        assert_eq!(steps, [step]);
+        assert!(is_met(&reduced.context, &budget));
+    }
+
+    #[test]
+    fn every_tier_that_can_be_capped_is_served_by_someone() {
+        for tier in [Tier::Dialogue, Tier::Reasoning, Tier::ToolResults, Tier::Media] {
+            assert!(AnyReducer::all().iter().any(|reducer| reducer.serves(tier)), "{tier:?}");
+        }
+        for tier in [Tier::Prefix, Tier::Summaries] {
+            assert!(!AnyReducer::all().iter().any(|reducer| reducer.serves(tier)), "{tier:?}");
+        }
+    }
+
+    /// Remembers how often it was run.
+    #[derive(Debug)]
+    struct Counting;
+
+    impl Reducer for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+
+        fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+            let runs = state.of(self.name()).unwrap_or(0) + 1;
+            Reduced {
+                context: context.edit(self.name(), |_, _| Edit::Keep),
+                state: state.with(self.name(), runs),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_reducer_remembers_comes_back_to_it() {
+        let pipeline = Pipeline::new(vec![Box::new(Counting), Box::new(Counting)]);
+        let (reduced, steps) = pipeline.run(context(LOG), &Budget::new(Tokens(0)), State::default());
+        assert_eq!((reduced.state.of("counting"), steps.len()), (Some(2), 2));
+        let json = serde_json::to_string(&reduced.state).unwrap();
+        assert_eq!(serde_json::from_str::<State>(&json).unwrap(), reduced.state);
+    }
+
+    #[test]
+    fn the_excess_is_the_larger_of_whole_and_tiers() {
+        let budget = Budget::new(Tokens(60)).cap(Tier::ToolResults, Tokens(2));
+        assert_eq!(excess(&context(LOG), &budget, |_| true), Tokens(40));
+        assert_eq!(excess(&context(LOG), &budget, |_| false), Tokens(3));
+    }
+}

@@ -99,20 +99,20 @@ fn stand_on<'a>(
             begun |= is_rendered(&entry.event);
             continue;
         };
-        match what {
-            Instruction::Message | Instruction::Project if begun => {}
-            Instruction::Message | Instruction::Project => {
-                leading = entry.event.id.seq;
-                context.grow(&entry.event, entry.pieces.as_deref());
-            }
-            Instruction::Settings | Instruction::System | Instruction::Tools => {
-                context.grow(&entry.event, entry.pieces.as_deref());
-            }
+        let holds = match what {
+            Instruction::Message | Instruction::Project => !begun,
+            Instruction::Settings | Instruction::System | Instruction::Tools => true,
+        };
+        if holds {
+            context.grow(&entry.event, entry.pieces.as_deref());
+        }
+        if !begun {
+            leading = entry.event.id.seq;
         }
     }
     let mut covered = SeqSet::run(leading.next(), kept.previous());
     covered.insert(at);
-    context.stand_on(&pivot.event, covered, pivot.pieces.as_deref());
+    context.stand_on(&pivot.event, pivot.pieces.as_deref(), leading.next(), covered);
     shown
 }
 
@@ -150,5 +150,70 @@ impl Projection {
     /// The events.
     pub fn line(&self) -> &Line {
         &self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::{context, meter, read, show};
+
+    #[test]
+    fn the_newest_compaction_that_was_not_undone_is_stood_on() {
+        let log = "
+user: One.
+assistant: Yes.
+compacted through 2: First summary.
+user: Two.
+assistant: Yes.
+compacted through 5 keep 4: Second summary.
+user: Three.
+revert 6
+";
+        insta::assert_snapshot!(show(&context(log)), @r"
+        summary     1-3     summary       2  First summary.
+        user        4       verbatim      1  Two.
+        answer      5       verbatim      1  Yes.
+        user        7       verbatim      1  Three.
+        left out    6       by pivot, 0 tokens
+        total 5
+        ");
+    }
+
+    #[test]
+    fn a_compaction_with_nonsense_for_places_still_shows_everything_after_it() {
+        let log = "
+system: Rules.
+user: One.
+assistant:
+  call#a bash {}
+compacted through 99 keep 77: Summary.
+result a: too late
+user: Two.
+";
+        insta::assert_snapshot!(show(&context(log)), @r"
+        prefix      1       verbatim      1  Rules.
+        summary     2-4     summary       1  Summary.
+        user        6       verbatim      1  Two.
+        left out    5       by stray, 2 tokens
+        total 3
+        ");
+    }
+
+    #[test]
+    fn a_line_that_begins_at_the_pivot_gives_the_same_as_the_whole() {
+        let log = "
+system: Rules.
+project: Tabs.
+user: One.
+assistant: Yes.
+user: Two.
+compacted through 4 keep 5: Summary.
+user: Three.
+";
+        let events = read(log);
+        let (leading, from_pivot) = (events[..2].iter(), events[4..].iter());
+        let line = Line::new(leading.chain(from_pivot).cloned());
+        assert_eq!(show(&project(&line, meter(), Names::Messages)), show(&context(log)));
     }
 }

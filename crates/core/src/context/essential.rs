@@ -54,7 +54,11 @@ impl Context {
 
     fn open(&self, newest: Option<usize>) -> Range<usize> {
         let Some(last) = self.segments.iter().rposition(Segment::is_answer) else { return 0..0 };
+        // If the newest answer is no longer shown, it called nothing, and what is shown was answered by it.
         let turn = self.segments[last].turn;
+        if self.growth.answered != Some(turn) {
+            return 0..0;
+        }
         let in_turn = self.segments[..=last].iter().rev().take_while(|segment| segment.turn == turn);
         // A turn begins with what was asked, which is no part of the answer.
         let length =
@@ -68,5 +72,44 @@ impl Context {
         let interrupted = newest.is_some_and(|newest| newest > last);
         // The calls of an answer that the user talked over, and that gave nothing back, are past.
         if returned || (called && !interrupted) { start..last + 1 } else { 0..0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{context::Edit, notation::context};
+
+    /// The places of the newest message and of the open exchange.
+    fn check(log: &str, newest: Option<usize>, open: std::ops::Range<usize>) {
+        let essential = context(log).essential();
+        assert_eq!((essential.newest, essential.open), (newest, open), "{log}");
+    }
+
+    const OPEN: &str = "user: Go.\nassistant: On it.\n  thinking: Hm.\n  call a {}\n  -> done\n";
+
+    #[test]
+    fn the_open_exchange_is_the_whole_last_answer() {
+        check(OPEN, Some(0), 1..4);
+        check(&format!("{OPEN}user: Also this.\n"), Some(4), 1..4);
+    }
+
+    #[test]
+    fn an_answered_exchange_is_not_open() {
+        check(&format!("{OPEN}assistant: Done.\n"), Some(0), 0..0);
+        check("user: Go.\nassistant: Done.\n", Some(0), 0..0);
+        check("", None, 0..0);
+    }
+
+    #[test]
+    fn calls_that_the_user_talked_over_are_past_and_others_still_run() {
+        check("user: Go.\nassistant:\n  call a {}\nuser: Stop.\n", Some(2), 0..0);
+        check("user: Go.\nassistant:\n  call a {}\n", Some(0), 1..2);
+    }
+
+    #[test]
+    fn leaving_out_the_last_answer_does_not_reopen_an_older_one() {
+        let reduced = context(&format!("{OPEN}assistant: Done.\n"))
+            .edit("test", |index, _| if index == 4 { Edit::Drop } else { Edit::Keep });
+        assert_eq!(reduced.essential().open, 0..0);
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Growth {
     open: HashMap<CallId, BTreeMap<Seq, VecDeque<usize>>>,
     pub(super) turn: u64,
     answer: Answering,
+    /// The turn of the newest answer, shown or not.
+    pub(super) answered: Option<u64>,
     /// Whether anyone has spoken: the prefix ends there.
     begun: bool,
     /// How many segments the prefix has.
@@ -124,9 +126,15 @@ impl Context {
         }
     }
 
-    /// Stands on a compaction: its summary, for `events`, comes after the prefix.
-    pub(crate) fn stand_on(&mut self, compaction: &Arc<Logged>, events: SeqSet, pieces: Option<&[Tokens]>) {
-        let place = events.first().unwrap_or(Seq::START);
+    /// Stands on a compaction: its summary, for `events`, comes after the prefix and before what is kept, which begins at
+    /// `place` or later.
+    pub(crate) fn stand_on(
+        &mut self,
+        compaction: &Arc<Logged>,
+        pieces: Option<&[Tokens]>,
+        place: Seq,
+        events: SeqSet,
+    ) {
         let fixed = Costs::of(compaction, pieces, &self.meter).whole + self.meter.overhead().message;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
@@ -200,6 +208,7 @@ impl Context {
             self.growth.turn += 1;
         }
         self.growth.answer = answering;
+        self.growth.answered = Some(self.growth.turn);
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
         for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {
@@ -401,4 +410,95 @@ fn beside_text(part: &Part, meter: &Meter) -> Tokens {
 /// sent as base64. A quarter of the size in tokens is a little above that.
 fn sealed_cost(sealed: &str) -> Tokens {
     Tokens((sealed.len() as u64).div_ceil(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        context::{Context, Edit, Extended, Folded, Names},
+        notation::{context, meter, read, show},
+        tokens::Tokens,
+    };
+
+    const CALLS: &str = "
+user: Go.
+assistant:
+  call#a bash {}
+user: Wait.
+assistant: Waiting.
+";
+
+    fn late(mut reduced: Context) -> String {
+        let events = read(&format!("{CALLS}result a: at last"));
+        let last = events.last().unwrap();
+        assert_eq!(reduced.extend(last, None), Extended::Grown);
+        assert_eq!(reduced.extend(last, None), Extended::Known);
+        assert_eq!(reduced.fault(), None);
+        show(&reduced)
+    }
+
+    #[test]
+    fn a_late_result_finds_its_call() {
+        insta::assert_snapshot!(late(context(CALLS)), @r"
+        user        1       verbatim      1  Go.
+        exchange    2, 5    verbatim      4  bash {} -> at last
+        user        3       verbatim      1  Wait.
+        answer      4       verbatim      1  Waiting.
+        total 7
+        ");
+    }
+
+    #[test]
+    fn a_late_result_of_a_folded_call_belongs_to_the_note() {
+        let folded =
+            context(CALLS).fold("test", std::slice::from_ref(&(1..3)), |_: &Folded| "[gone]".to_owned());
+        insta::assert_snapshot!(late(folded), @r"
+        user        1       verbatim      1  Go.
+        note        2-3, 5  summary       1 by test  [gone]
+        answer      4       verbatim      1  Waiting.
+        total 3
+        ");
+    }
+
+    #[test]
+    fn a_late_result_of_a_call_that_was_left_out_is_left_out() {
+        let dropped =
+            context(CALLS).edit("test", |index, _| if index == 1 { Edit::Drop } else { Edit::Keep });
+        insta::assert_snapshot!(late(dropped), @r"
+        user        1       verbatim      1  Go.
+        user        3       verbatim      1  Wait.
+        answer      4       verbatim      1  Waiting.
+        left out    2       by test, 8 tokens
+        left out    5       by late, 2 tokens
+        total 3
+        ");
+    }
+
+    #[test]
+    fn counts_of_the_log_are_taken_and_wrong_ones_are_not() {
+        let events = read("user: one two three");
+        let tokens = |pieces: Option<&[Tokens]>| {
+            let mut context = Context::new(meter(), Names::Messages);
+            assert_eq!(context.extend(&events[0], pieces), Extended::Grown);
+            context.tokens()
+        };
+        assert_eq!(tokens(Some(&[Tokens(7)])), Tokens(7));
+        assert_eq!(tokens(Some(&[Tokens(7), Tokens(7)])), Tokens(3));
+        assert_eq!(tokens(Some(&[])), Tokens(3));
+        assert_eq!(tokens(None), Tokens(3));
+    }
+
+    #[test]
+    fn what_only_the_provider_can_read_is_not_free() {
+        assert_eq!(context("assistant: one two\n  sealed: 400\n").tokens(), Tokens(102));
+    }
+
+    #[test]
+    fn a_compaction_moves_the_context_and_changes_nothing_by_itself() {
+        let events = read("user: Go.\ncompacted through 1: Gone.\n");
+        let mut context = context("user: Go.");
+        let before = show(&context);
+        assert_eq!(context.extend(&events[1], None), Extended::Moved);
+        assert_eq!(show(&context), before);
+    }
 }

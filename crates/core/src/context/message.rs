@@ -303,3 +303,135 @@ impl<'a> Outcome<'a> {
         matches!(self.shown, Shown::Returned { content: Content::AsSent, .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        context::{Edit, Fidelity},
+        notation::context,
+    };
+
+    /// A word a message: `5` is an event as it was, `5~` one of which something is missing or changed, `-` no event.
+    fn outline(context: &Context) -> String {
+        let mark = |whole: bool| if whole { "" } else { "~" };
+        let word = |message: Message<'_>| match message {
+            Message::Instruction { event, .. } => format!("instruction {}", event.id.seq),
+            Message::User { event, content, .. } => {
+                format!("user {}{}", event.id.seq, mark(*content == Content::AsSent))
+            }
+            Message::Answer(answer) => {
+                let fragments = answer.fragments.iter();
+                let events: Vec<String> =
+                    fragments.map(|one| format!("{}{}", one.event.id.seq, mark(one.is_whole()))).collect();
+                format!("answer {}", events.join("+"))
+            }
+            Message::Returned(returned) => {
+                let event = returned.event.map_or("-".to_owned(), |event| event.id.seq.to_string());
+                let calls: Vec<&str> = returned
+                    .outcomes
+                    .iter()
+                    .filter_map(Outcome::call)
+                    .map(|call| call.id.0.as_str())
+                    .collect();
+                let beside = if returned.beside.is_some() { " beside" } else { "" };
+                format!("returned {event}{} {}{beside}", mark(returned.is_whole()), calls.join(" "))
+            }
+            Message::Carried { event, .. } => format!("carried {}", event.id.seq),
+            Message::Summary { event, .. } => format!("summary {}", event.id.seq),
+            Message::Note { note, .. } => format!("note {}", note.folded.events),
+        };
+        context.messages().map(word).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn an_answer_in_fragments_is_one_message_and_its_results_follow() {
+        let log = "
+system: Rules.
+user: Go.
+assistant#m: Two things.
+  call#a bash {}
+  -> done a
+assistant#m:
+  call#b bash {}
+  -> done b
+  beside: By the way.
+assistant#n: Done.
+";
+        insta::assert_snapshot!(outline(&context(log)), @r"
+        instruction 1
+        user 2
+        answer 3+5
+        returned 4 a
+        returned 6 b beside
+        answer 7
+        ");
+    }
+
+    #[test]
+    fn results_go_out_as_they_were_sent_and_those_that_never_came_are_last() {
+        let log = "
+user: Go.
+assistant:
+  call#a bash {}
+  call#b bash {}
+  call#c bash {}
+result c: third first
+user: Wait.
+result a: then the first
+";
+        insta::assert_snapshot!(outline(&context(log)), @r"
+        user 1
+        answer 2
+        returned 3 c
+        returned 5 a
+        returned -~ b
+        user 4
+        ");
+    }
+
+    #[test]
+    fn what_was_touched_is_not_whole() {
+        let log = "
+user: Go on then.
+assistant: Calling.
+  thinking: Let me see.
+  call#a bash {}
+  -> 9 words of \"a\"
+  call#b bash {}
+  -> 9 words of \"b\"
+user: More?
+";
+        let touched = context(log).edit("test", |index, segment| match (index, segment.call()) {
+            (2, _) => Edit::Drop,
+            (_, Some(call)) if call.id.0 == "b" => Edit::line("gone".into(), Fidelity::Stub),
+            _ => Edit::Keep,
+        });
+        insta::assert_snapshot!(outline(&touched), @r"
+        user 1
+        answer 2~
+        returned 3~ a b
+        user 4
+        ");
+    }
+
+    #[test]
+    fn strays_are_not_sent_and_what_is_unknown_goes_along() {
+        let log = "
+user: Go.
+assistant:
+  call#a bash {}
+result a: one
+result a: two
+compacted through 0 keep 1: Nothing yet.
+carried: something
+";
+        insta::assert_snapshot!(outline(&context(log)), @r"
+        summary 5
+        user 1
+        answer 2
+        returned 3 a
+        carried 6
+        ");
+    }
+}

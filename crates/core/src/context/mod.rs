@@ -49,7 +49,7 @@ pub struct Elision {
     pub events: SeqSet,
     /// Who left it out.
     pub by: &'static str,
-    /// What it had cost.
+    /// What it had cost when it was last shown.
     pub tokens: Tokens,
 }
 
@@ -205,7 +205,7 @@ impl Context {
                 Edit::Drop if !segment.is_prefix() => {
                     self.total = less(self.total, segment.tokens());
                     self.changes.removed += 1;
-                    self.elide(segment.stands_for(), by, segment.tokens());
+                    self.elide(segment.stands_for(), by, segment.stood_for());
                 }
                 Edit::Keep | Edit::Drop => self.segments.push(segment),
                 Edit::Replace { parts, fidelity } => {

@@ -191,6 +191,14 @@ impl Segment {
         self.fixed + self.content
     }
 
+    /// What it costs or, for a note, what everything cost that it stands for.
+    pub(super) fn stood_for(&self) -> Tokens {
+        match &self.body {
+            Body::Note(note) => note.folded.tokens,
+            _ => self.tokens(),
+        }
+    }
+
     /// What the parts cost that an edit may replace.
     pub fn content_tokens(&self) -> Tokens {
         self.content

@@ -130,3 +130,95 @@ impl CutOutputs {
         (saved > Tokens(0)).then_some((shorter, saved))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::{
+        context::Names,
+        meter::{Meter, Overhead},
+        notation::read,
+        project::{Line, project},
+        reducers::testing::{reduced, shown},
+        tokens::TokenCounter,
+    };
+
+    #[test]
+    fn each_long_part_is_cut_and_short_ones_stay() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"x"}
+  -> short part
+  -> 9 lines of "long"
+  -> 9 lines of "long"
+assistant: Done.
+"#;
+        let limit = TokenLimit { over: Tokens(10), head: Tokens(4), tail: Tokens(2) };
+        let cut = CutOutputs { tokens: Some(limit), ..CutOutputs::default() };
+        insta::assert_snapshot!(shown(&cut, 0, log), @r#"
+        user        1       verbatim      1  Go.
+        exchange    2-3     cut          36 by cut_outputs  bash {"command":"x"} -> short part + long 1 / long 2 / [… 6 lines, 12 tokens left out; message 3 …] / long 9 + long 1 / long 2 / [… 6 lines, 12 tokens left out; message 3 …] / long 9
+        answer      4       verbatim      1  Done.
+        total 38
+        "#);
+    }
+
+    #[test]
+    fn fifty_lines_stay_and_more_are_cut_to_fifty() {
+        let cut = |lines: u64| {
+            let log = format!(
+                "user: Go.\nassistant:\n  call bash {{}}\n  -> {lines} lines of \"x\"\nassistant: Done.\n"
+            );
+            let context = reduced(&CutOutputs::by_lines(50), 0, &log);
+            format!("{:?}", context.segments()[1].shown())
+        };
+        assert!(!cut(50).contains("left out"));
+        assert!(
+            cut(60).contains(r"x 25\n[… 10 lines, 20 tokens left out; message 3 …]\nx 36\n"),
+            "{}",
+            cut(60)
+        );
+        // The line between would be longer than what it replaces.
+        assert!(!cut(51).contains("left out"));
+    }
+
+    /// Counts the bytes it is asked about.
+    #[derive(Default)]
+    struct Listening(AtomicUsize);
+
+    impl TokenCounter for &'static Listening {
+        fn name(&self) -> &'static str {
+            "listening"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            self.0.fetch_add(text.len(), Ordering::Relaxed);
+            Tokens(text.len() as u64)
+        }
+    }
+
+    #[test]
+    fn the_text_that_goes_is_never_counted_again() {
+        let events =
+            read("user: Go.\nassistant:\n  call bash {}\n  -> 100000 lines of \"x\"\nassistant: Done.\n");
+        let counter: &'static Listening = Box::leak(Box::default());
+        let meter = Arc::new(Meter::new(Arc::new(counter), Overhead::default()));
+        let mut line = Line::default();
+        for event in events {
+            let pieces = meter.pieces(&event.event.fact);
+            line.push(event, pieces);
+        }
+        counter.0.store(0, Ordering::Relaxed);
+        let context = project(&line, meter, Names::Messages);
+        let reduced = CutOutputs::default().reduce(context, &Budget::new(Tokens(0)), State::default());
+        assert_eq!(reduced.context.changes().replaced, 1);
+        let bytes = counter.0.load(Ordering::Relaxed);
+        assert!(bytes < 10_000, "{bytes} bytes were counted again");
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! **Trigger:** the context is over the target. What the agent said and did goes first, oldest turn first, until the
 //! target is met; the user's messages stay, with a line between them that says what went. Only if that leaves the
-//! context over the ceiling do the user's messages go too, oldest first and the very first of them last, and in the end
-//! everything that is not essential, if need be without a line.
+//! context nearer to the ceiling than to the target do the user's messages go too, down to the target, oldest first and
+//! the very first of them never. If even that is over the ceiling, everything goes that is not essential, if need be
+//! without a line.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +28,14 @@ impl Reducer for DropMiddle {
 
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
         let mut context = self.fold(context, Reach::Work, budget.target());
-        for reach in [Reach::Messages, Reach::Everything] {
-            if context.tokens() > budget.ceiling() {
-                context = self.fold(context, reach, budget.ceiling());
-            }
+        // A reduction that leaves little room below the ceiling is soon followed by the next, and each costs the
+        // provider's cache: messages go, and then down to the target, if less than half of that room is free.
+        let half_way = budget.target().0.midpoint(budget.ceiling().0);
+        if context.tokens() > Tokens(half_way) {
+            context = self.fold(context, Reach::Messages, budget.target());
+        }
+        if context.tokens() > budget.ceiling() {
+            context = self.fold(context, Reach::Everything, budget.ceiling());
         }
         if context.tokens() > budget.ceiling() {
             let essential = context.essential();
@@ -58,5 +63,83 @@ impl DropMiddle {
             context,
             &Folding { by: self.name(), within, worth: &worth, reach, measure: Measure::Whole, goal },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::{context, show};
+
+    const LOG: &str = r#"
+system: Rules.
+user: The task.
+assistant: 20 words of "one"
+instruct: Speak French.
+user: 20 words of "second"
+assistant: 20 words of "two"
+compacted through 1 keep 2: Before.
+user: Go on.
+assistant: On it.
+  call bash {"command":"a"}
+  -> 5 words of "a"
+"#;
+
+    fn at(ceiling: u64) -> String {
+        let budget = Budget::new(Tokens(ceiling));
+        show(&DropMiddle::default().reduce(context(LOG), &budget, State::default()).context)
+    }
+
+    #[test]
+    fn work_goes_before_messages() {
+        insta::assert_snapshot!(at(75), @r#"
+        prefix      1       verbatim      1  Rules.
+        summary     7       summary       1  Before.
+        user        2       verbatim      2  The task.
+        note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
+        instruction 4       verbatim      2  Speak French.
+        user        5       verbatim     20  second second second second second second second second second second second second second second second second second second second second
+        answer      6       verbatim     20  two two two two two two two two two two two two two two two two two two two two
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 68
+        "#);
+    }
+
+    #[test]
+    fn messages_go_before_the_task_the_summary_and_instructions() {
+        insta::assert_snapshot!(at(50), @r#"
+        prefix      1       verbatim      1  Rules.
+        summary     7       summary       1  Before.
+        user        2       verbatim      2  The task.
+        note        3       summary      11 by drop_middle  [1 turn is not shown: 1 message; 20 tokens; message 3]
+        instruction 4       verbatim      2  Speak French.
+        note        5-6     summary      15 by drop_middle  [1 turn is not shown: 2 messages, 1 from the user; 40 tokens; messages 5-6]
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 43
+        "#);
+    }
+
+    #[test]
+    fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
+        insta::assert_snapshot!(at(30), @r#"
+        prefix      1       verbatim      1  Rules.
+        note        2-7     summary      15 by drop_middle  [3 turns are not shown: 6 messages, 2 from the user; 65 tokens; messages 2-7]
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        total 27
+        "#);
+        insta::assert_snapshot!(at(0), @r#"
+        prefix      1       verbatim      1  Rules.
+        user        8       verbatim      2  Go on.
+        answer      9       verbatim      2  On it.
+        exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
+        left out    2-7     by drop_middle, 65 tokens
+        total 12
+        "#);
     }
 }

@@ -56,3 +56,45 @@ impl Reducer for DropReasoning {
         Reduced { context, state }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::reduced;
+
+    const LOG: &str = "
+user: One.
+assistant: Yes.
+  thinking: before
+user: Two.
+assistant:
+  thinking: first in the loop
+  call bash {}
+  -> done
+assistant:
+  thinking: second in the loop
+  call bash {}
+  -> done
+";
+
+    fn check(scope: ReasoningScope, log: &str, expect: u64) {
+        assert_eq!(reduced(&DropReasoning { scope }, 0, log).changes().removed, expect, "{scope:?}");
+    }
+
+    #[test]
+    fn the_scope_says_what_goes() {
+        check(ReasoningScope::KeepOpenLoop, LOG, 1);
+        check(ReasoningScope::All, LOG, 3);
+        check(ReasoningScope::Never, LOG, 0);
+    }
+
+    #[test]
+    fn a_message_in_the_middle_of_a_loop_does_not_cost_the_open_exchange_its_reasoning() {
+        check(ReasoningScope::KeepOpenLoop, &format!("{LOG}user: Wait.\n"), 2);
+    }
+
+    #[test]
+    fn without_a_message_of_the_user_everything_is_one_loop() {
+        check(ReasoningScope::KeepOpenLoop, "assistant: Hm.\n  thinking: alone\n", 1);
+    }
+}

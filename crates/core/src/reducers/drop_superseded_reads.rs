@@ -124,3 +124,78 @@ fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
     );
     Edit::line(line, Fidelity::Stub)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::reduced;
+
+    /// Which of the calls of a loop are superseded, by their places.
+    fn check(calls: &[&str], expect: &[usize]) {
+        let log: String = calls
+            .iter()
+            .map(|call| match call.strip_prefix('!') {
+                Some(call) => format!("assistant:\n  call {call}\n  !> 40 words of \"failed\"\n"),
+                None => format!("assistant:\n  call {call}\n  -> 40 words of \"x\"\n"),
+            })
+            .collect();
+        let context = reduced(&DropSupersededReads::default(), 0, &log);
+        let touched =
+            context.segments().iter().enumerate().filter(|(_, segment)| segment.touched().is_some());
+        let found: Vec<usize> = touched.map(|(index, _)| index).collect();
+        assert_eq!(found, expect, "{calls:?}");
+    }
+
+    #[test]
+    fn the_newest_of_several_reads_stays() {
+        let read = r#"read {"path":"a"}"#;
+        check(&[read, read, read], &[0, 1]);
+        check(&[read, r#"read {"path":"./a"}"#], &[0]);
+        check(&[read, r#"read {"path":"b"}"#], &[]);
+    }
+
+    #[test]
+    fn a_change_supersedes_what_was_read_before_and_not_after() {
+        let (read, part) = (r#"read {"path":"a"}"#, r#"read {"path":"a","limit":5}"#);
+        let edit = r#"edit {"path":"a"}"#;
+        check(&[read, part, edit], &[0, 1]);
+        check(&[edit, read], &[]);
+        check(&[read, edit, read], &[0]);
+    }
+
+    #[test]
+    fn failures_neither_give_way_nor_take_a_place() {
+        let read = r#"read {"path":"a"}"#;
+        check(&[&format!("!{read}"), read], &[]);
+        check(&[read, &format!("!{read}")], &[]);
+        check(&[read, r#"!edit {"path":"a"}"#], &[]);
+    }
+
+    #[test]
+    fn only_the_same_command_supersedes_a_command() {
+        let test = r#"bash {"command":"cargo test"}"#;
+        check(&[test, r#"bash {"command":"cargo test -p a"}"#], &[]);
+        check(&[test, test], &[0]);
+        check(&[r#"fetch {"url":"u"}"#, r#"fetch {"url":"u"}"#], &[]);
+        check(&["wait {}", "wait {}"], &[]);
+    }
+
+    #[test]
+    fn the_line_points_to_the_newest_successor() {
+        let log = r#"
+assistant:
+  call read {"path":"a"}
+  -> 40 words of "x"
+assistant:
+  call read {"path":"a"}
+  -> 40 words of "x"
+assistant:
+  call edit {"path":"a"}
+  -> done
+"#;
+        let context = reduced(&DropSupersededReads::default(), 0, log);
+        let lines: Vec<String> =
+            context.segments()[..2].iter().map(|segment| format!("{:?}", segment.shown())).collect();
+        assert!(lines.iter().all(|line| line.contains("`a` changed in message 6")), "{lines:?}");
+    }
+}

@@ -88,3 +88,36 @@ fn media_in(segment: &Segment) -> usize {
     let shown = segment.shown().unwrap_or_default();
     shown.iter().filter(|part| matches!(part, Part::Media(_))).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::{reduced, shown};
+
+    #[test]
+    fn of_one_message_the_last_stay() {
+        let log = "user: Look.\n  + image 64x64\n  + image 640x480\n  + image 640x480\nassistant: Yes.\nuser: So?\n";
+        insta::assert_snapshot!(shown(&EvictMedia { keep_newest: 1 }, 0, log), @r"
+        user        1       cut          69 by evict_media  Look. + [image/png, 64x64, 6 bytes, no longer shown; message 1] + [image/png, 640x480, 6 bytes, no longer shown; message 1] + <image/png>
+        answer      2       verbatim      1  Yes.
+        user        3       verbatim      1  So?
+        total 71
+        ");
+    }
+
+    #[test]
+    fn the_newest_message_and_the_open_exchange_keep_theirs() {
+        let log = "user: Look.\n  + image 640x480\nassistant:\n  call shot {}\n  -> image 640x480\n";
+        assert_eq!(reduced(&EvictMedia { keep_newest: 0 }, 0, log).changes().replaced, 0);
+    }
+
+    #[test]
+    fn text_beside_a_medium_is_not_counted_again_and_a_cheap_medium_stays() {
+        let log = "user: 30 words of \"x\"\n  + image 640x480\n  + image 32x32\nassistant: Yes.\nuser: So?\n";
+        let context = reduced(&EvictMedia { keep_newest: 0 }, 0, log);
+        // The second image costs a token and its line more; the message as a whole is smaller all the same.
+        assert_eq!(context.segments()[0].fidelity(), Fidelity::Cut);
+        let log = "user: Tiny.\n  + image 32x32\nassistant: Yes.\nuser: So?\n";
+        assert_eq!(reduced(&EvictMedia { keep_newest: 0 }, 0, log).changes().replaced, 0);
+    }
+}

@@ -96,3 +96,77 @@ fn returned_by(segment: &Segment) -> Option<&str> {
     segment.shown()?;
     segment.call().map(|call| call.name.0.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        reducers::{
+            CutOutputs, TokenLimit,
+            testing::{reduced, shown},
+        },
+        tokens::Tokens,
+    };
+
+    #[test]
+    fn the_newest_turn_stays_whatever_the_rule() {
+        let log = r#"
+user: Look.
+assistant:
+  call bash {"command":"a"}
+  -> 30 words of "a"
+  call bash {"command":"b"}
+  -> 30 words of "b"
+"#;
+        let rule = ExpireToolResults { default: Retention::Last(0), ..ExpireToolResults::default() };
+        assert_eq!(reduced(&rule, 0, log).changes().replaced, 0);
+    }
+
+    #[test]
+    fn media_go_with_their_result_and_what_is_pinned_or_unanswered_stays() {
+        let log = r#"
+user: Look.
+assistant:
+  call shot {}
+  -> image 640x480
+  call shot {"again":true}
+  call bash {"command":"x"}
+  -> 30 words of "x"
+assistant:
+  call bash {"command":"y"}
+  -> 30 words of "y"
+pin 5
+assistant: Done.
+"#;
+        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        insta::assert_snapshot!(shown(&rule, 0, log), @r#"
+        user        1       verbatim      1  Look.
+        exchange    2-3     stub         11 by expire_tool_results  shot {} -> [shot result expired: 1 attachment, 50 tokens; message 3]
+        exchange    2       verbatim      8  shot {"again":true} -> (no result)
+        exchange    2-3     stub         11 by expire_tool_results  bash {"command":"x"} -> [bash result expired: 1 line, 30 tokens; message 3]
+        exchange    4-5     verbatim     32  bash {"command":"y"} -> y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y
+        answer      7       verbatim      1  Done.
+        total 64
+        "#);
+    }
+
+    #[test]
+    fn a_result_that_was_only_cut_may_still_expire_and_a_stub_stays() {
+        let log = r#"
+user: Look.
+assistant:
+  call bash {"command":"x"}
+  -> 30 words of "x"
+assistant: Done.
+"#;
+        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        let cut = CutOutputs {
+            tokens: Some(TokenLimit { over: Tokens(5), head: Tokens(5), tail: Tokens(5) }),
+            ..CutOutputs::default()
+        };
+        let cut = reduced(&cut, 0, log);
+        let once = rule.reduce(cut, &Budget::new(Tokens(0)), State::default());
+        let twice = rule.reduce(once.context.clone(), &Budget::new(Tokens(0)), once.state);
+        assert_eq!((once.context.changes().replaced, twice.context.changes().replaced), (2, 2));
+    }
+}

@@ -125,3 +125,53 @@ impl Reducer for AnyReducer {
         self.inner().reduce(context, budget, state)
     }
 }
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::{
+        notation::{context, show},
+        tokens::Tokens,
+    };
+
+    /// What a reducer makes of a log, with this target and no ceiling to speak of.
+    pub(super) fn reduced(reducer: &dyn Reducer, target: u64, log: &str) -> Context {
+        let budget = Budget::new(Tokens(u64::MAX)).aim(Tokens(target));
+        reducer.reduce(context(log), &budget, State::default()).context
+    }
+
+    /// The same, printed.
+    pub(super) fn shown(reducer: &dyn Reducer, target: u64, log: &str) -> String {
+        show(&reduced(reducer, target, log))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_reads_back_as_it_was_written() {
+        for reducer in AnyReducer::all() {
+            let json = serde_json::to_string(&reducer).unwrap();
+            assert!(json.starts_with(&format!(r#"{{"reducer":"{}""#, reducer.name())), "{json}");
+            assert_eq!(serde_json::from_str::<AnyReducer>(&json).unwrap(), reducer);
+            let bare = format!(r#"{{"reducer":"{}"}}"#, reducer.name());
+            assert_eq!(
+                serde_json::from_str::<AnyReducer>(&bare).unwrap(),
+                reducer,
+                "defaults need not be written"
+            );
+            let misspelt = format!(r#"{{"reducer":"{}","protcet":1}}"#, reducer.name());
+            assert!(serde_json::from_str::<AnyReducer>(&misspelt).is_err(), "{misspelt}");
+        }
+    }
+
+    #[test]
+    fn the_default_pipeline_runs_every_reducer_once() {
+        let mut names: Vec<&str> = default_reducers().iter().map(Reducer::name).collect();
+        names.sort_unstable();
+        let all: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();
+        assert_eq!(names, all);
+    }
+}

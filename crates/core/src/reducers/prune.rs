@@ -108,3 +108,62 @@ impl Prune {
             && segment.call().is_some_and(|call| !self.protected_tools.contains(&call.name.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::reduced;
+
+    /// A user turn with one result of so many words.
+    fn turn(words: usize) -> String {
+        format!("user: Go.\nassistant:\n  call bash {{}}\n  -> {words} words of \"x\"\n")
+    }
+
+    fn check(prune: &Prune, turns: &[usize], expect: &[u64]) {
+        let log: String = turns.iter().map(|words| turn(*words)).collect();
+        let context = reduced(prune, 0, &log);
+        let pruned = context.segments().iter().filter(|segment| segment.touched() == Some("prune"));
+        let found: Vec<u64> = pruned.map(Segment::turn).collect();
+        assert_eq!(found, expect, "{turns:?}");
+    }
+
+    #[test]
+    fn the_numbers_of_the_reference_hold() {
+        let prune = Prune::default();
+        // The last two user turns are left alone, and do not count.
+        check(&prune, &[30_000, 40_000, 90_000, 90_000], &[0]);
+        check(&prune, &[30_000, 40_001, 90_000, 90_000], &[0, 1]);
+        // Less than 20 000 is not worth it.
+        check(&prune, &[19_999, 40_000, 1, 1], &[]);
+        check(&prune, &[20_000, 40_000, 1, 1], &[0]);
+    }
+
+    #[test]
+    fn messages_in_a_row_are_one_user_turn() {
+        let prune = Prune { protect: Tokens(0), at_least: Tokens(1), ..Prune::default() };
+        let log = format!("{}user: One.\nassistant: Yes.\nuser: Two.\nuser: Two more.\n", turn(50));
+        assert_eq!(reduced(&prune, 0, &log).changes().replaced, 1);
+        let log = format!("{}user: Two.\nuser: Two more.\n", turn(50));
+        assert_eq!(reduced(&prune, 0, &log).changes().replaced, 0);
+    }
+
+    #[test]
+    fn the_walk_ends_where_an_earlier_one_pruned() {
+        let all = Prune { protect: Tokens(0), at_least: Tokens(1), spare_user_turns: 1, ..Prune::default() };
+        let log =
+            format!("{}{}assistant: Done.\nuser: Thanks.\n", turn(50).replace("bash", "skill"), turn(50));
+        let pruned = reduced(&all, 0, &log);
+        assert_eq!(pruned.changes().replaced, 1, "a skill's result is protected");
+        let unprotected = Prune { protected_tools: BTreeSet::new(), ..all };
+        let again = unprotected.reduce(pruned, &Budget::new(Tokens(0)), State::default());
+        assert_eq!(again.context.changes().replaced, 1, "beyond a pruned result nobody looks");
+        assert_eq!(reduced(&unprotected, 0, &log).changes().replaced, 2);
+    }
+
+    #[test]
+    fn without_any_user_turn_to_spare_nothing_is_pruned() {
+        let log = "assistant:\n  call bash {}\n  -> 50 words of \"x\"\nassistant: Done.\n";
+        let prune = Prune { protect: Tokens(0), at_least: Tokens(1), ..Prune::default() };
+        assert_eq!(reduced(&prune, 0, log).changes().replaced, 0);
+    }
+}

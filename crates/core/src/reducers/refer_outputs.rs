@@ -89,3 +89,56 @@ fn reference(scribe: &Scribe, segment: &Segment) -> Option<String> {
     let (tool, size, handle) = (tool(segment), size(segment), scribe.handle(segment));
     Some(format!("[{tool} `{target}`: {size}, no longer shown; {again} if it matters, or {handle}]"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::{reduced, shown};
+
+    #[test]
+    fn a_long_command_is_named_by_its_beginning() {
+        let command = format!("cat <<EOF\\n{}\\nEOF", "x".repeat(300));
+        let log = format!(
+            "user: Go.\nassistant:\n  call bash {{\"command\":\"{command}\"}}\n  -> 60 words of \"x\"\nassistant: Done.\n"
+        );
+        let context = reduced(&ReferOutputs { spare_turns: 1 }, 0, &log);
+        let line = context.segments()[1].shown().map(|parts| format!("{parts:?}")).unwrap();
+        assert!(line.contains("[bash `cat <<EOF…`: 1 line, 60 tokens"), "{line}");
+    }
+
+    #[test]
+    fn changes_errors_in_json_and_small_outputs_stay() {
+        let log = r#"
+user: Go.
+assistant:
+  call edit_file {"path":"a.rs"}
+  -> 60 words of "diff"
+  call read_file {broken
+  -> 60 words of "x"
+  call read_file {"path":"a.rs"}
+  -> tiny
+assistant: Done.
+"#;
+        assert_eq!(reduced(&ReferOutputs { spare_turns: 0 }, 0, log).changes().replaced, 0);
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_no_more_than_needed() {
+        let log = r#"
+user: Go.
+assistant:
+  call read_file {"path":"a"}
+  -> 60 words of "a"
+  call read_file {"path":"b"}
+  -> 60 words of "b"
+assistant: Done.
+"#;
+        insta::assert_snapshot!(shown(&ReferOutputs { spare_turns: 0 }, 100, log), @r#"
+        user        1       verbatim      1  Go.
+        exchange    2-3     reference    20 by refer_outputs  read_file {"path":"a"} -> [read_file `a`: 1 line, 60 tokens, no longer shown; read it again if it matters, or message 3]
+        exchange    2-3     verbatim     62  read_file {"path":"b"} -> b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b
+        answer      4       verbatim      1  Done.
+        total 84
+        "#);
+    }
+}

@@ -74,3 +74,59 @@ impl SlideDialogue {
         fold_oldest(context, &Folding { by: self.name(), within, worth: &worth, reach, measure, goal })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        notation::{context, show},
+        reducers::testing::{reduced, shown},
+    };
+
+    const LOG: &str = r#"
+system: Rules.
+user: One.
+assistant: 20 words of "one"
+  call bash {"command":"a"}
+  -> 20 words of "a"
+assistant: 20 words of "more"
+user: Two.
+assistant: 20 words of "two"
+user: Three.
+"#;
+
+    #[test]
+    fn without_a_cap_nothing_slides() {
+        assert_eq!(reduced(&SlideDialogue::default(), 0, LOG).changes().removed, 0);
+    }
+
+    #[test]
+    fn sliding_on_folds_the_notes_too_and_adds_them_up() {
+        let slide = SlideDialogue { max_turns: Some(2), max_tokens: None };
+        let budget = Budget::new(Tokens(0));
+        let once = slide.reduce(context(LOG), &budget, State::default());
+        assert_eq!(once.state.of("slide_dialogue"), Some(5));
+        let slide = SlideDialogue { max_turns: None, max_tokens: Some(Tokens(20)) };
+        let twice = slide.reduce(once.context, &budget, once.state);
+        insta::assert_snapshot!(show(&twice.context), @r"
+        prefix      1       verbatim      1  Rules.
+        user        2       verbatim      1  One.
+        note        3-7     summary      18 by slide_dialogue  [3 turns are not shown: 5 messages, 1 from the user, calls: bash ×1; 83 tokens; messages 3-7]
+        user        8       verbatim      1  Three.
+        total 21
+        ");
+        assert_eq!(twice.state.of("slide_dialogue"), Some(7));
+    }
+
+    #[test]
+    fn no_cap_is_so_small_that_the_newest_turn_goes() {
+        let slide = SlideDialogue { max_turns: Some(0), max_tokens: Some(Tokens(0)) };
+        insta::assert_snapshot!(shown(&slide, 0, LOG), @r"
+        prefix      1       verbatim      1  Rules.
+        user        2       verbatim      1  One.
+        note        3-7     summary      18 by slide_dialogue  [3 turns are not shown: 5 messages, 1 from the user, calls: bash ×1; 83 tokens; messages 3-7]
+        user        8       verbatim      1  Three.
+        total 21
+        ");
+    }
+}

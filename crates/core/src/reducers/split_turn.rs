@@ -208,3 +208,63 @@ fn stub(scribe: &Scribe, segment: &Segment) -> String {
         if segment.call().is_some() { format!("{} result", tool(segment)) } else { "message".to_owned() };
     format!("[{what} too long: {}; {}]", size(segment), scribe.handle(segment))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        notation::{context, show},
+        reducers::testing::shown,
+    };
+
+    fn at(ceiling: u64, log: &str) -> String {
+        let budget = Budget::new(Tokens(ceiling));
+        show(&SplitTurn::default().reduce(context(log), &budget, State::default()).context)
+    }
+
+    #[test]
+    fn a_picture_that_does_not_fit_becomes_a_line_and_its_text_stays() {
+        let log = "user: What is in this picture?\n  + image 640x480\n";
+        insta::assert_snapshot!(at(20, log), @r"
+        user        1       cut          14 by split_turn  What is in this picture? + [image/png, 640x480, 6 bytes, no longer shown; message 1]
+        total 14
+        ");
+    }
+
+    #[test]
+    fn with_no_room_at_all_only_lines_stay() {
+        let log = "user: 100 words of \"ask\"\nassistant:\n  call bash {}\n  -> 100 words of \"x\"\n";
+        insta::assert_snapshot!(at(0, log), @r"
+        user        1       stub          9 by split_turn  [message too long: 1 line, 100 tokens; message 1]
+        exchange    2-3     cut          12 by split_turn  bash {} -> [… 1 line, 100 tokens left out; message 3 …]
+        total 21
+        ");
+    }
+
+    #[test]
+    fn the_newest_message_is_cut_for_the_ceiling_and_not_for_the_target() {
+        let log = "user: 100 words of \"ask\"\n";
+        assert!(shown(&SplitTurn::default(), 10, log).contains("verbatim    100"));
+        assert!(at(50, log).contains("cut"));
+    }
+
+    proptest! {
+        #[test]
+        fn shares_use_the_room_and_nobody_gets_more_than_asked(
+            spans in prop::collection::vec((0..50u64, 0..200u64), 1..8), room in 0..1_000u64,
+        ) {
+            let spans: Vec<Span> = spans.into_iter().map(|(least, more)| Span::new(Tokens(least), Tokens(least + more))).collect();
+            let shares = share_out(&spans, Tokens(room));
+            let (least, most): (Tokens, Tokens) = (spans.iter().map(|span| span.least).sum(), spans.iter().map(|span| span.most).sum());
+            let given: Tokens = shares.iter().copied().sum();
+            for (span, share) in spans.iter().zip(&shares) {
+                prop_assert!(span.least <= *share && *share <= span.most);
+            }
+            prop_assert!(given <= Tokens(room).max(least));
+            // What is left over is less than a token for each.
+            prop_assert!(given.0 + spans.len() as u64 > room.clamp(least.0, most.0));
+        }
+    }
+}

@@ -1,6 +1,10 @@
 //! The integration tests of the core.
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod notation;
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod specs;

@@ -225,7 +225,10 @@ fn expand(text: &str) -> String {
         return text.to_owned();
     };
     match unit {
-        "lines" => (1..=count).map(|number| format!("{what} {number}\n")).collect(),
+        "lines" => (1..=count).fold(String::new(), |mut all, number| {
+            let _ = writeln!(all, "{what} {number}");
+            all
+        }),
         "words" => vec![what; count].join(" "),
         _ => text.to_owned(),
     }
@@ -290,8 +293,7 @@ fn words(segment: &Segment) -> String {
 
 fn said(parts: &[Part]) -> String {
     let one = |part: &Part| match part {
-        Part::Text { text } | Part::Refusal { text } => short(text),
-        Part::Reasoning { text, seal: None } => short(text),
+        Part::Text { text } | Part::Refusal { text } | Part::Reasoning { text, seal: None } => short(text),
         Part::Reasoning { .. } => "(sealed)".to_owned(),
         Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),
         Part::Media(media) => format!("<{}>", media.mime),
