@@ -64,6 +64,9 @@ pub(super) fn is_thinking(block: &Json<'_>) -> bool {
 
 /// What a message says, block by block.
 fn content(index: usize, role: &str, message: &Json<'_>, found: &mut Findings) {
+    if !matches!(role, "user" | "assistant" | "system") {
+        return;
+    }
     let Some(blocks) = message.get("content").and_then(Json::as_array) else {
         if message.text_at("content").is_none_or(|text| text.trim().is_empty()) {
             found.add(index, None, Breach::EmptyMessage);

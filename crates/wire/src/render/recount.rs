@@ -4,6 +4,9 @@
 //! meter's counter, media by their size, and the wrapping around messages, calls, results and tool definitions. What a
 //! format adds to say the same thing in its own way is wrapping, and not counted twice: the object around arguments that
 //! are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a command's output.
+//!
+//! Of [`Overhead::request`](epitome_core::meter::Overhead) only what a provider itself puts around a request is counted;
+//! the rest of it pays for messages that a renderer had to put in, and these are counted as the messages they are.
 
 use epitome_core::{
     Event, Fact, Part, Tokens,
@@ -29,15 +32,19 @@ use crate::{
 /// use epitome_core::{Tokens, meter::{Meter, Overhead}, tokens::BytesOverFour};
 /// use epitome_wire::{Format, recount};
 ///
-/// let meter = Meter::new(Arc::new(BytesOverFour), Overhead { request: Tokens(3), ..Overhead::default() });
+/// let meter = Meter::new(Arc::new(BytesOverFour), Overhead::default());
 /// let request = r#"{"messages":[{"role":"user","content":"four"}]}"#;
 /// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 1));
 /// # Ok::<(), epitome_wire::WireError>(())
 /// ```
 pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, WireError> {
     let events = format.decode_request(body)?;
-    Ok(meter.overhead().request + events.iter().map(|event| cost(event, meter)).sum())
+    let frame = FRAME.min(meter.overhead().request);
+    Ok(frame + events.iter().map(|event| cost(event, meter)).sum())
 }
+
+/// What a provider puts around a request.
+const FRAME: Tokens = Tokens(3);
 
 /// Counts one message or item.
 pub(super) fn message(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {

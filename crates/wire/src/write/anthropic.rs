@@ -127,8 +127,8 @@ fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> 
     }
 }
 
-/// What the provider demands: no empty text, nothing it could not read, roles that alternate, results first, and no
-/// answer that ends in thought.
+/// What the provider demands: no empty text, nothing it could not read, no answer that ends in thought, roles that
+/// alternate, and results first.
 fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
     let mut begun = false;
     for draft in &mut drafts {
@@ -142,13 +142,13 @@ fn legal<'e>(mut drafts: Vec<Draft<'e>>, manner: Manner<'_>) -> Vec<Draft<'e>> {
             begun |= keep;
             keep
         });
+        // Thought that led to nothing goes before answers are joined: it did not lead to the next one.
+        if draft.speaker() == Speaker::Assistant {
+            let said = draft.blocks.iter().rposition(|block| block.kind != Kind::Thinking);
+            draft.blocks.truncate(said.map_or(0, |last| last + 1));
+        }
     }
     let mut merged = merged(drafts, manner);
-    for draft in merged.iter_mut().filter(|draft| draft.role == "assistant") {
-        let said = draft.blocks.iter().rposition(|block| block.kind != Kind::Thinking);
-        draft.blocks.truncate(said.map_or(0, |last| last + 1));
-    }
-    merged = self::merged(merged, manner);
     for draft in &mut merged {
         // Stable: results keep their order, and so does the rest.
         draft.blocks.sort_by_key(|block| block.kind != Kind::Result);

@@ -2,8 +2,6 @@
 
 mod item;
 
-use std::collections::HashSet;
-
 use epitome_core::{Fact, Part, event::Instruction};
 
 use super::{
@@ -25,9 +23,47 @@ pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> (Vec<Written>
     }
     let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
     let ids = Ids::of(lines, unique, |id| shortened(id, 56).into_owned(), |_, _| false);
-    let dangling = if manner.is_legal() { dangling(lines) } else { HashSet::new() };
-    let pen = Pen { ids: &ids, manner, dangling: &dangling };
-    (lines.iter().flat_map(|line| pen.written(line)).collect(), Layout::List)
+    let pen = Pen { ids: &ids, manner };
+    let mut items: Vec<Item> = lines.iter().flat_map(|line| pen.written(line)).collect();
+    if manner.is_legal() {
+        items = without_dangling(items);
+    }
+    (items.into_iter().map(|item| item.written).collect(), Layout::List)
+}
+
+/// An item, written, and what it is to those around it.
+struct Item {
+    written: Written,
+    is_reasoning: bool,
+    /// Whether something that stood directly before it, or after it, is left out.
+    parted: (bool, bool),
+}
+
+impl Item {
+    fn new(json: String, entry: &Entry<'_>, speaker: Speaker) -> Self {
+        let written = Written { json, events: vec![entry.index], speaker };
+        Self { written, is_reasoning: false, parted: (false, false) }
+    }
+
+    fn words(json: String, events: Vec<usize>) -> Self {
+        let written = Written { json, events, speaker: Speaker::User };
+        Self { written, is_reasoning: false, parted: (false, false) }
+    }
+}
+
+/// Items without the reasoning whose next item is not the one that followed it: by itself, it is refused.
+fn without_dangling(items: Vec<Item>) -> Vec<Item> {
+    let mut kept: Vec<Item> = Vec::with_capacity(items.len());
+    for item in items.into_iter().rev() {
+        let leads_on = kept.last().is_some_and(|next| {
+            next.written.speaker == Speaker::Assistant && !next.parted.0 && !item.parted.1
+        });
+        if !item.is_reasoning || leads_on {
+            kept.push(item);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 /// A message in the user's name.
@@ -60,32 +96,6 @@ fn bare_text<'e>(entry: &'e Entry<'_>) -> Option<&'e str> {
     (!entry.is_carried()).then_some(own.raw)
 }
 
-/// Reasoning whose next item is not the one that followed it: by itself, it is refused.
-fn dangling(lines: &[Line<'_, '_>]) -> HashSet<usize> {
-    let mut dangling = HashSet::new();
-    let mut leads_on = false;
-    let fragments = lines.iter().rev().map(|line| match line {
-        Line::Answer(fragments) => fragments.as_slice(),
-        Line::Whole(_) | Line::Said(..) | Line::Returned(_) | Line::Note { .. } => &[],
-    });
-    for fragments in fragments {
-        if fragments.is_empty() {
-            leads_on = false;
-        }
-        for fragment in fragments.iter().rev() {
-            if is_reasoning(fragment.entry) {
-                leads_on &= !fragment.parted_after;
-                if !leads_on {
-                    dangling.insert(fragment.entry.index);
-                }
-            } else {
-                leads_on = fragment.shown().next().is_some();
-            }
-        }
-    }
-    dangling
-}
-
 fn is_reasoning(entry: &Entry<'_>) -> bool {
     entry.own.as_ref().is_some_and(|own| own.text_at("type") == Some("reasoning"))
 }
@@ -95,24 +105,23 @@ fn is_reasoning(entry: &Entry<'_>) -> bool {
 struct Pen<'e, 'p> {
     ids: &'p Ids,
     manner: Manner<'e>,
-    dangling: &'p HashSet<usize>,
 }
 
 impl<'e> Pen<'e, '_> {
-    fn written(self, line: &Line<'e, 'e>) -> Vec<Written> {
+    fn written(self, line: &Line<'e, 'e>) -> Vec<Item> {
         match line {
             Line::Whole(entries) => entries.iter().flat_map(|entry| self.everything(entry)).collect(),
             Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
             Line::Answer(fragments) => fragments.iter().flat_map(|fragment| self.answer(fragment)).collect(),
             Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
             Line::Note { text, origin } => {
-                vec![Written { json: words(text), events: vec![*origin], speaker: Speaker::User }]
+                vec![Item::words(words(text), vec![*origin])]
             }
         }
     }
 
     /// All items an event is written as.
-    fn everything(self, entry: &'e Entry<'e>) -> Vec<Written> {
+    fn everything(self, entry: &'e Entry<'e>) -> Vec<Item> {
         if matches!(entry.event.fact, Fact::AssistantSaid { .. }) {
             return self.answer(&Fragment::whole(entry));
         }
@@ -123,7 +132,7 @@ impl<'e> Pen<'e, '_> {
     }
 
     /// The item of what an event says, results aside.
-    fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Written> {
+    fn said(self, entry: &'e Entry<'e>, shown: Shown<'e>) -> Option<Item> {
         let portable = || Portable::of(entry, self.manner.meter);
         let (json, speaker) = match (&entry.own, shown) {
             (Some(_), _) if !entry.event.fact.results().is_empty() => return None,
@@ -157,7 +166,7 @@ impl<'e> Pen<'e, '_> {
                 (item::message(role, &parts.join(",")), speaker)
             }
         };
-        Some(Written { json, events: vec![entry.index], speaker })
+        Some(Item::new(json, entry, speaker))
     }
 
     /// A message of which some parts were replaced.
@@ -184,7 +193,7 @@ impl<'e> Pen<'e, '_> {
     }
 
     /// The items of one fragment of an answer.
-    fn answer(self, fragment: &Fragment<'e, 'e>) -> Vec<Written> {
+    fn answer(self, fragment: &Fragment<'e, 'e>) -> Vec<Item> {
         let entry = fragment.entry;
         let items = match &entry.own {
             Some(own) => self.own_answer(fragment, own).into_iter().collect(),
@@ -195,8 +204,12 @@ impl<'e> Pen<'e, '_> {
                 })
             }
         };
-        let written = |json| Written { json, events: vec![entry.index], speaker: Speaker::Assistant };
-        items.into_iter().map(written).collect()
+        let item = |json| Item {
+            is_reasoning: is_reasoning(entry),
+            parted: (fragment.parted_before, fragment.parted_after),
+            ..Item::new(json, entry, Speaker::Assistant)
+        };
+        items.into_iter().map(item).collect()
     }
 
     fn own_answer(self, fragment: &Fragment<'e, 'e>, own: &Json<'_>) -> Option<String> {
@@ -208,7 +221,7 @@ impl<'e> Pen<'e, '_> {
             let call = own.text_at("type").is_some_and(item::is_call);
             call && !entry.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
         };
-        if self.dangling.contains(&entry.index) || is_unreadable() {
+        if is_unreadable() {
             return None;
         }
         let content = own.get("content").filter(|_| fragment.places.is_some());
@@ -231,19 +244,19 @@ impl<'e> Pen<'e, '_> {
         Some(json)
     }
 
-    fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Written> {
+    fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Item> {
         match (&outcome.result, &outcome.site) {
             (Some(returned), site) => self.result(returned, site.as_ref()),
             (None, Some(site)) => {
                 let json = item::stand_in(item::kind(site.entry, site.call), self.ids.of_site(site));
-                Some(Written { json, events: Vec::new(), speaker: Speaker::User })
+                Some(Item::words(json, Vec::new()))
             }
             (None, None) => None,
         }
     }
 
     /// A result, under the id its call is written with.
-    fn result(self, returned: &Returned<'e, 'e>, site: Option<&Site<'e, 'e>>) -> Option<Written> {
+    fn result(self, returned: &Returned<'e, 'e>, site: Option<&Site<'e, 'e>>) -> Option<Item> {
         let entry = returned.entry;
         let result = entry.event.fact.results().get(returned.ordinal)?;
         let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
@@ -262,7 +275,7 @@ impl<'e> Pen<'e, '_> {
                 item::output(called.unwrap_or("function_call"), id, &portable.said(parts))
             }
         };
-        Some(Written { json, events: vec![entry.index], speaker: Speaker::User })
+        Some(Item::new(json, entry, Speaker::User))
     }
 
     fn own_result(self, entry: &'e Entry<'e>, own: &Json<'_>, id: &str, shown: Shown<'e>) -> String {

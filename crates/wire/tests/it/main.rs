@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
 mod fixtures;
+mod histories;
 mod legal;
 mod normal;
 mod odd;
+mod rendered;
 mod requests;
 mod responses;
 mod streams;
