@@ -35,4 +35,5 @@ pub use preamble::is_project_preamble;
 pub use render::{
     BoundThinking, RenderError, RenderOptions, Rendered, RenderedMessage, Settled, recount, settle_thinking,
 };
+pub use request::requested_model;
 pub use stream::{Ending, StreamDecoder, Streamed};

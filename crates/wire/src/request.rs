@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use epitome_core::{
     Event, Fact, Part,
     event::{Dialect, Instruction},
-    id::AnswerId,
+    id::{AnswerId, ModelName},
 };
 
 use crate::{
@@ -60,6 +60,13 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
     events.extend(tools.map(|tools| tools_event(format, tools)));
     events.extend(history.into_iter().flat_map(|(_, events)| events));
     Ok(events)
+}
+
+/// The model that a request's settings ask for.
+pub fn requested_model(event: &Event) -> Option<ModelName> {
+    let Fact::Instructed { what: Instruction::Settings, .. } = event.fact else { return None };
+    let settings = Json::parse(&event.raw.json, "settings").ok()?;
+    settings.text_at("model").map(ModelName::from)
 }
 
 fn settings(format: Format, skeleton: &str) -> Event {

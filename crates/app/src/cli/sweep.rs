@@ -113,10 +113,15 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         }
     }
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for_all(&files, name, |path| sweep_file(path), |_, tally| {
-        all += tally;
-        Ok(())
-    })?;
+    for_all(
+        &files,
+        name,
+        |path| sweep_file(path),
+        |_, tally| {
+            all += tally;
+            Ok(())
+        },
+    )?;
     let violations = all.violations();
     if out.is_json() {
         let mut value = serde_json::to_value(&all)?;
@@ -137,7 +142,10 @@ fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
     ))?;
     for (what, count) in [
         ("requests rendered and checked", all.renders),
-        ("refused: instructions, newest message and open calls do not fit", all.refusals - all.refusals_without_need),
+        (
+            "refused: instructions, newest message and open calls do not fit",
+            all.refusals - all.refusals_without_need,
+        ),
     ] {
         out.line(format_args!("{count:>9}  {what}"))?;
     }
