@@ -1,15 +1,15 @@
 //! Making a context fit: within the ceiling, or a refusal that says by how much it is not.
 //!
-//! The pipeline goes first. If what it leaves is still over the ceiling, the two last resorts follow whatever the
-//! pipeline was: the newest turn is split, then everything that is not essential goes. So a refusal always means that
-//! the essential set, cut as far as it can be, is larger than the ceiling.
+//! The pipeline goes first. If what it leaves is still over the ceiling, the last resorts follow whatever the pipeline
+//! was: the newest turn is split, then everything that is not essential goes, in the end even the lines that say so. So
+//! a refusal always means that the essential set, cut as far as it can be, is larger than the ceiling.
 
 use serde::Serialize;
 
 use crate::{
     budget::Budget,
-    context::Context,
-    pipeline::{Pipeline, Reduced, State, Step},
+    context::{Body, Context, Edit},
+    pipeline::{Pipeline, Reduced, Reducer, State, Step},
     reducers::{DropMiddle, SplitTurn},
     tokens::Tokens,
 };
@@ -51,8 +51,11 @@ pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State)
     let (mut reduced, mut steps) = pipeline.run(context, budget, state);
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());
-        let last_resorts =
-            Pipeline::new(vec![Box::new(SplitTurn::default()), Box::new(DropMiddle::default())]);
+        let last_resorts = Pipeline::new(vec![
+            Box::new(SplitTurn::default()),
+            Box::new(DropMiddle::default()),
+            Box::new(DropNotes),
+        ]);
         let (least, more) = last_resorts.run(reduced.context, &ceiling, reduced.state);
         reduced = least;
         steps.extend(more);
@@ -63,6 +66,24 @@ pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State)
         return Err(Refusal { needed: context.tokens(), budget: budget.ceiling(), prefix, newest, open });
     }
     Ok(Fitted { context, state, steps })
+}
+
+/// Leaves out the lines about what is not shown: there is no room even for those. The events stay accounted for.
+#[derive(Debug)]
+struct DropNotes;
+
+impl Reducer for DropNotes {
+    fn name(&self) -> &'static str {
+        "drop_notes"
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let context = context.edit(self.name(), |_, segment| match segment.body() {
+            Body::Note(_) => Edit::Drop,
+            _ => Edit::Keep,
+        });
+        Reduced { context, state }
+    }
 }
 
 #[cfg(test)]

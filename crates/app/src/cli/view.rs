@@ -308,14 +308,14 @@ fn spoken_by(profile: &Profile) -> Option<Format> {
     Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
 }
 
-/// The model that answered last.
+/// The model that answered last, or that was asked for.
 fn last_model(line: &Line) -> Option<String> {
     let events: Vec<&Arc<Logged>> = line.events().collect();
     events.iter().rev().find_map(|event| match &event.event.fact {
         Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
             Some(model.0.clone())
         }
-        _ => None,
+        _ => requested_model(&event.event).map(|model| model.0),
     })
 }
 

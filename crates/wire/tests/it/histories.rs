@@ -13,7 +13,7 @@ use epitome_core::{
     media::Media,
     meter::{Meter, Overhead},
     project::{Line, project},
-    tokens::BytesOverFour,
+    tokens::Estimate,
 };
 use epitome_wire::{Format, anthropic, openai_chat, openai_responses};
 use proptest::{prelude::*, sample::Index};
@@ -187,7 +187,7 @@ pub(crate) fn logged(events: Vec<Event>) -> Vec<Arc<Logged>> {
 
 /// The context that shows all of them.
 pub(crate) fn context(events: &[Arc<Logged>]) -> Context {
-    let meter = Arc::new(Meter::new(Arc::new(BytesOverFour), Overhead::default()));
+    let meter = Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()));
     project(&Line::new(events.iter().cloned()), meter, Names::Messages)
 }
 
