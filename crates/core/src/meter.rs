@@ -83,10 +83,9 @@ impl Meter {
         &self.overhead
     }
 
-    /// A text. A short one is counted word by word, and a word only the first time: vocabularies do not join a word
-    /// with the space or colon after it, so the sum is the count.
+    /// A text. A short one is counted word by word where that gives the same, and a word only the first time.
     pub fn text(&self, text: &str) -> Tokens {
-        if text.len() > LINE {
+        if text.len() > LINE || !self.counter.adds_up_by_words() {
             return self.counter.count(text);
         }
         words(text).map(|word| self.word(word)).sum()

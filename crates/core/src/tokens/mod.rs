@@ -81,6 +81,12 @@ pub trait TokenCounter: Send + Sync {
 
     /// The tokens of `text`.
     fn count(&self, text: &str) -> Tokens;
+
+    /// Whether the count of a text is the sum of the counts of its words, when it is split before single spaces between
+    /// ASCII words and before a colon after an ASCII letter or digit. Then a word needs to be counted only once.
+    fn adds_up_by_words(&self) -> bool {
+        false
+    }
 }
 
 /// The exact `o200k_base` vocabulary of OpenAI's newer models.
@@ -95,6 +101,10 @@ pub struct O200k;
 impl TokenCounter for O200k {
     fn name(&self) -> &'static str {
         "o200k"
+    }
+
+    fn adds_up_by_words(&self) -> bool {
+        true
     }
 
     fn count(&self, text: &str) -> Tokens {
