@@ -273,11 +273,11 @@ pub struct Check {
 pub struct Erased {
     /// Threads removed.
     pub threads: u64,
-    /// Events removed.
+    /// Events removed of which no copy is left.
     pub events: u64,
     /// Media removed.
     pub media: u64,
-    /// Events kept, because forks in other sessions share them.
+    /// Events that live on as copies, because forks in other sessions share them.
     pub shared: u64,
     /// Whether the bytes are gone from the files too.
     pub scrubbed: Scrubbed,

@@ -3,6 +3,7 @@
 //! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file. This
 //! file is the boundary: it says what was being done, and turns SQLite's codes into words.
 
+mod adopt;
 mod append;
 mod backup;
 mod codec;
@@ -382,7 +383,8 @@ impl Sqlite {
         self.lend("backing up", |connection| backup::backup(connection, to, progress))
     }
 
-    /// Removes a session for good, except what forks in other sessions share with it.
+    /// Removes a session for good. Forks of it in other sessions read as before: what they share with it is copied
+    /// into their own lines first, so the ids of those events name the fork afterwards.
     pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
         self.readers.close_idle();
         self.writer.write_alone("erasing a session", move |connection, derivations| {

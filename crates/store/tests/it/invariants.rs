@@ -81,7 +81,7 @@ fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<Logged> {
 }
 
 /// Everything derived, as rows of values.
-fn derived(place: &Place) -> Vec<Vec<Vec<Value>>> {
+pub(crate) fn derived(place: &Place) -> Vec<Vec<Vec<Value>>> {
     let connection = place.raw();
     connection
         .execute_batch("CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, search, instance)")
