@@ -51,8 +51,9 @@ pub struct NewFork {
     pub name: String,
 }
 
-/// A session, counted. The counts are of the events in its own threads: what a fork shares with another session is
-/// counted there.
+/// A session, counted. The counts are of the events that its threads show, each event once: their own, and those
+/// of other sessions which they share because they were forked there. So sums over several sessions count what two
+/// of them share twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     /// Its id.
@@ -187,7 +188,7 @@ pub enum Scope {
     Everything,
     /// In all sessions.
     Sessions,
-    /// In one session's own threads.
+    /// In what one session's threads show, the past they share with other sessions included.
     Session(SessionId),
     /// In a thread's view, its parents' shared part included.
     Thread(ThreadId),

@@ -186,7 +186,7 @@ fn media(connection: &Connection) -> Result<Finding, Fault> {
 
 /// Makes temporary tables that hide the derived ones, and fills them from the log.
 fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
-    for table in ["turn_rows", "totals", "counts", "token_totals"] {
+    for table in ["turn_rows", "totals", "shared_totals", "counts", "token_totals"] {
         let sql: String = connection.query_row(
             "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1",
             [table],
@@ -227,6 +227,7 @@ fn same_rows(connection: &Connection, table: &str, key: &str) -> Result<Finding,
 
 fn totals(connection: &Connection) -> Result<Finding, Fault> {
     let (covered, mut problems) = same_rows(connection, "totals", "thread, thread")?;
+    problems.extend(same_rows(connection, "shared_totals", "thread, until")?.1);
     let sums = "SELECT thread, tokenizer, sum(tokens) FROM main.counts GROUP BY thread, tokenizer";
     for sql in [
         format!("SELECT count(*) FROM (SELECT * FROM main.token_totals EXCEPT {sums})"),

@@ -159,6 +159,7 @@ fn forget_derived(connection: &Connection, thread: ThreadId) -> Result<(), Fault
          SELECT 'delete', id, fact_text(fact) FROM events WHERE thread = ?1 AND fact_text(fact) <> ''",
         "DELETE FROM turn_rows WHERE thread = ?1",
         "DELETE FROM totals WHERE thread = ?1",
+        "DELETE FROM shared_totals WHERE thread = ?1",
         "DELETE FROM token_totals WHERE thread = ?1",
     ] {
         connection.execute(sql, [thread.blob()])?;

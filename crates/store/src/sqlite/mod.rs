@@ -18,6 +18,7 @@ mod read;
 mod schema;
 mod search;
 mod sessions;
+mod shared;
 mod turn_rows;
 mod turns;
 mod writer;

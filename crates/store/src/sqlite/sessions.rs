@@ -9,7 +9,7 @@ use super::{
     append,
     codec::{self, AsBlob, unsigned},
     fault::Fault,
-    read,
+    read, shared,
     writer::Desk,
 };
 use crate::{
@@ -160,6 +160,7 @@ fn select(
         session.labels = labels.remove(&session.id).unwrap_or_default();
         sessions.push(session);
     }
+    shared::add(connection, tokenizer, &mut sessions)?;
     Ok(sessions)
 }
 

@@ -36,7 +36,7 @@ fn making_a_session_again_fills_in_only_what_was_empty() {
 }
 
 #[test]
-fn a_session_counts_its_own_events() {
+fn a_session_counts_its_own_events_and_those_it_shares() {
     let place = Place::new();
     let store = place.open();
     let main = root(&store, "s");
@@ -52,7 +52,12 @@ fn a_session_counts_its_own_events() {
         store.counts(main, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
     assert_eq!(row.tokens, Some(counted));
     let other = store.session(session("other")).unwrap();
-    assert_eq!((other.threads, other.events, other.turns, other.loops), (1, 2, 1, 1));
+    // Four events and one turn of `s`, then two and one of its own.
+    assert_eq!((other.threads, other.events, other.messages), (1, 6, 6));
+    assert_eq!((other.turns, other.loops, other.tool_calls, other.compactions), (2, 2, 1, 0));
+    assert_eq!((other.first, other.last), (Some(Time(1000)), Some(Time(6000))));
+    let shown: Tokens = store.counts(fork, Seq(1), 100).unwrap().into_iter().map(|(_, tokens)| tokens).sum();
+    assert_eq!(other.tokens, Some(shown));
     let listed: Vec<SessionId> = store.sessions().unwrap().iter().map(|row| row.id).collect();
     assert_eq!(listed, [session("s"), session("other")]);
     let tokens: Vec<Tokens> = store.turns(main).unwrap().iter().filter_map(|row| row.tokens).collect();
@@ -148,7 +153,7 @@ fn a_fork_into_a_session_of_its_own_is_one_step() {
     let head = store.fork(&fork).unwrap();
     assert_eq!(head, store.head(thread("fork")).unwrap());
     let row = store.session(session("fork")).unwrap();
-    assert_eq!((row.title.as_str(), row.head, row.events), ("another way", Some(thread("fork")), 0));
+    assert_eq!((row.title.as_str(), row.head, row.events), ("another way", Some(thread("fork")), 2));
     assert_eq!(store.threads(session("fork")).unwrap()[0].start, Start::Fork { of: main, at: Seq(2) });
     let beyond =
         NewFork { at: Seq(9), session: NewSession::titled(session("no"), ""), thread: thread("no"), ..fork };
@@ -233,4 +238,22 @@ fn a_thousand_sessions_are_listed_without_reading_their_events() {
     assert!(scanned > 0);
     // A generous bound: it is about rows read, one a thread and not one an event.
     assert!(all.as_millis() < 500, "{all:?}, a scan takes {:?}", start.elapsed());
+}
+
+#[test]
+fn a_thousand_forks_of_a_long_session_are_listed_without_reading_what_they_share() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "main");
+    append(&store, main, events(Seq(1), &"uafrfr".repeat(1_000)));
+    for number in 0..1_000 {
+        let name = number.to_string();
+        in_session(&store, &name, &name, Start::Fork { of: main, at: Seq(4_001 + number) });
+    }
+    let start = Instant::now();
+    let rows = store.sessions().unwrap();
+    let took = start.elapsed();
+    let shown: u64 = rows.iter().map(|row| row.events).sum();
+    assert_eq!((rows.len(), shown), (1_001, 6_000 + (4_001..=5_000).sum::<u64>()));
+    assert!(took.as_millis() < 500, "{took:?}");
 }

@@ -140,7 +140,7 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round() {
     assert_eq!(found(Scope::Everything, 2).len(), 2);
     assert_eq!(found(Scope::Sessions, 9), ["common first", "common own", "common second"]);
     assert_eq!(found(Scope::Session(session("s")), 9), ["common first", "common second"]);
-    assert_eq!(found(Scope::Session(session("other")), 1), ["common own"]);
+    assert_eq!(found(Scope::Session(session("other")), 9), ["common first", "common own"]);
     assert_eq!(found(Scope::Thread(fork), 9), ["common first", "common own"]);
     assert_eq!(found(Scope::Ledger, 1), ["1"]);
 }
