@@ -290,8 +290,8 @@ pub struct Erased {
 pub enum Scrubbed {
     /// They are.
     Gone,
-    /// The rows are gone, but another process is still reading old pages; run [`scrub`](crate::Sqlite::scrub)
-    /// once it has finished.
+    /// The rows are gone, but their bytes may still be in the files: another process reads old pages, or the disk
+    /// has no room to rewrite them. Run [`scrub`](crate::Sqlite::scrub) or [`rebuild`](crate::Sqlite::rebuild) later.
     Waiting,
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use epitome_core::{SessionId, ThreadId, event::Time};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::{
     adopt::Adoption,
@@ -29,8 +29,23 @@ pub(super) fn erase(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut erased = remove(&transaction, session, now)?;
     transaction.commit()?;
-    erased.scrubbed = scrub(connection)?;
+    erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
+}
+
+/// Scrubs, after something that is done already: a lack of room or a lock only puts it off.
+pub(super) fn scrub_if_possible(connection: &Connection) -> Result<Scrubbed, Fault> {
+    match scrub(connection) {
+        Err(Fault::Sql(error))
+            if matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            ) =>
+        {
+            Ok(Scrubbed::Waiting)
+        }
+        other => other,
+    }
 }
 
 /// Rewrites the file without what was deleted, and empties the write-ahead log.

@@ -38,7 +38,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use self::{append::Append, fault::Fault, pool::Pool, writer::Writer};
 use crate::{
-    error::StoreError,
+    error::{CHECKING, StoreError},
     log::{EventLog, Head, NewThread},
     records::{
         AuditLine, BackupProgress, DoctorReport, Erased, Hit, LedgerEntry, LedgerFilter, Made, NewFork,
@@ -361,22 +361,26 @@ impl Sqlite {
 
 /// Care of the file.
 impl Sqlite {
-    /// Makes everything derived again from the log. It is the same afterwards, unless it was damaged. Counts by
-    /// other tokenizers than the store's counter are kept.
-    pub fn rebuild(&self) -> Result<(), StoreError> {
+    /// Makes everything derived again from the log, and what is missing of the schema's indexes, triggers and views.
+    /// It is the same afterwards, unless it was damaged. Counts by other tokenizers than the store's counter are
+    /// kept. What earlier erasures left in the files is scrubbed.
+    pub fn rebuild(&self) -> Result<Scrubbed, StoreError> {
         let counter = self.options.counter.clone();
+        self.readers.close_idle();
         self.writer.write_alone("rebuilding", move |connection, derivations| {
             derivations.forget();
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            schema::restore(&transaction)?;
             derived::rebuild(&transaction, counter.as_deref())?;
-            Ok(transaction.commit()?)
+            transaction.commit()?;
+            erase::scrub_if_possible(connection)
         })
     }
 
     /// Checks everything that can be checked, and changes nothing.
     pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
         doctor::examine(&self.path, &self.options)
-            .map_err(|fault| fault.explained("checking", &self.path, self.options.busy_timeout))
+            .map_err(|fault| fault.explained(CHECKING, &self.path, self.options.busy_timeout))
     }
 
     /// Copies the store to a new file while it is in use.

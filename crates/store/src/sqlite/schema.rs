@@ -1,6 +1,7 @@
 //! Opening the file: private from its first byte, recognised before it is touched, and brought up to date.
 
 use std::{
+    collections::BTreeMap,
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Read},
     path::Path,
@@ -10,7 +11,7 @@ use epitome_core::Fact;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
 
 use super::{Options, codec::signed, fault::Fault};
-use crate::error::StoreError;
+use crate::error::{OPENING, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
@@ -46,11 +47,58 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
     Ok(connection)
 }
 
-const OPENING: &str = "opening the store";
-
 /// Opens a connection that can only read.
 pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Fault> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)
+}
+
+/// A table, index, trigger or view: its type, its name, and the statement that makes it.
+pub(super) type Item = (String, String, String);
+
+/// What differs from the schema that this build makes: the items that are missing, those made otherwise, and those
+/// that do not belong there.
+#[derive(Default)]
+pub(super) struct Difference {
+    pub(super) missing: Vec<Item>,
+    pub(super) changed: Vec<Item>,
+    pub(super) unknown: Vec<Item>,
+}
+
+/// Compares the schema of a file with a fresh one.
+pub(super) fn difference(connection: &Connection) -> Result<Difference, Fault> {
+    let mut fresh = Connection::open_in_memory()?;
+    register(&fresh)?;
+    migrate(&mut fresh)?;
+    let mut found = items(connection)?;
+    let mut difference = Difference::default();
+    for (key, sql) in items(&fresh)? {
+        match found.remove(&key) {
+            Some(same) if same == sql => {}
+            Some(_) => difference.changed.push((key.0, key.1, sql)),
+            None => difference.missing.push((key.0, key.1, sql)),
+        }
+    }
+    difference.unknown = found.into_iter().map(|((kind, name), sql)| (kind, name, sql)).collect();
+    Ok(difference)
+}
+
+/// Makes missing indexes, triggers and views again. A missing table is another matter: it held something.
+pub(super) fn restore(connection: &Connection) -> Result<(), Fault> {
+    for (kind, _, sql) in difference(connection)?.missing {
+        if kind != "table" {
+            connection.execute_batch(&sql)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a schema has, except what SQLite makes by itself.
+fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, Fault> {
+    let mut statement = connection.prepare(
+        "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'",
+    )?;
+    let items = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    Ok(items.collect::<Result<_, _>>()?)
 }
 
 /// The schema version of the file behind a connection.
