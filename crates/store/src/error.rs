@@ -76,6 +76,12 @@ pub enum StoreError {
         /// The entry's id there.
         id: String,
     },
+    /// An entry that says nothing, or nowhere.
+    #[error("a ledger entry needs a {missing}; it is empty")]
+    EmptyLedgerEntry {
+        /// What it lacks.
+        missing: &'static str,
+    },
     /// No such ledger entry.
     #[error("the ledger has no entry `{id}` in `{channel}`")]
     UnknownLedgerEntry {

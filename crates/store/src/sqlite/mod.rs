@@ -328,7 +328,7 @@ impl Sqlite {
     }
 
     /// The turns a compaction covers: from the first one that the compaction before it kept, through the last it
-    /// summarised, and that earlier compaction itself.
+    /// summarised, and that earlier compaction itself; one that was reverted before does not count.
     pub fn covered(&self, compaction: EventId) -> Result<Vec<EventId>, StoreError> {
         let turns: Vec<Turn> = self.history(compaction)?.into_iter().map(|row| row.turn).collect();
         lineage::covered_by(&turns, compaction).ok_or(StoreError::UnknownTurn(compaction))
