@@ -207,7 +207,11 @@ impl fmt::Display for Candidate {
 }
 
 fn suggestions(nearest: &[Candidate]) -> String {
-    if nearest.is_empty() { String::new() } else { format!("; the nearest: {}", listed(nearest)) }
+    if nearest.is_empty() {
+        "; `epitome sessions` lists them".to_owned()
+    } else {
+        format!("; the nearest: {}", listed(nearest))
+    }
 }
 
 /// What is being done when a store is opened.

@@ -98,10 +98,50 @@ fn a_session_is_found_by_what_people_type() {
     assert!(found("twins").unwrap_err().contains(&twin.to_string()));
     let error = found("Wrte dogs").unwrap_err();
     assert_eq!(error, format!("no session is called `Wrte dogs`; the nearest: `Write docs` ({docs})"));
-    assert_eq!(found("zzzzzzzzzz").unwrap_err(), "no session is called `zzzzzzzzzz`");
+    assert_eq!(
+        found("zzzzzzzzzz").unwrap_err(),
+        "no session is called `zzzzzzzzzz`; `epitome sessions` lists them"
+    );
     assert!(found("").is_err());
     assert!(found("%").is_err());
     assert!(found(&"long ".repeat(100_000)).is_err());
+}
+
+#[test]
+fn a_typo_suggests_what_was_meant() {
+    let place = Place::new();
+    let store = place.open();
+    let long = format!("Retry the upload handler when the server {}", "goes away ".repeat(100));
+    let names = [
+        ("1", "Fix the parser", Some("ses_41a9")),
+        ("2", long.as_str(), None),
+        ("3", "Write docs", Some("ses_77bb")),
+        ("4", "", None),
+    ];
+    for (name, title, key) in names {
+        let new = NewSession { key: key.map(Into::into), ..NewSession::titled(session(name), title) };
+        store.create_session(&new).unwrap();
+    }
+    let check = |asked: &str, expect: &[&str]| {
+        let Err(StoreError::UnknownSession { nearest, .. }) = store.find_session(asked) else {
+            panic!("{asked} is found")
+        };
+        let nearest: Vec<SessionId> = nearest.into_iter().map(|candidate| candidate.id).collect();
+        assert_eq!(nearest, expect.iter().map(|name| session(name)).collect::<Vec<_>>(), "{asked}");
+    };
+    for (name, ..) in names {
+        let mut id = session(name).to_string();
+        id.truncate(8);
+        let wrong = if id.starts_with('0') { "1" } else { "0" };
+        id.replace_range(..1, wrong);
+        check(&id, &[name]);
+        check(&id.to_uppercase(), &[name]);
+    }
+    check("uplaod", &["2"]);
+    check("Uplaod Hadnler", &["2"]);
+    check("praser", &["1"]);
+    check("ses_41a8", &["1"]);
+    check("nothing like it", &[]);
 }
 
 #[test]
@@ -133,7 +173,10 @@ fn labels_and_heads_are_kept() {
         store.session(nobody).unwrap_err(),
         store.erase(nobody, Time(0)).unwrap_err(),
     ] {
-        assert_eq!(error.to_string(), format!("no session is called `{nobody}`"));
+        assert_eq!(
+            error.to_string(),
+            format!("no session is called `{nobody}`; `epitome sessions` lists them")
+        );
     }
 }
 
