@@ -14,7 +14,7 @@ use super::{
     derived,
     fault::Fault,
     read,
-    schema::{self, Difference},
+    schema::{self, Access, Difference},
 };
 use crate::{
     error::CHECKING,
@@ -29,8 +29,8 @@ const LISTED: usize = 50;
 type Finding = (String, Vec<String>);
 
 /// Runs every check. One that cannot be finished reports why.
-pub(super) fn examine(path: &Path, options: &Options) -> Result<DoctorReport, Fault> {
-    let connection = schema::open_reader(path, options)?;
+pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<DoctorReport, Fault> {
+    let connection = schema::open_reader(path, options, access)?;
     connection.execute_batch("BEGIN")?;
     let counter = options.counter.as_deref();
     let examination = Examination { connection: &connection, path, options };

@@ -36,9 +36,9 @@ use epitome_core::{
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use self::{append::Append, fault::Fault, pool::Pool, writer::Writer};
+use self::{append::Append, fault::Fault, pool::Pool, schema::Access, writer::Writer};
 use crate::{
-    error::{CHECKING, StoreError},
+    error::{CHECKING, OPENING, StoreError},
     log::{EventLog, Head, NewThread},
     records::{
         AuditLine, BackupProgress, DoctorReport, Erased, Hit, LedgerEntry, LedgerFilter, Made, NewFork,
@@ -94,6 +94,7 @@ impl fmt::Debug for Options {
 pub struct Sqlite {
     path: PathBuf,
     options: Options,
+    access: Access,
     /// The tokenizer whose counts are shown.
     tokenizer: Option<String>,
     readers: Pool,
@@ -131,18 +132,33 @@ impl EventLog for Sqlite {
 
 /// Opening, and the log beyond [`EventLog`].
 impl Sqlite {
-    /// Opens the store at `path`, and makes it if there is none.
+    /// Opens the store at `path`, and makes it if there is none. One that is there and cannot be written can still be
+    /// looked at: then every writing method fails with [`StoreError::ReadOnly`].
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
-        let connection = schema::open_writer(path, &options)?;
-        let tokenizer = remember_tokenizer(&connection, options.counter.as_deref())
-            .map_err(|fault| fault.explained("opening the store", path, options.busy_timeout))?;
-        Ok(Self {
-            path: path.to_owned(),
-            tokenizer,
-            readers: Pool::new(path.to_owned(), options.clone()),
-            writer: Writer::start(connection, path.to_owned(), options.busy_timeout)?,
-            options,
-        })
+        let explained = |fault: Fault| fault.explained(OPENING, path, options.busy_timeout);
+        let (tokenizer, writer, access) = match schema::open_writer(path, &options) {
+            Ok(connection) => {
+                let tokenizer =
+                    remember_tokenizer(&connection, options.counter.as_deref()).map_err(explained)?;
+                let writer = Writer::start(connection, path.to_owned(), options.busy_timeout)?;
+                (tokenizer, writer, Access::Writable)
+            }
+            Err(refused @ StoreError::ReadOnly { .. }) => {
+                // Why it cannot even be read says less than why it cannot be written.
+                let Ok(connection) = schema::open_to_look(path, &options) else { return Err(refused) };
+                let counting = options.counter.as_ref().map(|counter| counter.name().to_owned());
+                let known = known_tokenizer(&connection).map_err(explained)?;
+                (counting.or(known), Writer::absent(path.to_owned()), Access::ReadOnly)
+            }
+            Err(error) => return Err(error),
+        };
+        let readers = Pool::new(path.to_owned(), options.clone(), access);
+        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, options })
+    }
+
+    /// Whether the store can only be looked at.
+    pub fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
     }
 
     /// Where the store is.
@@ -379,7 +395,7 @@ impl Sqlite {
 
     /// Checks everything that can be checked, and changes nothing.
     pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
-        doctor::examine(&self.path, &self.options)
+        doctor::examine(&self.path, &self.options, self.access)
             .map_err(|fault| fault.explained(CHECKING, &self.path, self.options.busy_timeout))
     }
 
@@ -419,9 +435,7 @@ fn remember_tokenizer(
     connection: &Connection,
     counter: Option<&dyn TokenCounter>,
 ) -> Result<Option<String>, Fault> {
-    let known: Option<String> = connection
-        .query_row("SELECT value FROM settings WHERE name = 'tokenizer'", [], |row| row.get(0))
-        .optional()?;
+    let known = known_tokenizer(connection)?;
     let Some(counter) = counter else { return Ok(known) };
     if known.is_none() {
         connection.execute(
@@ -430,4 +444,9 @@ fn remember_tokenizer(
         )?;
     }
     Ok(Some(counter.name().to_owned()))
+}
+
+fn known_tokenizer(connection: &Connection) -> Result<Option<String>, Fault> {
+    let mut statement = connection.prepare("SELECT value FROM settings WHERE name = 'tokenizer'")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?)
 }

@@ -47,9 +47,68 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
     Ok(connection)
 }
 
+/// Whether the place of a store lets its files be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It does.
+    Writable,
+    /// It can only be looked at.
+    ReadOnly,
+}
+
 /// Opens a connection that can only read.
-pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Fault> {
-    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)
+pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Result<Connection, Fault> {
+    let connection =
+        connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)?;
+    if access == Access::Writable {
+        return Ok(connection);
+    }
+    match version(&connection) {
+        Ok(_) => Ok(connection),
+        // Even to read, SQLite needs a file beside the database, unless it is told that nobody writes. That is true
+        // of a place nobody can write to, but then it does not look into the write-ahead log either.
+        Err(Fault::Sql(_)) if log_is_empty(path) => connect(
+            Path::new(&unchanging(path)),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI,
+            options,
+        ),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Looks whether a store that cannot be written can at least be read as it is.
+pub(super) fn open_to_look(path: &Path, options: &Options) -> Result<Connection, Fault> {
+    let connection = open_reader(path, options, Access::ReadOnly)?;
+    recognise(&connection, path)?;
+    if version(&connection)? < newest() {
+        return Err(
+            StoreError::ReadOnly { doing: "bringing the store up to date", path: path.to_owned() }.into()
+        );
+    }
+    Ok(connection)
+}
+
+fn log_is_empty(path: &Path) -> bool {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    match std::fs::metadata(name) {
+        Ok(file) => file.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The address of a database that nobody changes.
+fn unchanging(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut address = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
+            letter if letter.is_ascii_alphanumeric() => address.push(char::from(*letter)),
+            other => address.push_str(&format!("%{other:02X}")),
+        }
+    }
+    address + "?immutable=1"
 }
 
 /// A table, index, trigger or view: its type, its name, and the statement that makes it.

@@ -11,7 +11,7 @@ use std::{
 use epitome_core::{Seq, event::Time};
 use epitome_store::{EventLog, Options, Sqlite, StoreError};
 
-use crate::support::{Place, append, events, raw, root, session, thread, user};
+use crate::support::{Place, append, counting, events, raw, root, session, thread, user};
 
 /// Opens, and gives the words of the error with the path left out.
 fn refusal(path: &Path) -> String {
@@ -275,14 +275,54 @@ fn fill_up(store: &Sqlite, path: &Path) {
 }
 
 #[test]
+fn a_store_in_a_read_only_place_can_be_looked_at() {
+    let place = filled();
+    let before = {
+        let store = place.open();
+        assert!(!store.is_read_only());
+        (store.sessions().unwrap(), store.read(thread("t"), Seq(1), usize::MAX).unwrap())
+    };
+    // Its name has letters that mean something in an address.
+    let odd = place.directory.path().join("what? 100% #1.db");
+    fs::copy(place.path(), &odd).unwrap();
+    // The last events of this one are in its write-ahead log only, and there is nothing to read that with.
+    let unfinished = place.directory.path().join("unfinished.db");
+    let store = place.open();
+    append(&store, thread("t"), vec![user("newest")]);
+    fs::copy(place.path(), &unfinished).unwrap();
+    fs::copy(place.directory.path().join("epitome.db-wal"), place.directory.path().join("unfinished.db-wal"))
+        .unwrap();
+    drop(store);
+    let Some(_guard) = read_only(place.directory.path()) else {
+        eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
+        return;
+    };
+    let store = Sqlite::open(&odd, counting()).unwrap();
+    assert!(store.is_read_only());
+    assert_eq!((store.sessions().unwrap(), store.read(thread("t"), Seq(1), usize::MAX).unwrap()), before);
+    assert!(store.doctor().unwrap().is_healthy());
+    let words = ": PATH cannot be written; check the permissions of the file and of its directory";
+    let head = store.head(thread("t")).unwrap().seq;
+    for (doing, error) in [
+        ("appending to the log", store.append(thread("t"), head, events(head.next(), "u")).unwrap_err()),
+        ("erasing a session", store.erase(session("t"), Time(0)).unwrap_err()),
+        ("rebuilding", store.rebuild().map(drop).unwrap_err()),
+    ] {
+        assert_eq!(error.to_string().replace(&odd.display().to_string(), "PATH"), format!("{doing}{words}"));
+    }
+    assert_eq!(refusal(&unfinished), format!("opening the store{words}"));
+}
+
+#[test]
 fn a_read_only_place_says_so() {
     let place = filled();
+    fs::write(place.directory.path().join("empty.db"), "").unwrap();
     let Some(_guard) = read_only(place.directory.path()) else {
         eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
         return;
     };
     let expect = ": PATH cannot be written; check the permissions of the file and of its directory";
-    assert_eq!(refusal(&place.path()), format!("opening the store{expect}"));
+    assert_eq!(refusal(&place.directory.path().join("empty.db")), format!("opening the store{expect}"));
     let new = place.directory.path().join("new.db");
     assert_eq!(refusal(&new), format!("making the store{expect}"));
     let deep = place.directory.path().join("deep/new.db");
