@@ -3,7 +3,7 @@
 //! An [`Exchange`] is one value, so a call without an outcome or a result without a call cannot be written
 //! down. Providers reuse call ids ("call_1" in every turn): a result belongs to the nearest open call of its id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::{
     event::{Fact, ToolCall, ToolResult},
@@ -47,14 +47,14 @@ pub struct Paired<'a> {
 /// Pairs every call in `events` with its result.
 pub fn pair<'a>(events: impl IntoIterator<Item = (Seq, &'a Fact)>) -> Paired<'a> {
     let mut paired = Paired::default();
-    let mut open: HashMap<&'a CallId, Vec<usize>> = HashMap::new();
+    let mut open: HashMap<&'a CallId, Waiting> = HashMap::new();
     for (at, fact) in events {
         for call in fact.calls() {
-            open.entry(&call.id).or_default().push(paired.exchanges.len());
+            open.entry(&call.id).or_default().push(at, paired.exchanges.len());
             paired.exchanges.push(Exchange { at, call, outcome: Outcome::Unanswered });
         }
         for result in fact.results() {
-            match nearest(&mut open, &paired.exchanges, &result.call) {
+            match open.get_mut(&result.call).and_then(Waiting::nearest) {
                 Some(index) => paired.exchanges[index].outcome = Outcome::Returned { at, result },
                 None => paired.strays.push((at, result)),
             }
@@ -63,17 +63,28 @@ pub fn pair<'a>(events: impl IntoIterator<Item = (Seq, &'a Fact)>) -> Paired<'a>
     paired
 }
 
-/// The open call a result of `id` belongs to: of the last message that made such calls, the first still open.
-/// Within one message a repeated id is answered in order; across messages the newest is meant.
-fn nearest<'a>(
-    open: &mut HashMap<&'a CallId, Vec<usize>>,
-    exchanges: &[Exchange<'a>],
-    id: &CallId,
-) -> Option<usize> {
-    let waiting = open.get_mut(id)?;
-    let newest = exchanges[*waiting.last()?].at;
-    let first = waiting.iter().position(|&index| exchanges[index].at == newest)?;
-    Some(waiting.remove(first))
+/// The open calls of one id, by the message that made them.
+#[derive(Default)]
+struct Waiting(Vec<(Seq, VecDeque<usize>)>);
+
+impl Waiting {
+    fn push(&mut self, at: Seq, index: usize) {
+        match self.0.last_mut() {
+            Some((last, calls)) if *last == at => calls.push_back(index),
+            _ => self.0.push((at, VecDeque::from([index]))),
+        }
+    }
+
+    /// Of the last message with open calls, the first of them: within one message a repeated id is answered in order,
+    /// across messages the newest is meant.
+    fn nearest(&mut self) -> Option<usize> {
+        let (_, calls) = self.0.last_mut()?;
+        let nearest = calls.pop_front();
+        if calls.is_empty() {
+            self.0.pop();
+        }
+        nearest
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Transcript files into the log.
 //!
 //! Importing is idempotent and incremental: ids are derived from the agent's own, readers are prefix-stable, and the
-//! raw chain tells where a file and the log part. What the log has is skipped, what is new is appended, and a file
+//! normalised chain tells where a file and the log part. What the log has is skipped, what is new is appended, and a file
 //! whose past was rewritten becomes a fork from the last event both agree on: nothing stored is ever replaced.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use epitome_core::{Event, EventId, Fact, Link, Seq, ThreadId};
+use epitome_core::{Event, EventId, Fact, Link, Seq, SessionId, ThreadId};
 use epitome_store::{
     EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
     records::{NewSession, SessionRow},
@@ -71,8 +71,23 @@ pub struct ImportedSession {
     pub diverged: Vec<(Seq, ThreadId)>,
 }
 
+/// How often an import is tried again that someone else got in the way of.
+const TRIES: usize = 8;
+
 /// Imports a file, or OpenCode's database.
 pub fn import_file(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+    // Two files of one session may be imported at a time, here or by another process: whoever is second finds what
+    // the first has written, and goes on from there.
+    for _ in 1..TRIES {
+        match import_once(store, path, limits) {
+            Err(ImportError::Store(StoreError::Conflict { .. })) => {}
+            done => return done,
+        }
+    }
+    import_once(store, path, limits)
+}
+
+fn import_once(store: &Sqlite, path: &Path, limits: &Limits) -> Result<Imported, ImportError> {
     if opencode::is_opencode(path) {
         return import_opencode(store, path, limits);
     }
@@ -92,26 +107,37 @@ pub fn import_bytes(
     record(store, transcripts::read(name, bytes, limits)?)
 }
 
-/// The files below `path` that may hold a transcript, sorted; `path` itself if it is a file.
-pub fn find_files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if !fs::metadata(path)?.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
+/// The files below `path` that may hold a transcript, sorted, or `path` itself if it is a file; and the folders that
+/// could not be read.
+pub fn find_files(path: &Path) -> (Vec<PathBuf>, Vec<ImportError>) {
     let mut files = Vec::new();
-    let mut folders = vec![path.to_owned()];
+    let mut unread = Vec::new();
+    let mut folders = Vec::new();
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => folders.push(path.to_owned()),
+        Ok(_) => files.push(path.to_owned()),
+        Err(source) => unread.push(ImportError::Io { path: path.to_owned(), source }),
+    }
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            // Links are not followed below the named folder: they may lead round in a circle.
-            match entry.file_type()? {
-                kind if kind.is_dir() => folders.push(entry.path()),
-                kind if kind.is_file() && may_be_transcript(&entry.path()) => files.push(entry.path()),
-                _ => {}
-            }
+        if let Err(source) = look_into(&folder, &mut folders, &mut files) {
+            unread.push(ImportError::Io { path: folder, source });
         }
     }
     files.sort();
-    Ok(files)
+    (files, unread)
+}
+
+fn look_into(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Links are not followed below the named folder: they may lead round in a circle.
+        match entry.file_type()? {
+            kind if kind.is_dir() => folders.push(entry.path()),
+            kind if kind.is_file() && may_be_transcript(&entry.path()) => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn may_be_transcript(path: &Path) -> bool {
@@ -200,24 +226,27 @@ fn record_session(
     let callers = callers(&threads);
     let mut appended = 0;
     let mut diverged = Vec::new();
-    let mut places: BTreeMap<ThreadId, ThreadId> = BTreeMap::new();
+    let mut places: BTreeMap<ThreadId, Place> = BTreeMap::new();
     for thread in threads {
         let start = match thread.start {
             transcripts::Start::Root => Start::Root,
-            transcripts::Start::Fork { of, at } => Start::Fork { of: *places.get(&of).unwrap_or(&of), at },
+            transcripts::Start::Fork { of, at } => {
+                Start::Fork { of: places.get(&of).map_or(of, Place::head), at }
+            }
             transcripts::Start::Spawned { by, call } => {
-                let by = call.as_ref().and_then(|call| callers.get(&(by?, call.0.clone())).copied());
+                let made = call.as_ref().and_then(|call| callers.get(&(by?, call.0.clone())).copied());
+                let by = made.map(|id| places.get(&id.thread).map_or(id, |place| place.owner(id.seq)));
                 Start::Spawned { by, call }
             }
         };
         let new = NewThread { id: thread.id, session: id, name: thread.name, start };
         let done = record_thread(store, &new, thread.events)?;
-        places.insert(thread.id, done.thread);
         appended += done.appended;
-        diverged.extend(done.diverged.map(|at| (at, done.thread)));
+        diverged.extend(done.diverged.map(|at| (at, done.place.head())));
+        places.insert(thread.id, done.place);
     }
-    let head = *places.get(&head).unwrap_or(&head);
-    if appended > 0 {
+    let head = places.get(&head).map_or(head, Place::head);
+    if appended > 0 && !is_shorter(store, head, id)? {
         store.set_head(id, head)?;
     }
     Ok(ImportedSession { row: store.session(id)?, appended, diverged })
@@ -241,8 +270,32 @@ fn callers(threads: &[transcripts::Thread]) -> BTreeMap<(ThreadId, String), Even
     callers
 }
 
+/// Whether `head` ends before the thread the session stands at, as a file does that was read only in part.
+fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool, StoreError> {
+    match store.session(session)?.head {
+        Some(now) if now != head => Ok(store.head(head)?.seq < store.head(now)?.seq),
+        _ => Ok(false),
+    }
+}
+
+/// Where the events of a file's thread are: in the thread itself, or from some event on in a fork of it.
+struct Place(Vec<(Seq, ThreadId)>);
+
+impl Place {
+    /// The thread that holds the last of them.
+    fn head(&self) -> ThreadId {
+        self.owner(Seq(u64::MAX)).thread
+    }
+
+    /// The event at `seq`, by the thread that owns it.
+    fn owner(&self, seq: Seq) -> EventId {
+        let after = self.0.iter().rev().find(|(after, _)| *after < seq).or(self.0.first());
+        EventId { thread: after.expect("a place has at least the thread itself").1, seq }
+    }
+}
+
 struct RecordedThread {
-    thread: ThreadId,
+    place: Place,
     appended: u64,
     diverged: Option<Seq>,
 }
@@ -254,20 +307,16 @@ fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<
         Start::Root | Start::Spawned { .. } => Head::START,
     };
     let thread = new.id;
-    match store.open(new) {
-        // Who started it may have become known since; the thread is the same.
-        Ok(()) | Err(StoreError::ThreadDiffers(_)) => {}
-        Err(error) => return Err(error),
-    }
+    open_thread(store, new)?;
     let head = store.head(thread)?;
     let known = common(store, thread, base, head, &events)?;
+    let own = |appended| RecordedThread { place: Place(vec![(base.seq, thread)]), appended, diverged: None };
     if known == events.len() {
-        return Ok(RecordedThread { thread, appended: 0, diverged: None });
+        return Ok(own(0));
     }
     let at = Seq(base.seq.0 + known as u64);
     if at == head.seq {
-        let appended = append(store, thread, at, events.into_iter().skip(known))?;
-        return Ok(RecordedThread { thread, appended, diverged: None });
+        return append(store, thread, at, events.into_iter().skip(known)).map(own);
     }
     let fork = NewThread {
         id: ThreadId::derived(&[&thread.to_string(), &at.to_string(), &events[known].raw.json]),
@@ -276,9 +325,29 @@ fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<
         start: Start::Fork { of: thread, at },
     };
     let rest = events.into_iter().skip(known).collect();
-    let done = record_thread(store, &fork, rest)?;
-    let diverged = (done.appended > 0).then_some(at);
-    Ok(RecordedThread { diverged: done.diverged.or(diverged), ..done })
+    let mut done = record_thread(store, &fork, rest)?;
+    done.place.0.insert(0, (base.seq, thread));
+    done.diverged = done.diverged.or((done.appended > 0).then_some(at));
+    Ok(done)
+}
+
+/// Makes the thread, or finds it. Who started it may have become known since it was made: that is no other thread.
+fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
+    match store.open(new) {
+        Err(StoreError::ThreadDiffers(id)) => {
+            let known = store.thread(id)?;
+            let same = known.session == new.session
+                && match (&known.start, &new.start) {
+                    (Start::Fork { of, at }, Start::Fork { of: same_of, at: same_at }) => {
+                        (of, at) == (same_of, same_at)
+                    }
+                    (Start::Root | Start::Spawned { .. }, Start::Root | Start::Spawned { .. }) => true,
+                    _ => false,
+                };
+            if same { Ok(()) } else { Err(StoreError::ThreadDiffers(id)) }
+        }
+        done => done,
+    }
 }
 
 /// How many of `events` the thread already holds after `base`.
@@ -299,16 +368,17 @@ fn common(
             link
         })
         .collect();
-    // The chain vouches for everything before it: nearly always one comparison settles it.
+    // The chain vouches for everything before it: nearly always one comparison settles it. The normalised one, because
+    // the same history may come re-serialised: indented, or out of a database instead of an export.
     let Some(last) = links.last() else { return Ok(0) };
-    if link_at(store, thread, Seq(base.seq.0 + links.len() as u64))? == *last {
+    if link_at(store, thread, Seq(base.seq.0 + links.len() as u64))?.normal == last.normal {
         return Ok(links.len());
     }
     let mut agreed = 0;
     let mut unknown = links.len();
     while agreed + 1 < unknown {
         let middle = agreed.midpoint(unknown);
-        if link_at(store, thread, Seq(base.seq.0 + middle as u64))? == links[middle - 1] {
+        if link_at(store, thread, Seq(base.seq.0 + middle as u64))?.normal == links[middle - 1].normal {
             agreed = middle;
         } else {
             unknown = middle;

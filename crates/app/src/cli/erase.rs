@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         anstream::eprintln!(
             "Erase {NAME}{}{NAME:#} {BOLD}{}{BOLD:#} ({}, {})? This cannot be undone. Type `erase` to go on:",
             row.id,
-            row.title,
+            text::one_line(&row.title, text::width()),
             text::count(row.threads, "thread"),
             text::count(row.events, "event"),
         );
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         ))?;
     }
     if erased.scrubbed == Scrubbed::Waiting {
-        out.line("Another process still reads old pages of the file; they go when it has finished and the next erase runs.")?;
+        out.line("Another process still reads old pages of the file: once it has finished, `epitome doctor --rebuild` clears them.")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use epitome::{
     core::Logged,
     wire::{Completion, Format},
 };
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 use super::{
     open::{self, Store},
@@ -19,7 +19,8 @@ use super::{
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Messages that came in the format asked for leave with the bytes they came with; others are written afresh. \
-The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal completes it.")]
+The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal pairs every \
+call and puts roles in order. What the log does not hold (often the model, the limits, the tools) is yours to add.")]
 pub(crate) struct Args {
     /// Its id, the start of it, or its title.
     session: String,
@@ -101,23 +102,21 @@ fn lines(events: &[Logged]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for logged in events {
         let event = &logged.event;
-        let raw = RawValue::from_string(event.raw.json.to_string())?;
-        let head = json!({
+        let line = json!({
             "id": logged.id,
             "kind": event.fact.kind(),
             "time": event.time.and_then(text::rfc3339),
             "origin": event.origin,
             "dialect": event.raw.dialect,
+            "normal": event.normal,
             "raw_hash": logged.link.raw,
             "normal_hash": logged.link.normal,
             "fact": event.fact,
-        })
-        .to_string();
-        // The raw value goes in by hand so that its bytes stay as they are.
-        bytes.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
-        bytes.extend_from_slice(b",\"raw\":");
-        bytes.extend_from_slice(raw.get().as_bytes());
-        bytes.extend_from_slice(b"}\n");
+            // As a string: only so are its bytes, line breaks included, what they were.
+            "raw": &*event.raw.json,
+        });
+        serde_json::to_writer(&mut bytes, &line)?;
+        bytes.push(b'\n');
     }
     Ok(bytes)
 }

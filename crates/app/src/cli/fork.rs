@@ -67,7 +67,11 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             "at": head.seq,
         }))?;
     } else {
-        out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{title}{BOLD:#}", fork.session.id))?;
+        out.line(format_args!(
+            "{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}",
+            fork.session.id,
+            text::one_line(&title, text::width())
+        ))?;
         out.line(format_args!("shares turns 1 to {number} ({} events) with {}", head.seq, session.id))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     }
     out.line(format_args!(
         "{BOLD}{}{BOLD:#} · thread {} · {}",
-        session.title,
-        thread.name,
+        text::one_line(&session.title, text::width()),
+        text::one_line(&thread.name, 80),
         text::count(chosen.len() as u64, "turn")
     ))?;
     for (index, row) in chosen {

@@ -11,7 +11,6 @@ use std::{
     thread,
 };
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use epitome::{
     import::{ImportError, Imported, find_files, import_file},
@@ -82,24 +81,34 @@ struct SessionJson<'a> {
     compactions: u64,
     appended: u64,
     warnings: Vec<String>,
+    skipped: BTreeMap<String, u64>,
 }
 
+/// A file that gave no session: why, in one of three words.
 #[derive(Serialize)]
-struct FailureJson<'a> {
+struct FileJson<'a> {
     file: &'a str,
-    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_transcript: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
-    let mut sources = Vec::new();
-    for path in &args.paths {
-        let files = find_files(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let named = if path.is_dir() { Named::InFolder } else { Named::Yes };
-        sources.extend(files.into_iter().map(|path| Source { path, named }));
-    }
     let store = store.open()?;
     let limits = Limits { line: args.max_line, decompressed: args.max_unpacked };
     let mut report = Report::new(out, args.verbose);
+    let mut sources = Vec::new();
+    for path in &args.paths {
+        let (files, unread) = find_files(path);
+        for error in unread {
+            report.failed(&path.display().to_string(), &error.to_string())?;
+        }
+        let named = if path.is_dir() { Named::InFolder } else { Named::Yes };
+        sources.extend(files.into_iter().map(|path| Source { path, named }));
+    }
     import_all(&store, &sources, &limits, |source, result| report.file(source, result))?;
     report.finish()
 }
@@ -194,18 +203,40 @@ impl Report {
             Err(ImportError::Read(error @ ReadError::UnknownAgent { .. }))
                 if source.named == Named::InFolder =>
             {
+                let error = error.to_string();
+                if self.out.is_json() {
+                    let line = FileJson {
+                        file: &file,
+                        error: None,
+                        no_transcript: Some(&error),
+                        warnings: Vec::new(),
+                    };
+                    self.out.object(&line)?;
+                }
                 self.not_transcripts.push(format!("{file}: {error}"));
                 Ok(())
             }
             Err(error) => {
-                let error = format!("{:#}", anyhow::Error::new(error));
-                if self.out.is_json() {
-                    self.out.object(&FailureJson { file: &file, error: error.clone() })?;
-                }
-                self.failures.push(format!("{file}: {error}"));
-                Ok(())
+                let hint = match error {
+                    ImportError::Read(ReadError::TooLarge { .. }) => " (--max-unpacked)",
+                    _ => "",
+                };
+                self.failed(&file, &format!("{:#}{hint}", anyhow::Error::new(error)))
             }
         }
+    }
+
+    fn failed(&mut self, file: &str, error: &str) -> anyhow::Result<()> {
+        if self.out.is_json() {
+            self.out.object(&FileJson {
+                file,
+                error: Some(error),
+                no_transcript: None,
+                warnings: Vec::new(),
+            })?;
+        }
+        self.failures.push(if error.contains(file) { error.to_owned() } else { format!("{file}: {error}") });
+        Ok(())
     }
 
     fn imported(&mut self, file: &str, imported: Imported) -> anyhow::Result<()> {
@@ -213,8 +244,13 @@ impl Report {
         self.files += 1;
         let mut file_warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         self.warnings.extend(file_warnings.iter().map(|warning| format!("{file}: {warning}")));
-        for (kind, count) in skipped {
-            *self.passed_over.entry(kind).or_default() += count;
+        let mut file_skipped = skipped;
+        for (kind, count) in &file_skipped {
+            *self.passed_over.entry(kind.clone()).or_default() += count;
+        }
+        if sessions.is_empty() && self.out.is_json() {
+            let warnings = std::mem::take(&mut file_warnings);
+            self.out.object(&FileJson { file, error: None, no_transcript: None, warnings })?;
         }
         for session in &sessions {
             let row = &session.row;
@@ -238,6 +274,7 @@ impl Report {
                     appended: session.appended,
                     // A file's warnings are told once, with its first session.
                     warnings: std::mem::take(&mut file_warnings),
+                    skipped: std::mem::take(&mut file_skipped),
                 })?;
             }
             self.rows.push([
@@ -274,9 +311,12 @@ impl Report {
             std::mem::take(&mut self.not_transcripts),
             std::mem::take(&mut self.failures),
         );
-        self.list("warning", &warnings)?;
-        self.list("file that is no transcript", &others)?;
-        self.list("file not imported", &failures)?;
+        self.list("warning", "warnings", &warnings)?;
+        if warnings.iter().any(|warning| warning.contains("limit")) {
+            self.out.line(format_args!("  {DIM}--max-line raises the limit of a line{DIM:#}"))?;
+        }
+        self.list("file is no transcript", "files are no transcripts", &others)?;
+        self.list("file was not imported", "files were not imported", &failures)?;
         if self.files > 0 {
             self.out.line(format_args!(
                 "{BOLD}{} in {}, {}{BOLD:#}",
@@ -319,11 +359,12 @@ impl Report {
         Ok(())
     }
 
-    fn list(&mut self, what: &str, lines: &[String]) -> anyhow::Result<()> {
+    fn list(&mut self, one: &str, many: &str, lines: &[String]) -> anyhow::Result<()> {
         if lines.is_empty() {
             return Ok(());
         }
-        self.out.line(format_args!("{NOTE}{}{NOTE:#}", text::count(lines.len() as u64, what)))?;
+        let what = if lines.len() == 1 { one } else { many };
+        self.out.line(format_args!("{NOTE}{} {what}{NOTE:#}", lines.len()))?;
         let shown = if self.verbose { lines.len() } else { LISTED };
         for line in lines.iter().take(shown) {
             self.out.line(format_args!("  {line}"))?;

@@ -17,7 +17,7 @@ mod text;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 
 use open::Store;
 use output::Output;
@@ -32,6 +32,8 @@ use output::Output;
 pub(crate) struct Cli {
     /// The database file.
     #[arg(long, global = true, value_name = "PATH", env = "EPITOME_DB", hide_env_values = true)]
+    // An empty path is none, as an empty variable is.
+    #[arg(value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     db: Option<PathBuf>,
 
     /// Print JSON: a line for each item of a list, one object otherwise.

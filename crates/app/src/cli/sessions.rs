@@ -113,7 +113,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        out.line("No sessions here yet. Import some: epitome import FILE|DIR…")?;
+        let filtered = args.label.is_some() || args.source.is_some();
+        out.line(if filtered {
+            "No session has that label and that source. Without a filter: epitome sessions"
+        } else {
+            "No sessions here yet. Import some: epitome import FILE|DIR…"
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = text::table(
@@ -173,7 +178,8 @@ fn report(row: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
     } else {
         let labels =
             if row.labels.is_empty() { String::new() } else { format!(" [{}]", row.labels.join("] [")) };
-        out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}{labels}", row.id, row.title))?;
+        let title = text::one_line(&row.title, text::width());
+        out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{title}{BOLD:#}{labels}", row.id))?;
     }
     Ok(ExitCode::SUCCESS)
 }

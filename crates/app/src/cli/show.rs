@@ -5,6 +5,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
     core::{
@@ -60,6 +61,9 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let thread = open::thread(&store, &session, args.thread.as_deref())?;
     let view = View::read(&store, &session, &thread)?;
     let (first, last) = args.turns.unwrap_or((1, usize::MAX));
+    if args.turns.is_some() && (first == 0 || first > last || first > view.turns.len()) {
+        bail!("there are no such turns: the thread has turns 1 to {}", view.turns.len());
+    }
     let chosen = view.turns.iter().enumerate().filter(|(index, _)| (first..=last).contains(&(index + 1)));
     if out.is_json() {
         let turns: Vec<Value> = chosen.map(|(index, row)| view.turn_json(index + 1, row)).collect();
@@ -123,8 +127,14 @@ impl View {
     }
 
     fn heading(&self, session: &SessionRow, thread: &ThreadRow, out: &mut Output) -> anyhow::Result<()> {
-        out.line(format_args!("{BOLD}{}{BOLD:#}", session.title))?;
-        out.line(format_args!("{NAME}{}{NAME:#} · {} · thread {}", session.id, session.source, thread.name))?;
+        out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
+        out.line(format_args!(
+            "{NAME}{}{NAME:#} · {} · thread {} with {}",
+            session.id,
+            session.source,
+            text::one_line(&thread.name, 80),
+            text::count(self.turns.len() as u64, "turn"),
+        ))?;
         let span = match (session.first, session.last) {
             (Some(first), Some(last)) => format!(" · {} to {}", text::minute(first), text::minute(last)),
             _ => String::new(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Bench, text};
+use super::harness::{Bench, text, workspace};
 
 const TALK: &str = r#"[
 {"role":"system","content":"Be brief."},
@@ -263,13 +263,129 @@ fn sessions_are_named_labelled_and_found_by_either() {
 #[test]
 fn export_as_json_lines_holds_facts_raw_bytes_and_hashes() {
     let bench = Bench::new();
-    let session = bench.session("talk.json", TALK);
+    let indented =
+        serde_json::to_string_pretty(&serde_json::from_str::<Value>(TALK).expect("JSON")).expect("JSON");
+    let session = bench.session("talk.json", &indented);
     let exported = bench.ok(&["export", &session, "--format", "jsonl"]);
     let lines: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines.len(), 7);
     assert_eq!(lines[3]["kind"], "tool_returned");
-    assert_eq!(lines[3]["raw"]["content"], "buy zebrawood\nsharpen the plane");
+    let raw = lines[3]["raw"].as_str().expect("the raw bytes, as text");
+    assert!(indented.contains(raw) && raw.contains("sharpen the plane") && raw.contains('\n'), "{raw}");
     assert!(lines.iter().all(|line| line["raw_hash"].as_str().is_some_and(|hash| hash.len() == 64)));
+}
+
+#[test]
+fn the_same_session_serialised_otherwise_is_the_same_session() {
+    let bench = Bench::new();
+    let file = bench.write("talk.json", TALK);
+    bench.json(&["import", text(&file)]);
+    let indented =
+        serde_json::to_string_pretty(&serde_json::from_str::<Value>(TALK).expect("JSON")).expect("JSON");
+    bench.write("talk.json", indented);
+    let line = &bench.json(&["import", text(&file)])[0];
+    assert_eq!((&line["appended"], &line["threads"], &line["turns"]), (&json!(0), &json!(1), &json!(3)));
+}
+
+#[test]
+fn two_files_of_one_session_at_once_become_one_session() {
+    let bench = Bench::new();
+    let line = |number: u64| {
+        json!({"type":"user","uuid":format!("u{number}"),"parentUuid":null,
+            "sessionId":"0b5d9f6e-8c53-4c3a-9a53-2f1f4d1c7a12","timestamp":"2026-01-05T10:00:00.000Z",
+            "message":{"role":"user","content":format!("message {number}")}})
+        .to_string()
+            + "\n"
+    };
+    let folder = bench.path("folder");
+    std::fs::create_dir(&folder).expect("a writable folder");
+    for copy in 0..6_u64 {
+        let lines: String = (0..2_000 + copy * 50).map(line).collect();
+        std::fs::write(folder.join(format!("copy-{copy}.jsonl")), lines).expect("writable");
+    }
+    bench.json(&["import", text(&folder)]);
+    let sessions = bench.json(&["sessions"]);
+    assert_eq!(sessions.len(), 1);
+    assert_eq!((&sessions[0]["threads"], &sessions[0]["messages"]), (&json!(1), &json!(2_250)));
+}
+
+#[test]
+fn an_erased_session_can_be_imported_again_and_its_fork_stays_what_it_was() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", TALK);
+    bench.ok(&["fork", &session, "--at", "1", "--title", "kept"]);
+    let before = bench.ok(&["export", "kept", "--format", "openai-chat"]);
+    bench.ok(&["erase", &session, "--yes"]);
+    let again = bench.json(&["import", text(&bench.path("talk.json"))]);
+    assert_eq!((&again[0]["turns"], &again[0]["appended"]), (&json!(3), &json!(7)));
+    assert_eq!(bench.ok(&["export", "kept", "--format", "openai-chat"]), before);
+    assert_eq!(bench.json(&["doctor"])[0]["healthy"], true);
+}
+
+#[test]
+fn a_fork_counts_and_finds_what_it_shares() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", TALK);
+    let fork = bench.json(&["fork", &session, "--at", "2"])[0]["session"].as_str().expect("an id").to_owned();
+    let rows = bench.json(&["sessions"]);
+    let row = rows.iter().find(|row| row["id"] == fork.as_str()).expect("the fork is listed");
+    assert_eq!((&row["messages"], &row["turns"]), (&json!(5), &json!(2)));
+    assert_eq!(bench.json(&["search", "zebrawood", "--session", &fork]).len(), 1);
+}
+
+#[test]
+fn one_missing_folder_does_not_stop_the_others() {
+    let bench = Bench::new();
+    let file = bench.write("talk.json", TALK);
+    let run = bench.run(&["import", "/no/such/folder", text(&file), "--json"]);
+    assert!(!run.success);
+    let lines: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(
+        lines[0]["error"].as_str().is_some_and(|error| error.contains("/no/such/folder")),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(lines[1]["messages"], 7);
+}
+
+#[test]
+fn titles_cannot_speak_to_the_terminal() {
+    let bench = Bench::new();
+    let session = bench.session("evil.json", r#"[{"role":"user","content":"\u001b]0;owned\u0007 hi"}]"#);
+    for command in [vec!["show", &session], vec!["history", &session], vec!["rename", &session, "\u{1b}[2J"]]
+    {
+        let said = bench.ok(&command);
+        assert!(
+            !said.contains("\u{1b}]") && !said.contains("\u{1b}[2J") && !said.contains('\u{7}'),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    let bench = Bench::new();
+    let home = bench.path("home");
+    let output = bench
+        .command()
+        .env("EPITOME_DB", "")
+        .env("HOME", &home)
+        .env_remove("XDG_DATA_HOME")
+        .arg("sessions")
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn turns_that_are_not_there_are_an_error() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", TALK);
+    for turns in ["9", "0", "3-2"] {
+        let said = bench.fails(&["show", &session, "--turns", turns]);
+        assert!(said.contains("turns 1 to 3"), "{said}");
+    }
 }
 
 #[test]
@@ -287,6 +403,34 @@ fn an_interrupted_call_is_exported_as_recorded_or_made_legal() {
     let legal = export(&["--legal"]);
     assert_eq!(legal["messages"][2]["role"], "tool");
     assert_eq!(legal["messages"][2]["tool_call_id"], "c1");
+}
+
+/// The first command of the README does what it says, and every other one exists with the options shown.
+#[test]
+fn the_readme_is_true() {
+    let bench = Bench::new();
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    let first = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("cargo run --release -- "))
+        .expect("a first command");
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let output = bench.command().current_dir(workspace()).args(&words).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 session in 1 file"), "{said}");
+
+    let mut shown = 0;
+    for line in readme.lines().filter_map(|line| line.strip_prefix("epitome ")) {
+        let words: Vec<&str> = line.split('#').next().unwrap_or(line).split_whitespace().collect();
+        let command: Vec<&str> =
+            words.iter().take(if words[0] == "ledger" { 2 } else { 1 }).copied().collect();
+        let help = bench.ok(&[command.as_slice(), &["--help"]].concat());
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "`epitome {line}`: no {option} in\n{help}");
+        }
+        shown += 1;
+    }
+    assert!(shown >= 8, "the README shows the commands");
 }
 
 #[test]
