@@ -3,6 +3,7 @@
 //! A file is one JSON document or a JSON value a line. Every reader says whether a value is its own, looking only
 //! at a sketch of it; the first value that one of them knows decides.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
@@ -128,27 +129,53 @@ fn line_key(format: Format, name: &str, line: u64) -> String {
     }
 }
 
-/// How many lines are looked at before giving up.
+/// How many lines, or values on lines, are looked at before giving up.
 const SAMPLE: usize = 100;
 
-/// Reads a file of lines. `error` says why it is not one document; it counts if it is not a file of lines either:
-/// where neither the first line nor most of them are values, the few that are stand inside a document that was
-/// cut off or damaged.
+/// Reads a file of lines. One that is too long or no JSON is a line all the same, and becomes a warning: it takes a
+/// single line that a reader knows to read the file. `error` says why the file is not one document; it counts if that
+/// is what the file was to be, or if there is nothing on its lines.
 fn read_lines(name: &str, bytes: &[u8], limits: &Limits, error: ReadError) -> Result<Reading, ReadError> {
-    let sample: Vec<Option<&str>> = lines(bytes, limits)
-        .take(SAMPLE)
-        .map(|(_, line)| line.ok().filter(|text| text.starts_with(['{', '['])))
-        .collect();
-    let usable: Vec<&str> = sample.iter().flatten().copied().collect();
-    let most = usable.len() > 1 && usable.len() * 2 >= sample.len();
-    if !most && !sample.first().is_some_and(Option::is_some) {
+    if is_broken_document(bytes, limits, &error) {
         return Err(error);
     }
-    let sketches: Vec<Value> = usable.into_iter().map(sketch).collect();
-    match sketches.iter().find_map(Reader::of) {
-        Some(reader) => reader.read_lines(name, bytes, limits),
-        None => Err(sketches.first().map_or(error, unknown)),
+    let mut first = None;
+    for text in lines(bytes, limits).filter_map(|(_, line)| line.ok()).filter(is_structure).take(SAMPLE) {
+        let sketch = sketch(text);
+        if let Some(reader) = Reader::of(&sketch) {
+            return reader.read_lines(name, bytes, limits);
+        }
+        first.get_or_insert(sketch);
     }
+    let is_long = |line: &[u8]| line.trim_ascii().len() > limits.line;
+    Err(match first {
+        Some(sketch) => unknown(&sketch),
+        None if bytes.split(|byte| *byte == b'\n').any(is_long) => {
+            ReadError::TooLarge { what: "a line of the file", limit: limits.line }
+        }
+        None => error,
+    })
+}
+
+/// Whether the file is a document over several lines that was cut off or damaged: it begins with something that its
+/// first line does not close, and hardly any line is a value by itself. Those few stand inside of the document.
+fn is_broken_document(bytes: &[u8], limits: &Limits, error: &ReadError) -> bool {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let first = text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    // A line that was cut inside of a string closes nothing either. But no string goes on over a line break, which
+    // is part of what is parsed here: there the parser stops for another reason than the end.
+    let opens = serde_json::from_slice::<IgnoredAny>(first).is_err_and(|error| error.is_eof());
+    if !opens {
+        return false;
+    }
+    let sample = || lines(bytes, limits).take(SAMPLE);
+    let values = sample().filter_map(|(_, line)| line.ok()).filter(is_structure).count();
+    let most = values > 0 && values * 2 >= sample().count();
+    !most || (values == 1 && matches!(error, ReadError::CutOff { .. }))
+}
+
+fn is_structure(text: &&str) -> bool {
+    text.starts_with(['{', '['])
 }
 
 /// Reads every line as a message of one conversation.
@@ -305,8 +332,47 @@ mod tests {
     }
 
     #[test]
+    fn one_line_that_a_reader_knows_is_enough() {
+        let limits = Limits { line: 60, ..Limits::default() };
+        let good = r#"{"role":"user","content":"a"}"#;
+        let long = format!(r#"{{"role":"user","content":"{}"}}"#, "x".repeat(60));
+        let check = |lines: &[&str], expect: &[u64]| {
+            let text = lines.join("\n");
+            let reading = read("f", text.as_bytes(), &limits).expect(&text);
+            let warned: Vec<u64> = reading.warnings.iter().filter_map(|warning| warning.line).collect();
+            assert_eq!(warned, expect, "{text}");
+            assert_eq!(reading.sessions[0].threads[0].events.len(), lines.len() - expect.len(), "{text}");
+        };
+        check(&[&long, good], &[1]);
+        check(&["garbage", good], &[1]);
+        check(&["17", good], &[]);
+        check(&[r#"{"role":"user","content":"a"#, good], &[1]);
+        check(&[r#"{"role":"user","#, good], &[1]);
+        check(&[&long, "]", &long, good, &long], &[1, 2, 3, 5]);
+        check(&[&["?"; 200][..], &[good]].concat(), &(1..=200).collect::<Vec<_>>());
+        let meta = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}"#;
+        let said = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"hi"}}"#;
+        let pi = [meta, said].join("\n");
+        let whole = read("f", pi.as_bytes(), &Limits::default()).unwrap();
+        let garbled = read("f", format!("garbage\n{pi}").as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((garbled.format, garbled.warnings.len()), (whole.format, 1));
+        assert_eq!(garbled.sessions[0].threads[0].events, whole.sessions[0].threads[0].events);
+        let error = read("f", format!("{long}\n{long}").as_bytes(), &limits).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a line of the file exceeds the limit of 60 bytes: raise the limit if the file is trusted"
+        );
+    }
+
+    #[test]
     fn a_list_cut_off_in_the_middle_is_not_a_file_of_lines() {
         let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"},\n{\"role\":\"us";
+        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+        // Nor if its last message is whole, or if it is damaged.
+        let text = "[\n{\"role\":\"user\",\"content\":\"a\"},\n{\"role\":\"user\",\"content\":\"b\"}\n";
+        assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
+        assert!(matches!(error(text.replacen(',', "!", 1).as_bytes()), ReadError::NotJson { .. }));
+        let text = "[\n{\"role\":\"user\",\"content\":\"a\"}\n";
         assert!(matches!(error(text.as_bytes()), ReadError::CutOff { .. }));
     }
 

@@ -29,6 +29,7 @@ mod tau_bench;
 mod testing;
 mod threads;
 mod time;
+mod unanswered;
 mod zst;
 
 use std::{collections::BTreeMap, fmt};
@@ -54,12 +55,13 @@ pub use lines::Limits;
 /// # Ok::<(), epitome_wire::transcripts::ReadError>(())
 /// ```
 pub fn read(name: &str, bytes: &[u8], limits: &Limits) -> Result<Reading, ReadError> {
-    if zst::is_compressed(bytes) {
-        let unpacked = zst::decompress(bytes, limits)?;
-        detect::read(name, &unpacked, limits)
+    let mut reading = if zst::is_compressed(bytes) {
+        detect::read(name, &zst::decompress(bytes, limits)?, limits)?
     } else {
-        detect::read(name, bytes, limits)
-    }
+        detect::read(name, bytes, limits)?
+    };
+    unanswered::warn(&mut reading);
+    Ok(reading)
 }
 
 /// What a file held.

@@ -30,6 +30,13 @@ pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<&'a str> {
     members(json)?.into_iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
+/// The object with another value in a member's place, the rest as it is. Of a repeated key it is the last's.
+pub(crate) fn with_value(json: &str, key: &str, value: &str) -> String {
+    let found = member(json, key).and_then(|member| span(json, member));
+    let Some(Range { start, end }) = found else { return json.trim_ascii().to_owned() };
+    format!("{}{value}{}", json[..start].trim_ascii_start(), json[end..].trim_ascii_end())
+}
+
 /// Where in `whole` to cut so that `object`, which is a slice of it, has no member `key`. Cutting there gives the
 /// very text that the object had before the member was added.
 pub(crate) fn member_range(whole: &str, object: &Json<'_>, key: &str) -> Option<Range<usize>> {
@@ -135,6 +142,14 @@ mod tests {
         assert_eq!(member("[1]", "a"), None);
         assert_eq!(elements(" [1.0,  {\"k\": 2}] "), Some(vec!["1.0", "{\"k\": 2}"]));
         assert_eq!(elements("{}"), None);
+    }
+
+    #[test]
+    fn a_value_is_replaced_in_its_place() {
+        let check = |json: &str, expect: &str| assert_eq!(with_value(json, "m", "null"), expect);
+        check(" {\"a\": 1, \"m\" : [1, {\"m\": 2}] ,\n\"b\":2}\n", "{\"a\": 1, \"m\" : null ,\n\"b\":2}");
+        check(r#"{"m":[1],"m":[2]}"#, r#"{"m":[1],"m":null}"#);
+        check(" {} ", "{}");
     }
 
     #[test]

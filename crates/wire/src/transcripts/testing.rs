@@ -126,7 +126,9 @@ fn show_fact(fact: &Fact) -> String {
     };
     let kind = fact.kind();
     match fact {
-        Fact::Instructed { what, parts: said } => format!("{kind} {what:?} {}", parts(said)),
+        Fact::Instructed { what, parts: said } => {
+            format!("{kind} {what:?} {}", parts(said)).trim_end().to_owned()
+        }
         Fact::AssistantSaid { answer, model, parts: said } => {
             format!("{kind} {} {}", of(answer, model), parts(said))
         }

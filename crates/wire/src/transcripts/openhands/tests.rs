@@ -175,5 +175,6 @@ fn odd_events_are_carried() {
       7 [9 openhands] assistant_said -/m (c {"path":"a"})
     ! event 1 cannot be read as one; it was carried as it is
     ! event 5 is neither action nor observation; it was carried
+    ! 1 call has no result
     "#);
 }

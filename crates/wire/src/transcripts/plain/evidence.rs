@@ -1,12 +1,48 @@
 //! Which provider a message shows itself to be written for.
+//!
+//! Most messages say the same to every provider. Some hold what only one provider knows, and decide. And some hold
+//! what one provider has and the others mostly let pass (a gateway passes `cache_control` on in Chat messages, an
+//! SDK writes `"refusal": null`): they decide only where nothing better does.
 
 use super::super::Format;
 use crate::json::Json;
 
-/// The format that a message can only be in; `None` if it could be in several.
-pub(super) fn evidence(message: &Json<'_>) -> Option<Format> {
+/// What a message shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// It can only be in this format.
+    Shown(Format),
+    /// It may be in any, and rather is in this one.
+    Hinted(Format),
+    /// It may be in any.
+    Silent,
+}
+
+impl Evidence {
+    /// What a message shows; nothing, if it cannot be read.
+    pub(super) fn of(message: &str) -> Self {
+        Json::parse(message, "a message").map_or(Self::Silent, |message| evidence(&message))
+    }
+
+    /// The format that a whole list of messages is in, by the first that shows one, or else by the first hint.
+    pub(super) fn together(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut best = Self::Silent;
+        for one in all {
+            match one {
+                Self::Shown(_) => return one,
+                Self::Hinted(_) if best == Self::Silent => best = one,
+                Self::Hinted(_) | Self::Silent => {}
+            }
+        }
+        best
+    }
+}
+
+fn evidence(message: &Json<'_>) -> Evidence {
     let blocks = message.array_at("content");
-    by_role(message).or_else(|| blocks.iter().find_map(by_block)).or_else(|| by_type(message))
+    let shown = by_role(message).or_else(|| blocks.iter().find_map(by_block)).or_else(|| by_type(message));
+    let hinted = || by_mark(message, blocks).map_or(Evidence::Silent, Evidence::Hinted);
+    shown.map_or_else(hinted, Evidence::Shown)
 }
 
 /// Whether an OpenAI Responses item may have this type.
@@ -44,47 +80,73 @@ fn by_block(block: &Json<'_>) -> Option<Format> {
         "input_text" | "output_text" | "input_image" | "input_file" | "summary_text" => {
             Some(Format::OpenaiResponses)
         }
-        _ if block.get("cache_control").is_some() => Some(Format::Anthropic),
         _ => None,
     }
 }
 
 /// By the message's own type: Responses items have one, and so have Anthropic's answers.
 fn by_type(message: &Json<'_>) -> Option<Format> {
-    let kind = message.text_at("type")?;
-    if kind == "message" && ["stop_reason", "usage"].iter().any(|key| message.get(key).is_some()) {
+    match message.text_at("type")? {
+        "message" => {
+            let answer = ["stop_reason", "usage"].iter().any(|key| message.get(key).is_some());
+            answer.then_some(Format::Anthropic)
+        }
+        kind => is_item(kind).then_some(Format::OpenaiResponses),
+    }
+}
+
+/// By what others would not write, though they would understand the message.
+fn by_mark(message: &Json<'_>, blocks: &[Json<'_>]) -> Option<Format> {
+    const CHAT: [&str; 7] =
+        ["name", "refusal", "annotations", "audio", "tool_calls", "function_call", "reasoning_content"];
+    if blocks.iter().any(|block| block.get("cache_control").is_some()) {
         return Some(Format::Anthropic);
     }
-    is_item(kind).then_some(Format::OpenaiResponses)
+    if message.text_at("type") == Some("message") {
+        return Some(Format::OpenaiResponses);
+    }
+    CHAT.iter().any(|key| message.get(key).is_some()).then_some(Format::OpenaiChat)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Evidence::{Hinted, Shown, Silent},
+        *,
+    };
 
     #[test]
-    fn a_message_shows_what_it_is_or_nothing() {
-        let check = |json: &str, expect: Option<Format>| {
-            assert_eq!(evidence(&Json::parse(json, "a test").unwrap()), expect, "{json}");
-        };
-        check(r#"{"role":"user","content":"hi"}"#, None);
-        check(r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#, None);
-        check(r#"{"role":"assistant","content":null,"tool_calls":null}"#, None);
-        check(r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}"#, Some(Format::OpenaiChat));
-        check(r#"{"role":"tool","tool_call_id":"c","content":"x"}"#, Some(Format::OpenaiChat));
-        check(r#"{"role":"user","content":[{"type":"image_url"}]}"#, Some(Format::OpenaiChat));
-        check(
-            r#"{"role":"user","content":[{"type":"text"},{"type":"tool_result"}]}"#,
-            Some(Format::Anthropic),
-        );
-        check(r#"{"role":"user","content":[{"type":"text","cache_control":{}}]}"#, Some(Format::Anthropic));
+    fn a_message_shows_what_it_is_or_hints_at_it_or_neither() {
+        let check = |json: &str, expect: Evidence| assert_eq!(Evidence::of(json), expect, "{json}");
+        let (chat, anthropic, responses) = (Format::OpenaiChat, Format::Anthropic, Format::OpenaiResponses);
+        check(r#"{"role":"user","content":"hi"}"#, Silent);
+        check(r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#, Silent);
+        check(r#"{"role":"assistant","content":null,"tool_calls":null}"#, Hinted(chat));
+        check(r#"{"role":"user","name":"Ann","content":"hi"}"#, Hinted(chat));
+        check(r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}"#, Shown(chat));
+        check(r#"{"role":"tool","tool_call_id":"c","content":"x"}"#, Shown(chat));
+        check(r#"{"role":"user","content":[{"type":"image_url"}]}"#, Shown(chat));
+        check(r#"{"role":"user","content":[{"type":"text"},{"type":"tool_result"}]}"#, Shown(anthropic));
+        check(r#"{"role":"user","content":[{"type":"text","cache_control":{}}]}"#, Hinted(anthropic));
         check(
             r#"{"type":"message","role":"assistant","content":[{"type":"text"}],"stop_reason":"end_turn"}"#,
-            Some(Format::Anthropic),
+            Shown(anthropic),
         );
-        check(r#"{"type":"message","role":"user","content":"hi"}"#, Some(Format::OpenaiResponses));
-        check(r#"{"role":"user","content":[{"type":"input_text"}]}"#, Some(Format::OpenaiResponses));
-        check(r#"{"type":"web_search_call"}"#, Some(Format::OpenaiResponses));
-        check(r#"{"type":"note"}"#, None);
+        check(r#"{"type":"message","role":"user","content":"hi"}"#, Hinted(responses));
+        check(r#"{"role":"user","content":[{"type":"input_text"}]}"#, Shown(responses));
+        check(r#"{"type":"web_search_call"}"#, Shown(responses));
+        check(r#"{"type":"note"}"#, Silent);
+        check("{", Silent);
+    }
+
+    #[test]
+    fn what_is_shown_counts_before_any_hint() {
+        let (chat, anthropic) = (Format::OpenaiChat, Format::Anthropic);
+        let check = |all: &[Evidence], expect: Evidence| {
+            assert_eq!(Evidence::together(all.iter().copied()), expect, "{all:?}");
+        };
+        check(&[], Silent);
+        check(&[Silent, Hinted(anthropic), Hinted(chat)], Hinted(anthropic));
+        check(&[Hinted(anthropic), Silent, Shown(chat), Shown(anthropic)], Shown(chat));
     }
 }

@@ -1,19 +1,33 @@
 //! Messages in a provider's own format: a list of them, `{"messages": [...]}`, a whole request, a message a line,
 //! or a conversation a line.
 //!
-//! Nobody writes into such a file which provider it was for, and plain text says the same to all of them. A
-//! message is read as what it shows itself to be; one that shows nothing is read like the one
-//! before it, and as OpenAI Chat if nothing has shown yet. Deciding over the whole list would change how the
-//! first messages are read when a later one is appended, so it is not done. A request is a snapshot and does not
-//! grow: there, everything decides together.
+//! Nobody writes into such a file which provider it was for, and plain text says the same to all of them. A message
+//! that only one provider understands is read as that provider's. One that any would understand is read like the one
+//! before it that showed something, so that it leaves with its bytes when the rest does.
+//!
+//! Before the first message that shows something, the two kinds of files differ:
+//! - A document (a list, an object, a line that is a whole conversation) is there at once, so its first messages are
+//!   read as the first that shows something is. The price: a document that showed nothing and then grows by a message
+//!   that does reads differently from its first message on, and an import makes a fork of it, with a warning.
+//! - A file with a message a line is appended to, and what was read of it must stay. So its first messages are read as
+//!   OpenAI Chat until something shows. The price: they are written afresh when the file leaves as another provider's.
+//!
+//! What stands beside the messages of a document (an id, metadata) is kept as a request's settings are: the document
+//! with `null` in place of the messages, before them. If it changes, that too is a fork.
 
 mod evidence;
 mod request;
 
-use epitome_core::{Event, Fact, id::AnswerId};
+use std::borrow::Cow;
+
+use epitome_core::{
+    Event, Fact,
+    event::{Dialect, Instruction, Raw},
+    id::AnswerId,
+};
 use serde_json::Value;
 
-use self::evidence::evidence;
+use self::evidence::Evidence;
 use super::{
     Format, ReadError, Reading,
     assemble::{carried, session_id, single},
@@ -43,20 +57,22 @@ pub(super) fn is_message(value: &Value) -> bool {
 
 /// Reads one conversation. It does not name itself: `key` does.
 pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), ReadError> {
-    let list = pieces::elements(json);
-    let within = || pieces::member(json, "messages").and_then(pieces::elements);
-    let events = if list.is_none() && request::is_request(json) {
+    let members = pieces::members(json).unwrap_or_default();
+    warn_of_repetition(&members, reading);
+    let events = if request::is_request(&members) {
         request::read(json, reading)?
     } else {
-        let mut log = Log::default();
-        let beside = pieces::members(json).unwrap_or_default();
-        for _ in beside.iter().filter(|(key, _)| !matches!(key.as_ref(), "messages" | "title")) {
-            reading.skip("member beside the messages");
+        let within = || pieces::member(json, MESSAGES).and_then(pieces::elements);
+        let messages = pieces::elements(json).or_else(within).unwrap_or_default();
+        let evidence: Vec<Evidence> = messages.iter().map(|message| Evidence::of(message)).collect();
+        let mut log = Log::new(Evidence::together(evidence.iter().copied()));
+        if members.len() > 1 {
+            log.events.push(settings(log.format(), json));
         }
-        for message in list.or_else(within).unwrap_or_default() {
-            log.message(message, reading);
+        for (message, evidence) in messages.iter().zip(evidence) {
+            log.message(message, evidence, reading);
         }
-        reading.format = log.format.unwrap_or(reading.format);
+        log.tell_format(reading);
         log.events
     };
     let title = pieces::member(json, "title").and_then(|title| Json::parse(title, "a title").ok());
@@ -67,11 +83,11 @@ pub(super) fn read(key: &str, json: &str, reading: &mut Reading) -> Result<(), R
 
 /// Reads messages, one a line, as one conversation.
 pub(super) fn read_lines(name: &str, lines: &[&str], reading: &mut Reading) {
-    let mut log = Log::default();
+    let mut log = Log::new(Evidence::Silent);
     for line in lines {
-        log.message(line, reading);
+        log.message(line, Evidence::of(line), reading);
     }
-    reading.format = log.format.unwrap_or(reading.format);
+    log.tell_format(reading);
     reading.sessions.push(single(session_id(FORMAT, name), name, None, log.events));
 }
 
@@ -80,30 +96,84 @@ pub(super) fn chat_message(index: usize, json: &str, reading: &mut Reading) -> E
     decoded(index, json, openai_chat::message(json), reading)
 }
 
+/// Where a document has its messages.
+const MESSAGES: &str = "messages";
+
+/// Of a repeated key the last counts, as it does for any parser; the others stay in what is kept beside the messages.
+fn warn_of_repetition(members: &[(Cow<'_, str>, &str)], reading: &mut Reading) {
+    for key in [MESSAGES, "input"] {
+        let times = members.iter().filter(|(name, _)| name == key).count();
+        if times > 1 {
+            reading.warn(format!("`{key}` is there {times} times; the last was read"));
+        }
+    }
+}
+
+/// The document with `null` in place of its messages.
+fn settings(format: Format, json: &str) -> Event {
+    let dialect = match format {
+        Format::Anthropic => Dialect::Anthropic,
+        Format::OpenaiResponses => Dialect::OpenaiResponses,
+        _ => Dialect::OpenaiChat,
+    };
+    let raw = Raw { dialect, json: pieces::with_value(json, MESSAGES, "null").into() };
+    let fact = Fact::Instructed { what: Instruction::Settings, parts: Vec::new() };
+    Event { time: None, origin: None, fact, raw, normal: None }
+}
+
 /// A conversation, as it is gathered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Log {
     events: Vec<Event>,
-    format: Option<Format>,
+    /// How many messages there were.
+    messages: usize,
+    /// What the messages so far show together.
+    shown: Evidence,
     /// The answer that the items of a run belong to.
     run: Option<AnswerId>,
 }
 
 impl Log {
-    fn message(&mut self, json: &str, reading: &mut Reading) {
-        let index = self.events.len();
-        if let Ok(message) = Json::parse(json, "a message")
-            && let Some(shown) = evidence(&message)
-        {
-            self.format = Some(shown);
+    fn new(shown: Evidence) -> Self {
+        Self { events: Vec::new(), messages: 0, shown, run: None }
+    }
+
+    /// The format that a message which shows nothing is read in.
+    fn format(&self) -> Format {
+        match self.shown {
+            Evidence::Shown(format) | Evidence::Hinted(format) => format,
+            Evidence::Silent => FORMAT,
         }
-        let event = match self.format {
-            Some(Format::Anthropic) => anthropic::message(json),
-            Some(Format::OpenaiResponses) => openai_responses::item(json),
+    }
+
+    /// Says what the file is, if this conversation shows it: of several in a file not all do.
+    fn tell_format(&self, reading: &mut Reading) {
+        if self.shown != Evidence::Silent {
+            reading.format = self.format();
+        }
+    }
+
+    fn message(&mut self, json: &str, evidence: Evidence, reading: &mut Reading) {
+        self.shown = match evidence {
+            Evidence::Shown(_) => evidence,
+            _ => Evidence::together([self.shown, evidence]),
+        };
+        let index = self.messages;
+        self.messages += 1;
+        let event = match self.format() {
+            Format::Anthropic => anthropic::message(json),
+            Format::OpenaiResponses => openai_responses::item(json),
             _ => openai_chat::message(json),
         };
+        // Anthropic has no developers: their messages are read as whoever has them would.
+        let event = match event {
+            Ok(Event { fact: Fact::Carried { kind }, .. }) if kind == "developer" => {
+                openai_chat::message(json)
+            }
+            event => event,
+        };
         let mut event = decoded(index, json, event, reading);
-        if self.format == Some(Format::OpenaiResponses) {
+        if event.raw.dialect == Dialect::OpenaiResponses {
             self.join_run(index, &mut event.fact);
         }
         self.events.push(event);

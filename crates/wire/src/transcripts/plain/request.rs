@@ -1,13 +1,15 @@
 //! A whole request body, told from a bare list of messages by what stands beside the list.
 
+use std::borrow::Cow;
+
 use epitome_core::Event;
 use serde_json::Value;
 
 use super::{
     super::{Format, ReadError, Reading, pieces},
-    evidence::evidence,
+    evidence::Evidence,
 };
-use crate::{format, json::Json};
+use crate::format;
 
 /// What a request says beside its history, and a conversation at rest does not.
 const SETTINGS: [&str; 12] = [
@@ -33,9 +35,8 @@ pub(super) fn recognises(value: &Value) -> bool {
     items || (input.is_string() && value["model"].is_string())
 }
 
-/// Whether the text is a request.
-pub(super) fn is_request(json: &str) -> bool {
-    let members = pieces::members(json).unwrap_or_default();
+/// Whether an object with these members is a request.
+pub(super) fn is_request(members: &[(Cow<'_, str>, &str)]) -> bool {
     members.iter().any(|(key, _)| SETTINGS.contains(&key.as_ref()))
 }
 
@@ -56,7 +57,7 @@ pub(super) fn read(json: &str, reading: &mut Reading) -> Result<Vec<Event>, Read
 }
 
 /// The provider a request is for: as its settings, its tools or its messages show; by the model's name if they
-/// show nothing.
+/// show nothing, and by the messages' hints if that says nothing either.
 fn format_of(json: &str) -> Format {
     let member = |key: &str| pieces::member(json, key);
     let tool = member("tools").and_then(pieces::elements).and_then(|tools| tools.first().copied());
@@ -73,7 +74,11 @@ fn format_of(json: &str) -> Format {
         return Format::OpenaiChat;
     }
     let messages = member("messages").and_then(pieces::elements).unwrap_or_default();
-    let shown = messages.iter().find_map(|message| evidence(&Json::parse(message, "a message").ok()?));
     let named = member("model").is_some_and(|model| model.starts_with("\"claude"));
-    shown.unwrap_or(if named { Format::Anthropic } else { Format::OpenaiChat })
+    match Evidence::together(messages.into_iter().map(Evidence::of)) {
+        Evidence::Shown(format) => format,
+        _ if named => Format::Anthropic,
+        Evidence::Hinted(format) => format,
+        Evidence::Silent => Format::OpenaiChat,
+    }
 }

@@ -1,9 +1,11 @@
+use epitome_core::Event;
 use insta::assert_snapshot;
 
 use super::super::{
-    Format,
+    Format, Reading, pieces,
     testing::{any_reading, grows, grows_by, shown},
 };
+use crate::{Completion, Encoded};
 
 fn check(json: &str) -> String {
     let reading = any_reading(json);
@@ -47,7 +49,7 @@ fn a_list_is_read_as_what_its_messages_show() {
     anthropic
     session file: untitled, at main
      main
-      1 [#0 openai-chat] user_said "hi"
+      1 [#0 anthropic] user_said "hi"
       2 [#1 anthropic] assistant_said -/- f(c {})
       3 [#2 anthropic] tool_returned c "ok"
       4 [#3 anthropic] user_said "hi"
@@ -56,7 +58,7 @@ fn a_list_is_read_as_what_its_messages_show() {
     openai-responses
     session file: untitled, at main
      main
-      1 [#0 openai-chat] user_said "hi"
+      1 [#0 openai-responses] user_said "hi"
       2 [#1 openai-responses] assistant_said run-1/- <>
       3 [#2 openai-responses] assistant_said run-1/- f(c {})
       4 [#3 openai-responses] tool_returned c "ok"
@@ -72,6 +74,90 @@ fn a_list_that_grows_keeps_its_first_events() {
     grows(super::super::read, &all.join("\n"));
     let conversation = format!("{{\"messages\": {}}}", list(&all));
     grows(super::super::read, &format!("{conversation}\n{conversation}\n"));
+}
+
+/// Bare lists, one a format. Each begins with messages that any provider would understand.
+const LISTS: [(crate::Format, &str); 3] = [
+    (crate::Format::OpenaiChat, include_str!("../../../tests/fixtures/lists/openai-chat.json")),
+    (crate::Format::OpenaiResponses, include_str!("../../../tests/fixtures/lists/openai-responses.json")),
+    (crate::Format::Anthropic, include_str!("../../../tests/fixtures/lists/anthropic.json")),
+];
+
+fn encoded(format: crate::Format, reading: &Reading) -> Encoded {
+    assert_eq!(reading.format.name(), format.to_string());
+    format.encode(&reading.sessions[0].threads[0].events, Completion::AsRecorded).expect("it can be written")
+}
+
+#[test]
+fn a_document_leaves_with_the_bytes_of_every_message() {
+    for (format, list) in LISTS {
+        let messages = pieces::elements(list).expect("it is a list");
+        let check = |document: &str| {
+            let encoded = encoded(format, &any_reading(document));
+            let written: Vec<&str> =
+                encoded.messages.iter().map(|message| &encoded.body[message.bytes.clone()]).collect();
+            assert_eq!(written, messages, "{document}");
+        };
+        check(list);
+        check(&format!("{{\"messages\": {list}}}"));
+        check(&format!("{{\"id\": 7, \"messages\": {list}, \"metadata\": {{}}}}"));
+    }
+}
+
+#[test]
+fn a_message_a_line_is_read_as_another_format_only_before_the_first_that_shows_something() {
+    for (format, list) in LISTS {
+        let messages: Vec<String> =
+            pieces::elements(list).expect("it is a list").into_iter().map(pieces::compact).collect();
+        let file = messages.join("\n");
+        grows(super::super::read, &file);
+        let reading = any_reading(&file);
+        assert_eq!(reading.format.name(), format.to_string());
+        let foreign = |event: &&Event| event.raw.dialect != format.dialect();
+        let events = &reading.sessions[0].threads[0].events;
+        assert_eq!(events.iter().filter(foreign).count(), 2, "{format}");
+        assert!(!events[3..].iter().any(|event| foreign(&event)), "{format}");
+    }
+}
+
+#[test]
+fn what_stands_beside_the_messages_is_kept() {
+    let document = format!(
+        "{{ \"id\": \"c\",\n\"messages\": [{ASKED},{}], \"metadata\" : {{\"score\": 1.0}} }}",
+        ANTHROPIC[0]
+    );
+    assert_eq!(encoded(crate::Format::Anthropic, &any_reading(&document)).body, document);
+    let reading = any_reading(&document);
+    assert_eq!(
+        reading.sessions[0].threads[0].events[0].raw.json.as_ref(),
+        "{ \"id\": \"c\",\n\"messages\": null, \"metadata\" : {\"score\": 1.0} }"
+    );
+    assert!(reading.skipped.is_empty() && reading.warnings.is_empty());
+}
+
+#[test]
+fn messages_that_are_there_twice_are_warned_of_and_kept() {
+    let document = format!("{{\"messages\":[{SYSTEM}],\"messages\":[{ASKED}]}}");
+    let reading = any_reading(&document);
+    assert_snapshot!(shown(&reading), @r#"
+    session file#1: untitled, at main
+     main
+      1 [- openai-chat] instructed Settings
+      2 [#0 openai-chat] user_said "hi"
+    ! `messages` is there 2 times; the last was read
+    "#);
+    assert_eq!(encoded(crate::Format::OpenaiChat, &reading).body, document);
+    let request = format!("{{\"model\":\"m\",\"messages\":[{SYSTEM}],\"messages\":[{ASKED}]}}");
+    assert_eq!(any_reading(&request).warnings, reading.warnings);
+}
+
+#[test]
+fn a_developers_message_is_an_instruction_in_any_list() {
+    let developer = r#"{"role":"developer","content":"Be brief"}"#;
+    for messages in [&ANTHROPIC[..], &CHAT, &RESPONSES] {
+        let reading = any_reading(&list(&[&[developer], messages].concat()));
+        assert_eq!(reading.sessions[0].threads[0].events[0].fact.kind(), "instructed");
+    }
 }
 
 #[test]
@@ -94,15 +180,15 @@ fn a_message_a_line_is_one_conversation_and_a_conversation_a_line_is_many() {
     anthropic
     session file#1: First, at main
      main
-      1 [#0 openai-chat] user_said "hi"
+      1 [- openai-chat] instructed Settings
+      2 [#0 openai-chat] user_said "hi"
     session file#2: untitled, at main
      main
-      1 [#0 openai-chat] user_said "hi"
+      1 [#0 anthropic] user_said "hi"
       2 [#1 anthropic] assistant_said -/- f(c {})
     session file#3: untitled, at main
      main
       1 [#0 openai-chat] user_said "hi"
-    skipped {"member beside the messages": 1}
     "#);
 }
 

@@ -7,7 +7,8 @@
 //! goes to the environment and not to the agent, its text included.
 //!
 //! The policy is the agent's system prompt. Where the agent works without a user, its task (`ticket`) is part of
-//! that prompt and nowhere else, so it is read too.
+//! that prompt and nowhere else, so it is read too: one instruction of two parts, since a later system prompt
+//! replaces an earlier one wherever a request is made.
 
 use std::collections::HashMap;
 
@@ -113,7 +114,7 @@ fn simulation(key: &str, index: usize, text: &str, setting: &mut Setting<'_>, re
 
     let mut log = Log { model: setting.model.clone(), ..Log::default() };
     match setting.prompt(name("task_id").as_deref()) {
-        Some(prompt) => prompt.into_iter().for_each(|json| log.instructed(json)),
+        Some(prompt) => log.instructed(&prompt),
         None => {
             reading.warn(format!("{key}: the policy is too long to be repeated this often; it was left out"));
         }
@@ -147,15 +148,15 @@ enum Side {
 }
 
 impl Log {
-    fn instructed(&mut self, json: &str) {
-        let Ok(text) = Json::parse(json, "an instruction") else { return };
-        let parts = text_parts(text.as_text().unwrap_or_default());
+    fn instructed(&mut self, prompt: &[&str]) {
+        let said = |json: &&str| {
+            let text = Json::parse(json, "an instruction").ok()?;
+            text_parts(text.as_text()?).pop()
+        };
+        let parts: Vec<Part> = prompt.iter().filter_map(said).collect();
         if !parts.is_empty() {
-            self.agent.push(Event::native(
-                DIALECT,
-                json,
-                Fact::Instructed { what: Instruction::System, parts },
-            ));
+            let fact = Fact::Instructed { what: Instruction::System, parts };
+            self.agent.push(Event::native(DIALECT, pieces::together(prompt), fact));
         }
     }
 

@@ -1,6 +1,8 @@
+use epitome_core::{Fact, Part, event::Instruction};
 use insta::assert_snapshot;
 
 use super::super::testing::{any_reading, grows_by, shown};
+use crate::{Completion, Format};
 
 const GREETED: &str = r#"{"role": "assistant", "content": "Hi!", "tool_calls": null, "turn_idx": 0,
     "timestamp": "2025-08-10T02:44:06.547803", "usage": null, "raw_data": null}"#;
@@ -59,9 +61,16 @@ fn an_agent_without_a_user_has_its_ticket_in_the_prompt() {
     let solo = results(&[CALLED]).replace("llm_agent", "llm_agent_solo");
     let reading = any_reading(&solo);
     let events = &reading.sessions[0].threads[0].events;
-    let texts: Vec<String> = events[..2].iter().map(|event| event.fact.text()).collect();
-    assert_eq!(texts, ["Be nice", "unused"]);
-    assert_eq!(events[0].raw.json.as_ref(), "\"Be nice\"");
+    let Fact::Instructed { what: Instruction::System, parts } = &events[0].fact else {
+        panic!("{:?}", events[0].fact)
+    };
+    assert_eq!(parts, &[Part::text("Be nice"), Part::text("unused")]);
+    assert_eq!(events[0].raw.json.as_ref(), r#"["Be nice","unused"]"#);
+    assert_eq!(events[1].fact.kind(), "assistant_said");
+    for format in [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic] {
+        let body = format.encode(events, Completion::AsRecorded).expect("it can be written").body;
+        assert!(body.contains("Be nice") && body.contains("unused"), "{body}");
+    }
 }
 
 #[test]
