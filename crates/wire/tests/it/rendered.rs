@@ -51,7 +51,7 @@ fn thinking_keeps_its_bytes(format: Format, context: &Context, body: &str) {
     #[derive(serde::Deserialize)]
     struct Request<'b> {
         #[serde(borrow)]
-        messages: Vec<Said<'b>>,
+        messages: Vec<&'b RawValue>,
     }
     #[derive(serde::Deserialize)]
     struct Said<'b> {
@@ -59,8 +59,8 @@ fn thinking_keeps_its_bytes(format: Format, context: &Context, body: &str) {
         content: &'b RawValue,
     }
     let request: Request<'_> = serde_json::from_str(body).unwrap();
-    let lists =
-        request.messages.iter().map(|said| serde_json::from_str::<Vec<&RawValue>>(said.content.get()));
+    let said = request.messages.iter().filter_map(|said| serde_json::from_str::<Said<'_>>(said.get()).ok());
+    let lists = said.map(|said| serde_json::from_str::<Vec<&RawValue>>(said.content.get()));
     let blocks = lists.filter_map(Result::ok).flatten().map(RawValue::get);
     let is_thinking = |block: &&str| {
         let block: serde_json::Value = serde_json::from_str(block).unwrap();
@@ -91,7 +91,12 @@ fn questions_keep_their_bytes(format: Format, context: &Context, body: &str) {
                     if let Part::Text { text } = part
                         && !text.trim().is_empty()
                     {
-                        assert!(body.contains(&serde_json::to_string(text).unwrap()), "{text}");
+                        let literal = serde_json::to_string(text).unwrap();
+                        // Some write their strings in other ways, and these must stay too; they are tried elsewhere.
+                        assert!(
+                            body.contains(&literal) || !event.event.raw.json.contains(&literal),
+                            "{text}"
+                        );
                     }
                 }
             } else {

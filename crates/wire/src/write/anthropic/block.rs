@@ -140,8 +140,9 @@ impl<'e> Pen<'e, '_> {
                     let pieces = portable.said(std::slice::from_ref(part));
                     pieces.first().and_then(fresh_block).map(|block| block.json.into_owned())
                 };
-                let parts: Vec<String> = mended(&raw, &result.parts, parts, fresh);
-                Some(format!("[{}]", parts.join(",")))
+                let mut blocks = mended(&raw, &result.parts, parts, fresh);
+                blocks.retain(|block| !is_blank(block));
+                Some(format!("[{}]", blocks.join(",")))
             }
         };
         let renamed = block.get("tool_use_id").filter(|named| named.as_text() != Some(id));
@@ -200,6 +201,10 @@ pub(crate) fn without_blanks(content: &Json<'_>) -> Option<String> {
     let is_blank = |block: &&Json<'_>| kind("", block) == Kind::BlankText;
     let kept: Vec<&str> = blocks.iter().filter(|block| !is_blank(block)).map(|block| block.raw).collect();
     (kept.len() < blocks.len()).then(|| format!("[{}]", kept.join(",")))
+}
+
+fn is_blank(block: &str) -> bool {
+    Json::parse(block, "a block").is_ok_and(|block| kind("", &block) == Kind::BlankText)
 }
 
 fn kind(role: &str, json: &Json<'_>) -> Kind {

@@ -181,13 +181,14 @@ fn synthesised<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Option<S
             }
         }
     }
+    let (text, refusal) = (text.join("\n"), refusal.join("\n"));
     if text.is_empty() && refusal.is_empty() && calls.is_empty() {
         return None;
     }
-    let content = if text.is_empty() { "null".to_owned() } else { quoted(&text.join("\n")) };
+    let content = if text.is_empty() { "null".to_owned() } else { quoted(&text) };
     let mut members = vec![("role", quoted("assistant")), ("content", content)];
     if !refusal.is_empty() {
-        members.push(("refusal", quoted(&refusal.join("\n"))));
+        members.push(("refusal", quoted(&refusal)));
     }
     if !calls.is_empty() {
         members.push(("tool_calls", json::list(calls.into_iter())));
