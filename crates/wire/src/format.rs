@@ -80,7 +80,7 @@ impl Format {
     ///     id::{EventId, Seq, ThreadId},
     ///     meter::{Meter, Overhead},
     ///     project::{Line, project},
-    ///     tokens::BytesOverFour,
+    ///     tokens::Estimate,
     /// };
     /// use epitome_wire::{Format, RenderOptions, check, recount};
     ///
@@ -89,7 +89,7 @@ impl Format {
     /// let events = Format::OpenaiChat.decode_request(request)?.into_iter().zip(1..).map(|(event, seq)| {
     ///     Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link: Link::ROOT })
     /// });
-    /// let meter = Arc::new(Meter::new(Arc::new(BytesOverFour), Overhead::default()));
+    /// let meter = Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()));
     /// let context = project(&Line::new(events), Arc::clone(&meter), Names::Thread(thread));
     ///
     /// let options = RenderOptions::of(Format::OpenaiChat);

@@ -6,3 +6,4 @@ mod harness;
 mod real_data;
 mod round_trip;
 mod tidy;
+mod view;

@@ -2,14 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use epitome_core::{
-    Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, tokens::BytesOverFour, turn::Turns,
-};
+use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
 use epitome_store::{EventLog, Memory, NewThread, Sqlite, Start, StoreError};
 use proptest::prelude::*;
 use rusqlite::types::Value;
 
-use crate::support::{Place, events, session, thread};
+use crate::support::{Place, Quarters, events, session, thread};
 
 /// A few events, in the letters of [`events`].
 const SHORT: &str = "[uiafFrgckmpxvjq]{1,6}";
@@ -262,7 +260,7 @@ proptest! {
 
 fn tokens(fact: &Fact) -> u64 {
     let mut tokens = 0;
-    fact.visit_text(&mut |text| tokens += BytesOverFour.count(text).0);
+    fact.visit_text(&mut |text| tokens += Quarters.count(text).0);
     tokens
 }
 

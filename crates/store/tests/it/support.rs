@@ -45,7 +45,7 @@ pub(crate) fn raw(path: &Path) -> Connection {
 }
 
 /// A counter whose numbers one can check in one's head: four bytes a token.
-struct Quarters;
+pub(crate) struct Quarters;
 
 impl TokenCounter for Quarters {
     fn name(&self) -> &'static str {

@@ -29,10 +29,10 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 ///
-/// use epitome_core::{Tokens, meter::{Meter, Overhead}, tokens::BytesOverFour};
+/// use epitome_core::{Tokens, meter::{Meter, Overhead}, tokens::Estimate};
 /// use epitome_wire::{Format, recount};
 ///
-/// let meter = Meter::new(Arc::new(BytesOverFour), Overhead::default());
+/// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
 /// let request = r#"{"messages":[{"role":"user","content":"four"}]}"#;
 /// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 1));
 /// # Ok::<(), epitome_wire::WireError>(())

@@ -1,0 +1,177 @@
+//! The commands that make views: `compact`, `context`, `explain`, `diff`, `models`, `sweep`.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::harness::{Bench, text, workspace};
+
+/// A chat in which a tool returned `lines` lines, `turns` times.
+fn long_chat(turns: usize, lines: usize) -> String {
+    let mut messages = vec![
+        json!({"role":"system","content":"You mend services."}),
+        json!({"role":"user","content":"Mend the uploader. Never touch the public API."}),
+    ];
+    for turn in 0..turns {
+        let call = json!({"id":format!("call_{turn}"),"type":"function","function":
+            {"name":"run_command","arguments":format!("{{\"command\":\"make test-{turn}\"}}")}});
+        messages
+            .push(json!({"role":"assistant","content":format!("Trying step {turn}."),"tool_calls":[call]}));
+        let output: String =
+            (0..lines).map(|line| format!("step {turn} line {line}: all is well so far\n")).collect();
+        messages.push(json!({"role":"tool","tool_call_id":format!("call_{turn}"),"content":output}));
+    }
+    messages.push(json!({"role":"user","content":"What is left to do?"}));
+    json!({"model":"gpt-5.1","messages":messages}).to_string()
+}
+
+#[test]
+fn compact_needs_no_database_and_makes_a_request_that_fits() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let out = bench.path("smaller.json");
+    let report = &bench.json(&["compact", text(&file), "--budget", "6k", "--out", text(&out)])[0];
+    assert!(!bench.path("log.db").exists(), "no database was made");
+    assert!(report["tokens_before"].as_u64() > Some(20_000), "{report}");
+    assert!(report["tokens_after"].as_u64() <= Some(6_000), "{report}");
+    assert_eq!((&report["budget"], &report["counter"]), (&json!(6_000), &json!("o200k")));
+    assert_eq!(report["model"], "gpt-5.1");
+    assert!(report["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{report}");
+    assert!(report["evictions"].as_array().is_some_and(|evictions| !evictions.is_empty()), "{report}");
+
+    let request: Value = serde_json::from_str(&fs::read_to_string(&out).expect("written")).expect("JSON");
+    let messages = request["messages"].as_array().expect("messages");
+    assert_eq!(messages.len() as u64, report["messages_after"].as_u64().expect("a number"));
+    assert_eq!(request["model"], "gpt-5.1");
+    assert_eq!(messages[0]["content"], "You mend services.");
+    assert_eq!(messages.last().expect("a message")["content"], "What is left to do?");
+    let all = request.to_string();
+    assert!(all.contains("Never touch the public API"), "user messages are the last to go");
+}
+
+#[test]
+fn compact_into_a_pipe_writes_the_request() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(4, 5));
+    let said = bench.ok(&["compact", text(&file), "--budget", "100k"]);
+    let request: Value = serde_json::from_str(&said).expect("JSON");
+    let original: Value = serde_json::from_str(&long_chat(4, 5)).expect("JSON");
+    assert_eq!(request, original, "what fits is not touched");
+}
+
+#[test]
+fn compact_tells_people_what_was_done() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let out = bench.path("smaller.json");
+    let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--out", text(&out)]);
+    for words in ["in ", "out ", "budget", "what was done", "how to get it back", "written to"] {
+        assert!(said.contains(words), "`{words}` is missing in\n{said}");
+    }
+}
+
+#[test]
+fn compact_renders_to_another_providers_format() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    for (format, history) in [("anthropic", "messages"), ("openai-responses", "input")] {
+        let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--format", format]);
+        let request: Value = serde_json::from_str(&said).expect("JSON");
+        assert!(request[history].as_array().is_some_and(|history| !history.is_empty()), "{said}");
+    }
+}
+
+#[test]
+fn a_budget_smaller_than_the_system_prompt_is_refused_with_the_numbers() {
+    let bench = Bench::new();
+    let chat = long_chat(3, 3).replace("You mend services.", &"You mend services. ".repeat(400));
+    let file = bench.write("chat.json", chat);
+    let said = bench.fails(&["compact", text(&file), "--budget", "500"]);
+    assert!(said.contains("500 tokens") && said.contains("instructions"), "{said}");
+}
+
+#[test]
+fn a_single_message_larger_than_the_budget_is_cut_and_says_so() {
+    let bench = Bench::new();
+    let huge = "word ".repeat(50_000);
+    let file = bench.write("chat.json", json!([{"role":"user","content":huge}]).to_string());
+    let said = bench.ok(&["compact", text(&file), "--budget", "2k"]);
+    let request: Value = serde_json::from_str(&said).expect("JSON");
+    let shown = request["messages"][0]["content"].to_string();
+    assert!(shown.len() < 20_000 && shown.contains("tokens"), "{}", &shown[..200.min(shown.len())]);
+}
+
+#[test]
+fn an_unknown_model_is_said_and_never_guessed() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(3, 3));
+    let said = bench.fails(&["compact", text(&file), "--model", "gpt-5.11", "--budget", "45%"]);
+    assert!(said.contains("gpt-5.11") && said.contains("gpt-5.1"), "the nearest are named: {said}");
+    let file = bench.write("other.json", long_chat(3, 3).replace("gpt-5.1", "mystery-1"));
+    let report = &bench.json(&["compact", text(&file), "--budget", "10k"])[0];
+    assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("mystery-1")), "{report}");
+    let said = bench.fails(&["compact", text(&file), "--budget", "45%"]);
+    assert!(said.contains("window is known"), "{said}");
+}
+
+#[test]
+fn a_users_profiles_add_models_and_bad_toml_names_the_line() {
+    let bench = Bench::new();
+    let good = bench.write(
+        "good.toml",
+        "[[model]]\nname = \"house-model\"\nsource = \"our own\"\ndate = 2026-11-01\nprovider = \"house\"\n\
+         wire = \"openai_chat\"\nwindow = 20000\ntokenizer = \"o200k\"\n",
+    );
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let args =
+        ["compact", text(&file), "--model", "house-model", "--budget", "50%", "--profiles", text(&good)];
+    assert_eq!(bench.json(&args)[0]["budget"], 10_000);
+    let bad = bench.write("bad.toml", "[[model]]\nname = \"x\"\nwindoww = 5\n");
+    let said = bench.fails(&["models", "--profiles", text(&bad)]);
+    assert!(said.contains("line 3") && said.contains("windoww"), "{said}");
+}
+
+#[test]
+fn models_lists_what_is_known_and_where_it_is_from() {
+    let bench = Bench::new();
+    let models = bench.json(&["models"]);
+    assert!(models.len() > 20);
+    assert!(models.iter().all(|model| model["source"].as_str().is_some_and(|source| !source.is_empty())));
+    assert!(bench.ok(&["models", "claude-opus-4-5"]).contains("window"));
+    assert!(bench.fails(&["models", "claude-opus-9"]).contains("claude-opus"));
+}
+
+#[test]
+fn context_explain_and_diff_show_what_the_model_sees_and_why() {
+    let bench = Bench::new();
+    let session = bench.session("chat.json", &long_chat(30, 60));
+    let context = &bench.json(&["context", &session, "--budget", "6k"])[0];
+    let regions: u64 = context["regions"]
+        .as_array()
+        .expect("regions")
+        .iter()
+        .filter_map(|region| region["tokens"].as_u64())
+        .sum();
+    let tokens = context["tokens"].as_u64().expect("a number");
+    assert!(regions <= tokens && tokens <= 6_000, "{regions} {tokens}");
+    let shown = bench.ok(&["context", &session, "--budget", "6k", "--segments"]);
+    assert!(shown.contains("instructions") && shown.contains("tool results"), "{shown}");
+
+    let explained = bench.ok(&["explain", &session, "--budget", "6k"]);
+    assert!(explained.contains("what was done") && explained.contains("recall "), "{explained}");
+
+    // At turn 2 the model had seen one exchange; now it sees more of some and less of others.
+    let then = &bench.json(&["context", &session, "--at", "2", "--budget", "6k"])[0];
+    assert!(then["tokens"].as_u64() < context["tokens"].as_u64());
+    let changes = bench.json(&["diff", &session, "2", "--budget", "6k"]);
+    let kinds: Vec<&str> = changes.iter().filter_map(|change| change["change"].as_str()).collect();
+    assert!(kinds.contains(&"added") && (kinds.contains(&"changed") || kinds.contains(&"gone")), "{kinds:?}");
+}
+
+#[test]
+fn a_sweep_of_the_shipped_session_finds_no_violation() {
+    let bench = Bench::new();
+    let tally = &bench.json(&["sweep", text(&workspace().join("examples/sessions"))])[0];
+    assert_eq!(tally["violations"], 0, "{tally}");
+    assert!(tally["renders"].as_u64() > Some(10), "{tally}");
+}
