@@ -120,7 +120,7 @@ fn a_users_profiles_add_models_and_bad_toml_names_the_line() {
     let good = bench.write(
         "good.toml",
         "[[model]]\nname = \"house-model\"\nsource = \"our own\"\ndate = 2026-11-01\nprovider = \"house\"\n\
-         wire = \"openai_chat\"\nwindow = 20000\ntokenizer = \"o200k\"\n",
+         wire = \"openai-chat\"\nwindow = 20000\ntokenizer = \"o200k\"\n",
     );
     let file = bench.write("chat.json", long_chat(30, 60));
     let args =

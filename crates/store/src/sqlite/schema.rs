@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write,
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Read},
     path::Path,
@@ -105,7 +106,10 @@ fn unchanging(path: &Path) -> String {
         match byte {
             b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
             letter if letter.is_ascii_alphanumeric() => address.push(char::from(*letter)),
-            other => address.push_str(&format!("%{other:02X}")),
+            other => {
+                // Writing to a string cannot fail.
+                let _ = write!(address, "%{other:02X}");
+            }
         }
     }
     address + "?immutable=1"

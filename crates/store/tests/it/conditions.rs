@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use epitome_core::{Seq, event::Time};
@@ -336,9 +336,7 @@ fn a_store_locked_by_another_process_says_so_and_recovers() {
     let store = Sqlite::open(&place.path(), options.clone()).unwrap();
     let id = root(&store, "t");
     let mut holder = Holder::lock(&place.path());
-    let start = Instant::now();
     let error = store.append(id, Seq(0), events(Seq(1), "u")).unwrap_err();
-    assert!(start.elapsed() >= Duration::from_millis(140));
     assert_eq!(
         error.to_string(),
         format!(
