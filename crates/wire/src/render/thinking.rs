@@ -5,7 +5,7 @@
 //! A loop of tool calls that is still going must keep its thinking, so there nothing can merely go: what was done in it
 //! is told again in words, and the model is asked to go on.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use epitome_core::{
     Fact, Part, Seq,
@@ -90,16 +90,27 @@ fn reasoning(segment: &Segment) -> Option<Place> {
     is_reasoning.then_some((event.id.seq, *part))
 }
 
-/// The thinking of a context before which something is not as it was sent.
+/// The thinking of a context before which something is not as it was sent. Thinking itself may go, but only from the
+/// beginning and from the end: of what could stay, the newest that stood together does.
 fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
     let (now, before) = (Order::of(context), Order::of(sent));
     let same = now.marks.iter().zip(&before.marks).take_while(|(one, other)| one == other).count();
-    let valid: HashSet<(Place, usize)> = before.thinking.into_iter().collect();
+    let places =
+        before.thinking.iter().enumerate().map(|(place, (thought, ahead))| (*thought, (place, *ahead)));
+    let known: HashMap<Place, (usize, usize)> = places.collect();
     let pivot = pivot(context);
-    let is_valid = |(place, ahead): &(Place, usize)| {
-        *ahead <= same && valid.contains(&(*place, *ahead)) && pivot.is_none_or(|pivot| place.0 > pivot)
-    };
-    now.thinking.into_iter().filter(|thought| !is_valid(thought)).map(|(place, _)| place).collect()
+    let mut invalid = HashSet::new();
+    let mut next = None;
+    for (thought, ahead) in now.thinking.iter().rev() {
+        let stood = known.get(thought).filter(|(_, before)| before == ahead).map(|(place, _)| *place);
+        let together = stood.is_some_and(|stood| next.is_none_or(|next| stood + 1 == next));
+        if together && *ahead <= same && pivot.is_none_or(|pivot| thought.0 > pivot) {
+            next = stood;
+        } else {
+            invalid.insert(*thought);
+        }
+    }
+    invalid
 }
 
 /// The compaction that a context stands on: whatever is kept from before it was not made with its summary in view. A
