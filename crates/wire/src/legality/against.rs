@@ -106,32 +106,67 @@ fn unmarked(json: &Json<'_>) -> String {
 
 fn bound<'j>(sent: &'j Json<'j>, now: &'j Json<'j>, rules: &Rules, found: &mut Findings) {
     let (sent, now) = (Read::of(sent), Read::of(now));
-    let same = if sent.head == now.head {
-        sent.rest().zip(now.rest()).take_while(|(one, other)| one == other).count()
-    } else {
-        0
-    };
     let is_same_head = sent.head == now.head;
-    let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
-    for block in sent.thinking() {
-        known.entry(block.json.raw).or_default().push(block.ahead);
-    }
+    let same = sent.rest().zip(now.rest()).take_while(|(one, other)| one == other).count();
+    let same = if is_same_head { same } else { 0 };
     // What came after everything that was sent is new, and bound to it.
     let length = sent.rest().count();
+    let is_new = |block: &Block<'_>| is_same_head && same == length && block.ahead >= length;
+    let mut known = Known::of(&sent);
     for block in now.thinking() {
-        let places = known.get(block.json.raw).map_or(&[][..], Vec::as_slice);
-        let is_new = block.ahead >= length && same == length && is_same_head;
-        if places.is_empty() && !is_new {
+        let place = known.next(block);
+        if place == Place::Unknown && !is_new(block) {
             found.add(block.message, block.place, Breach::ThinkingAltered);
         } else if rules.has(Rule::PreservedThinking)
-            && !is_new
-            && !(is_same_head && block.ahead <= same && places.contains(&block.ahead))
+            && !is_new(block)
+            && !(is_same_head && block.ahead <= same && place == Place::Next)
         {
             found.add(block.message, block.place, Breach::ThinkingAfterChange);
         }
     }
     if rules.has(Rule::ThinkingStaysInOpenLoop) {
         dropped(&sent, &now, found);
+    }
+}
+
+/// The thinking that was sent.
+struct Known<'j> {
+    /// Its places among all thinking, each with what stood before it, by its bytes.
+    by_bytes: HashMap<&'j str, Vec<(usize, usize)>>,
+    /// The place of the last one that was met again.
+    last: Option<usize>,
+}
+
+/// Where thinking stood when it was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nowhere.
+    Unknown,
+    /// Behind the one met before it, or anywhere if none was: thinking may go from the beginning and from the end.
+    Next,
+    /// Elsewhere, or behind something else.
+    Elsewhere,
+}
+
+impl<'j> Known<'j> {
+    fn of(sent: &Read<'j>) -> Self {
+        let mut by_bytes: HashMap<&'j str, Vec<(usize, usize)>> = HashMap::new();
+        for (place, block) in sent.thinking().enumerate() {
+            by_bytes.entry(block.json.raw).or_default().push((place, block.ahead));
+        }
+        Self { by_bytes, last: None }
+    }
+
+    fn next(&mut self, block: &Block<'_>) -> Place {
+        let Some(places) = self.by_bytes.get(block.json.raw) else { return Place::Unknown };
+        let expected = |place: usize| self.last.is_none_or(|last| place == last + 1);
+        match places.iter().find(|(place, ahead)| *ahead == block.ahead && expected(*place)) {
+            Some((place, _)) => {
+                self.last = Some(*place);
+                Place::Next
+            }
+            None => Place::Elsewhere,
+        }
     }
 }
 

@@ -5,7 +5,11 @@
 //! A loop of tool calls that is still going must keep its thinking, so there nothing can merely go: what was done in it
 //! is told again in words, and the model is asked to go on.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    ops::Range,
+};
 
 use epitome_core::{
     Fact, Part, Seq,
@@ -90,16 +94,27 @@ fn reasoning(segment: &Segment) -> Option<Place> {
     is_reasoning.then_some((event.id.seq, *part))
 }
 
-/// The thinking of a context before which something is not as it was sent.
+/// The thinking of a context before which something is not as it was sent. Thinking itself may go, but only from the
+/// beginning and from the end: of what could stay, the newest that stood together does.
 fn invalid(context: &Context, sent: &Context) -> HashSet<Place> {
     let (now, before) = (Order::of(context), Order::of(sent));
     let same = now.marks.iter().zip(&before.marks).take_while(|(one, other)| one == other).count();
-    let valid: HashSet<(Place, usize)> = before.thinking.into_iter().collect();
+    let places =
+        before.thinking.iter().enumerate().map(|(place, (thought, ahead))| (*thought, (place, *ahead)));
+    let known: HashMap<Place, (usize, usize)> = places.collect();
     let pivot = pivot(context);
-    let is_valid = |(place, ahead): &(Place, usize)| {
-        *ahead <= same && valid.contains(&(*place, *ahead)) && pivot.is_none_or(|pivot| place.0 > pivot)
-    };
-    now.thinking.into_iter().filter(|thought| !is_valid(thought)).map(|(place, _)| place).collect()
+    let mut invalid = HashSet::new();
+    let mut next = None;
+    for (thought, ahead) in now.thinking.iter().rev() {
+        let stood = known.get(thought).filter(|(_, before)| before == ahead).map(|(place, _)| *place);
+        let together = stood.is_some_and(|stood| next.is_none_or(|next| stood + 1 == next));
+        if together && *ahead <= same && pivot.is_none_or(|pivot| thought.0 > pivot) {
+            next = stood;
+        } else {
+            invalid.insert(*thought);
+        }
+    }
+    invalid
 }
 
 /// The compaction that a context stands on: whatever is kept from before it was not made with its summary in view. A
@@ -195,17 +210,27 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The answers of the loop that is going on; empty if the last answer was answered.
-fn open_loop(context: &Context) -> std::ops::Range<usize> {
-    let essential = context.essential();
-    if essential.open.is_empty() {
+/// The answers of the loop that is going on: those since the user last asked, if the last of them made calls. Whether
+/// these gave anything back, and whether the user has spoken since, does not matter to a provider.
+fn open_loop(context: &Context) -> Range<usize> {
+    let segments = context.segments();
+    let Some(last) = segments.iter().rposition(Segment::is_answer) else { return 0..0 };
+    let turn = segments[last].turn();
+    let answer =
+        segments[..=last].iter().rev().take_while(|segment| segment.is_answer() && segment.turn() == turn);
+    let (mut length, mut calls) = (0, false);
+    for segment in answer {
+        length += 1;
+        calls |= segment.call().is_some();
+    }
+    if !calls {
         return 0..0;
     }
-    let segments = context.segments();
-    let asked = segments[..essential.open.start].iter().rposition(Segment::is_user);
-    let from = asked.map_or(essential.prefix, |asked| asked + 1);
-    let first = segments[from..].iter().position(Segment::is_answer).map_or(from, |first| from + first);
-    first..essential.open.end
+    let start = last + 1 - length;
+    let asked = segments[..start].iter().rposition(Segment::is_user);
+    let from = asked.map_or(context.prefix_len(), |asked| asked + 1);
+    let first = segments[from..].iter().position(Segment::is_answer).map_or(start, |first| from + first);
+    first..last + 1
 }
 
 /// Makes one note of a loop: what was said and done in it, without the thinking.
@@ -228,7 +253,7 @@ fn tell(context: &Context, segment: &Segment, words: &mut String) {
         Body::Answer { event, part } => said(context, segment, event.event.fact.parts().get(*part), words),
         Body::Exchange { outcome, .. } => {
             if let Some(call) = segment.call() {
-                words.push_str(&format!("[{} {}]\n", call.name, call.arguments));
+                let _ = writeln!(words, "[{} {}]", call.name, call.arguments);
             }
             match outcome {
                 Shown::Returned { .. } => said(context, segment, segment.shown().unwrap_or_default(), words),
@@ -258,9 +283,11 @@ fn said<'p>(
             Part::Media(Media { mime, .. }) => {
                 let handle = context.names().handles(segment.stands_for());
                 let kind = if mime.is_empty() { "attachment" } else { mime };
-                words.push_str(&format!("[{kind}; {handle}]"));
+                let _ = write!(words, "[{kind}; {handle}]");
             }
-            Part::Opaque { name, .. } => words.push_str(&format!("[{name}]")),
+            Part::Opaque { name, .. } => {
+                let _ = write!(words, "[{name}]");
+            }
             Part::Reasoning { .. } | Part::ToolCall(_) => continue,
         }
         words.push('\n');

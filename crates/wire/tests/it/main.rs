@@ -5,6 +5,7 @@
 mod fixtures;
 mod histories;
 mod legal;
+mod legality;
 mod normal;
 mod odd;
 mod rendered;

@@ -4,17 +4,20 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Fact, Logged, Part,
+    Event, Fact, Logged, Part, Seq,
     budget::Budget,
-    context::{Content, Context, Message},
-    event::Instruction,
+    context::{Content, Context, Edit, Fidelity, Message, Names, Tier},
+    event::{Compaction, Instruction, Summary, ToolCall, ToolResult, Trigger},
     fit::fit,
+    meter::{Meter, Overhead},
     pipeline::State,
+    project::{Line, project},
     reducers::default_pipeline,
-    tokens::Tokens,
+    tokens::{BytesOverFour, Tokens},
 };
 use epitome_wire::{
-    Format, RenderError, RenderOptions, Rule, Rules, check, check_against, recount, settle_thinking,
+    Format, RenderError, RenderOptions, Rule, Rules, anthropic, check, check_against, recount,
+    settle_thinking,
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -164,6 +167,21 @@ proptest! {
     }
 
     #[test]
+    fn an_open_loop_keeps_its_thinking_or_is_told_again(steps in history(24), (decisions, folds) in cuts()) {
+        let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
+        let sent = context(&events(&steps));
+        let Ok(sent) = settle_thinking(sent.clone(), &sent, &rules) else { return Ok(()) };
+        let before = render(Format::Anthropic, &sent.context, rules.clone());
+        // Edits that leave out nothing of an answer by itself: that, a reducer must not do here.
+        let replaced = (decisions.into_iter().map(|decision| decision % 2).collect(), folds);
+        if let Ok(settled) = settle_thinking(cut(sent.context.clone(), &replaced), &sent.context, &rules) {
+            let after = render(Format::Anthropic, &settled.context, rules.clone());
+            let found = check_against(Format::Anthropic, &before, &after, &rules);
+            prop_assert!(found.is_empty(), "{:#?}\n{}\n{}", found, before, after);
+        }
+    }
+
+    #[test]
     fn no_text_makes_a_check_panic(text in any::<String>(), other in r#"[\[\]{}":,a-z_0-9 ]{0,60}"#) {
         let meter = context(&[]).meter().clone();
         for format in Format::ALL {
@@ -267,4 +285,232 @@ fn every_message_says_which_events_it_stands_for() {
     let note =
         rendered.messages.iter().find(|message| rendered.body[message.bytes.clone()].contains("[gone]"));
     assert!(note.unwrap().events.count() > 1);
+}
+
+/// A loop of two calls that is still going, after a first one that ended: what an agent sends before it goes on.
+fn open_loop() -> Context {
+    let result = "0123456789".repeat(40);
+    let request = format!(
+        r#"{{"messages":[{{"role":"user","content":"first"}},
+        {{"role":"assistant","content":[{{"type":"thinking","thinking":"A","signature":"1"}},{{"type":"tool_use","id":"a","name":"read","input":{{"path":"a"}}}}]}},
+        {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":"{result}"}}]}},
+        {{"role":"assistant","content":[{{"type":"thinking","thinking":"B","signature":"2"}},{{"type":"text","text":"Done."}}]}},
+        {{"role":"user","content":"second"}},
+        {{"role":"assistant","content":[{{"type":"thinking","thinking":"C","signature":"3"}},{{"type":"text","text":"Let me see."}},{{"type":"tool_use","id":"b","name":"read","input":{{"path":"b"}}}}]}},
+        {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"b","content":"{result}"}}]}}]}}"#
+    );
+    of_request(Format::Anthropic, &request).1
+}
+
+/// Replaces what the calls of an answer gave back.
+fn without_result(context: Context, answer: usize) -> Context {
+    let calls: Vec<usize> =
+        (0..context.segments().len()).filter(|index| context.segments()[*index].call().is_some()).collect();
+    context.edit("test", |index, _| {
+        if index == calls[answer] { Edit::line("[gone]".into(), Fidelity::Stub) } else { Edit::Keep }
+    })
+}
+
+fn preserved() -> Rules {
+    Rules::of(Format::Anthropic).with(Rule::PreservedThinking)
+}
+
+fn thoughts(body: &str) -> Vec<&str> {
+    ["A", "B", "C"]
+        .into_iter()
+        .filter(|thought| body.contains(&format!(r#""thinking":"{thought}""#)))
+        .collect()
+}
+
+#[test]
+fn a_change_after_all_thinking_strips_nothing() {
+    let sent = open_loop();
+    let settled = settle_thinking(without_result(sent.clone(), 1), &sent, &preserved()).unwrap();
+    assert_eq!((settled.stripped, settled.retold), (0, false));
+    assert_eq!(thoughts(&render(Format::Anthropic, &settled.context, preserved())), ["A", "B", "C"]);
+}
+
+#[test]
+fn a_change_before_an_open_loop_tells_the_loop_again() {
+    let sent = open_loop();
+    let settled = settle_thinking(without_result(sent.clone(), 0), &sent, &preserved()).unwrap();
+    assert_eq!((settled.stripped, settled.retold), (2, true));
+    let body = render(Format::Anthropic, &settled.context, preserved());
+    assert_eq!(thoughts(&body), ["A"]);
+    let told = body.find("[What you have done so far, told again:]").unwrap();
+    let told = &body[told..].replace(&"0123456789".repeat(40), "RESULT");
+    insta::assert_snapshot!(told, @r#"[What you have done so far, told again:]\nLet me see.\n[read {\"path\":\"b\"}]\nRESULT\nContinue."}]}]}"#);
+    // A provider that does not bind thinking lets it stay.
+    let free =
+        settle_thinking(without_result(sent.clone(), 0), &sent, &Rules::of(Format::Anthropic)).unwrap();
+    assert_eq!(free.stripped, 0);
+    // One that does without it in open loops needs no telling.
+    let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
+    let stripped = settle_thinking(without_result(sent.clone(), 0), &sent, &rules).unwrap();
+    assert_eq!((stripped.stripped, stripped.retold), (2, false));
+}
+
+#[test]
+fn a_loop_that_cannot_be_told_again_is_refused_with_the_numbers() {
+    let request = r#"{"messages":[{"role":"user","content":"a long first message that will be cut down to nothing"},
+        {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"1"},{"type":"tool_use","id":"a","name":"t","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":""}]}]}"#;
+    let sent = of_request(Format::Anthropic, request).1;
+    let wrapped = Overhead { message: Tokens(0), call: Tokens(0), ..Overhead::default() };
+    let meter = Arc::new(Meter::new(Arc::new(BytesOverFour), wrapped));
+    let line = Line::new(logged(Format::Anthropic.decode_request(request).unwrap()));
+    let tight = project(&line, meter, Names::Messages);
+    let cut = |context: &Context| {
+        context.clone().edit("test", |_, segment| {
+            if segment.is_user() { Edit::line("x".into(), Fidelity::Stub) } else { Edit::Keep }
+        })
+    };
+    assert!(settle_thinking(cut(&sent), &sent, &preserved()).is_ok());
+    let refused = settle_thinking(cut(&tight), &tight, &preserved()).unwrap_err();
+    assert_eq!(refused.thinking, 1);
+    assert!(refused.tokens <= refused.needed);
+    assert!(refused.to_string().contains("wait until the loop has ended"), "{refused}");
+}
+
+/// An edit of one part of a message leaves the bytes of the others alone.
+#[test]
+fn of_an_edited_message_only_the_edited_parts_are_written_afresh() {
+    let check = |format: Format, request: &str, expect: &str| {
+        let context = of_request(format, request).1.edit("test", |_, segment| {
+            let parts = segment.shown().unwrap_or_default().iter().map(|part| match part {
+                Part::Media(_) => Part::text("[an image]"),
+                other => other.clone(),
+            });
+            Edit::Replace { parts: parts.collect(), fidelity: Fidelity::Cut }
+        });
+        assert_eq!(render(format, &context, Rules::of(format)), expect);
+    };
+    let url = "https://example.org/cat.png";
+    check(
+        Format::Anthropic,
+        &format!(
+            r#"{{"messages":[{{"x":1.0, "role":"user","content":[{{"text":"a\u0062", "type":"text"}},{{"type":"image","source":{{"type":"url","url":"{url}"}}}},{{"type":"text","text":"c","cache_control":{{ }}}}]}}]}}"#
+        ),
+        r#"{"messages":[{"x":1.0, "role":"user","content":[{"text":"a\u0062", "type":"text"},{"type":"text","text":"[an image]"},{"type":"text","text":"c","cache_control":{ }}]}]}"#,
+    );
+    check(
+        Format::OpenaiChat,
+        &format!(
+            r#"{{"messages":[{{"role":"user", "content":[{{"text":"a\u0062", "type":"text"}},{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}]}}"#
+        ),
+        r#"{"messages":[{"role":"user", "content":[{"text":"a\u0062", "type":"text"},{"type":"text","text":"[an image]"}]}]}"#,
+    );
+    check(
+        Format::OpenaiResponses,
+        &format!(
+            r#"{{"input":[{{"role":"user", "content":[{{"text":"a\u0062", "type":"input_text"}},{{"type":"input_image","image_url":"{url}"}}]}}]}}"#
+        ),
+        r#"{"input":[{"role":"user", "content":[{"text":"a\u0062", "type":"input_text"},{"type":"input_text","text":"[an image]"}]}]}"#,
+    );
+}
+
+/// An answer of which a part is left out keeps the bytes of the rest.
+#[test]
+fn of_an_answer_the_parts_that_stay_keep_their_bytes() {
+    let check = |format: Format, request: &str, expect: &str| {
+        let context = of_request(format, request).1.edit("test", |_, segment| {
+            if segment.call().is_some_and(|call| call.id.0 == "a") { Edit::Drop } else { Edit::Keep }
+        });
+        assert_eq!(render(format, &context, Rules::default()), expect);
+    };
+    check(
+        Format::Anthropic,
+        r#"{"messages":[{"role":"assistant","content":[{"thinking":"t\u0068", "type":"thinking","signature":"s"},{"type":"tool_use","id":"a","name":"t","input":{}},{ "type":"tool_use","id":"b","name":"t","input":{"n":1.0}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"1"},{ "type":"tool_result","tool_use_id":"b","content":"2"}]}]}"#,
+        r#"{"messages":[{"role":"assistant","content":[{"thinking":"t\u0068", "type":"thinking","signature":"s"},{ "type":"tool_use","id":"b","name":"t","input":{"n":1.0}}]},{"role":"user","content":[{ "type":"tool_result","tool_use_id":"b","content":"2"}]}]}"#,
+    );
+    let call = |id: &str| {
+        format!(r#"{{ "id":"{id}","type":"function","function":{{"name":"t","arguments":"{{ }}"}}}}"#)
+    };
+    let (a, b) = (call("a"), call("b"));
+    let head = r#"{"vendor":1.0,"role":"assistant","content":"x\u0079","reasoning_content":"h"#;
+    check(
+        Format::OpenaiChat,
+        &format!(
+            r#"{{"messages":[{head}","tool_calls":[{a},{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}},{{"role":"tool","tool_call_id":"a","content":"1"}}]}}"#
+        ),
+        &format!(
+            r#"{{"messages":[{head}","tool_calls":[{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}}]}}"#
+        ),
+    );
+    // Reasoning goes with the item that it led to, and what it did not lead to keeps its bytes.
+    let item =
+        |id: &str| format!(r#"{{ "type":"function_call","call_id":"{id}","name":"t","arguments":"{{ }}"}}"#);
+    let (a, b) = (item("a"), item("b"));
+    let reasoning = r#"{"type":"reasoning","summary":[]}"#;
+    let output = |id: &str| format!(r#"{{"call_id":"{id}", "type":"function_call_output","output":"1"}}"#);
+    check(
+        Format::OpenaiResponses,
+        &format!(r#"{{"input":[{reasoning},{a},{b},{},{}]}}"#, output("a"), output("b")),
+        &format!(r#"{{"input":[{b},{}]}}"#, output("b")),
+    );
+}
+
+#[test]
+fn an_item_that_lost_its_reasoning_loses_the_id_that_asks_for_it() {
+    let request = r#"{"input":[{"role":"user","content":"u"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"a"}]}]}"#;
+    let context = of_request(Format::OpenaiResponses, request)
+        .1
+        .edit("test", |_, segment| if segment.tier() == Tier::Reasoning { Edit::Drop } else { Edit::Keep });
+    assert_eq!(
+        render(Format::OpenaiResponses, &context, Rules::default()),
+        r#"{"input":[{"role":"user","content":"u"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}]}"#
+    );
+}
+
+#[test]
+fn ids_that_others_use_again_are_told_apart() {
+    let call = |id: &str| ToolCall::function(id, "t", "{}");
+    let said = |parts: Vec<Part>| Fact::AssistantSaid { answer: None, model: None, parts };
+    let returned = |call: &str, text: &str| Fact::ToolReturned {
+        results: vec![ToolResult {
+            call: call.into(),
+            name: None,
+            parts: vec![Part::text(text)],
+            error: false,
+        }],
+        parts: vec![],
+    };
+    let facts = [
+        said(vec![Part::ToolCall(call("a.1"))]),
+        returned("a.1", "one"),
+        said(vec![Part::ToolCall(call("a.1")), Part::ToolCall(call("a|1"))]),
+        returned("a|1", "three"),
+        returned("a.1", "two"),
+    ];
+    let context = context(&logged(facts.into_iter().map(|fact| Event::native("test", "{}", fact)).collect()));
+    let body = render(Format::Anthropic, &context, Rules::default());
+    insta::assert_snapshot!(body, @r#"{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a_1","name":"t","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_1","content":"one"}]},{"role":"assistant","content":[{"type":"tool_use","id":"a_1_2","name":"t","input":{}},{"type":"tool_use","id":"a_1_3","name":"t","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_1_3","content":"three"},{"type":"tool_result","tool_use_id":"a_1_2","content":"two"}]}]}"#);
+}
+
+#[test]
+fn a_signed_summary_comes_first_and_a_note_is_the_users() {
+    let mut signed = anthropic::message(
+        r#"{"role":"assistant","content":[{"type":"compaction","content":"We built it.","signature":"x"}]}"#,
+    )
+    .unwrap();
+    signed.fact = Fact::Compacted(Compaction {
+        summary: Summary::Text("We built it.".into()),
+        through: Seq(2),
+        first_kept: None,
+        tokens_before: None,
+        tokens_after: None,
+        trigger: Trigger::Manual,
+    });
+    let raw = signed.raw.json.to_string();
+    let project = r#"{"role":"user","content":"<system-reminder>Be kind.</system-reminder>"}"#;
+    let request = format!(r#"{{"messages":[{project},{{"role":"user","content":"old"}}]}}"#);
+    let mut events = Format::Anthropic.decode_request(&request).unwrap();
+    events.push(signed);
+    events.push(anthropic::message(r#"{"role":"user","content":"new"}"#).unwrap());
+    let context = context(&logged(events));
+    let body = render(Format::Anthropic, &context, Rules::of(Format::Anthropic));
+    assert!(body.starts_with(&format!(r#"{{"messages":[{raw},{{"role":"user","#)), "{body}");
+    // Elsewhere the words of the summary say the same in the user's name.
+    let body = render(Format::OpenaiChat, &context, Rules::of(Format::OpenaiChat));
+    assert!(body.contains(r#"{"role":"user","content":"We built it."}"#), "{body}");
 }
