@@ -146,7 +146,10 @@ impl Meter {
 
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter").field("counter", &self.name()).field("overhead", &self.overhead).finish_non_exhaustive()
+        f.debug_struct("Meter")
+            .field("counter", &self.name())
+            .field("overhead", &self.overhead)
+            .finish_non_exhaustive()
     }
 }
 
