@@ -6,13 +6,14 @@ use crate::{
 };
 
 /// The turns that `compaction` covers: from the first turn the compaction before it kept, through the last one it
-/// summarised, and that earlier compaction itself. `None` if it is not a compaction among `turns`.
+/// summarised, and that earlier compaction itself. One that had been reverted by then is not counted as earlier. `None`
+/// if `compaction` is not a compaction among `turns`.
 ///
 /// `turns` is the whole chain of a thread, oldest first.
 pub fn covered_by(turns: &[Turn], compaction: EventId) -> Option<Vec<EventId>> {
     let at = turns.iter().position(|turn| turn.id == compaction)?;
     let this = turns[at].compaction.as_ref()?;
-    let previous = turns[..at].iter().rev().find(|turn| turn.is_compaction());
+    let previous = turns[..at].iter().rev().find(|turn| turn.in_force_at(compaction.seq));
     let from = previous.map_or(Seq::START, |turn| {
         turn.compaction.as_ref().and_then(|compaction| compaction.first_kept).unwrap_or(turn.id.seq)
     });

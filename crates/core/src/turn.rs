@@ -44,12 +44,19 @@ pub struct Turn {
     pub usage: Option<Usage>,
     /// What the compaction says, if it is one.
     pub compaction: Option<Compaction>,
+    /// Of a compaction that was reverted: where.
+    pub reverted: Option<Seq>,
 }
 
 impl Turn {
     /// Whether this turn is a compaction.
     pub fn is_compaction(&self) -> bool {
         self.compaction.is_some()
+    }
+
+    /// Whether this turn is a compaction that was in force when the event at `place` happened.
+    pub fn in_force_at(&self, place: Seq) -> bool {
+        self.is_compaction() && self.id.seq < place && self.reverted.is_none_or(|reverted| place <= reverted)
     }
 }
 
@@ -131,13 +138,16 @@ impl Turns {
                 }
                 self.extend(id.seq);
             }
-            Fact::CompactionReverted { .. } | Fact::Pinned { .. } | Fact::Carried { .. } => {
+            Fact::CompactionReverted { compaction } => {
+                self.revert(*compaction, id.seq);
                 self.extend(id.seq);
             }
+            Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
         }
     }
 
-    /// Hands over the turns that no later event can change, and goes on without them.
+    /// Hands over the turns that no later event can change, and goes on without them. That a compaction among them
+    /// is reverted later is for the caller to note.
     pub fn take_done(&mut self) -> Vec<Turn> {
         std::mem::take(&mut self.done)
     }
@@ -180,6 +190,16 @@ impl Turns {
         }
     }
 
+    /// Notes the first time that a compaction was reverted. Turns are in order of their places.
+    fn revert(&mut self, compaction: Seq, at: Seq) {
+        let place = self.done.binary_search_by_key(&compaction, |turn| turn.id.seq);
+        if let Ok(index) = place
+            && self.done[index].is_compaction()
+        {
+            self.done[index].reverted.get_or_insert(at);
+        }
+    }
+
     fn ask(&mut self, id: EventId) {
         self.asked_first.get_or_insert(id.seq);
         self.asked.push(id);
@@ -217,6 +237,7 @@ impl Turns {
             tool_calls: 0,
             usage: None,
             compaction: None,
+            reverted: None,
         }
     }
 
@@ -318,7 +339,7 @@ mod tests {
     };
 
     /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage, `m`odel,
-    /// `c`ompaction of everything so far, `k` compaction that keeps the last event.
+    /// `c`ompaction of everything so far, `k` compaction that keeps the last event, `v` its revert right after it.
     fn log(script: &str) -> Vec<Logged> {
         let thread = ThreadId::derived(&["test"]);
         let event = |(index, letter): (usize, char)| {
@@ -351,6 +372,7 @@ mod tests {
                 'g' => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
                 'c' => compacted(seq.previous(), None),
                 'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
+                'v' => Fact::CompactionReverted { compaction: seq.previous() },
                 other => panic!("no event is written {other}"),
             };
             Logged { id: EventId { thread, seq }, event: Event::own(fact, None), link: Link::ROOT }
@@ -441,9 +463,28 @@ mod tests {
         assert_eq!(ids(2), None);
     }
 
+    #[test]
+    fn a_compaction_covers_what_the_last_one_in_force_left() {
+        let check = |script: &str, compaction: u64, expect: &[u64]| {
+            let turns = Turns::of(&log(script));
+            let id = turns.iter().find(|turn| turn.id.seq.0 == compaction).expect("in the log").id;
+            let covered: Vec<u64> =
+                covered_by(&turns, id).expect("covers").iter().map(|id| id.seq.0).collect();
+            assert_eq!(covered, expect, "{script}");
+        };
+        // The compaction at 5 was reverted, so the one at 9 takes up everything again.
+        check("uauacvuac", 9, &[2, 4, 8]);
+        // Only the second of two was reverted: the first stays the one before.
+        check("uacuacvuac", 10, &[3, 5, 9]);
+        // What is reverted later was in force before.
+        check("uacuacv", 6, &[3, 5]);
+        // Nothing is reverted by a word about a turn that is no compaction.
+        check("uavcuac", 7, &[4, 6]);
+    }
+
     proptest! {
         #[test]
-        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmck]{0,40}") {
+        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmckv]{0,40}") {
             let log = log(&script);
             let turns = Turns::of(&log);
             let mut next = Seq(1);
@@ -458,7 +499,7 @@ mod tests {
         }
 
         #[test]
-        fn a_traversal_visits_every_turn_once(script in "[uiafrgmck]{0,40}") {
+        fn a_traversal_visits_every_turn_once(script in "[uiafrgmckv]{0,40}") {
             let turns = Turns::of(&log(&script));
             let mut seen = Vec::new();
             let mut at = turns.last();
@@ -471,7 +512,7 @@ mod tests {
         }
 
         #[test]
-        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgmck]{2,40}", cut in any::<prop::sample::Index>()) {
+        fn a_derivation_continued_equals_one_in_a_go(script in "[uiafrgmckv]{2,40}", cut in any::<prop::sample::Index>()) {
             let log = log(&script);
             let whole = Turns::of(&log);
             let early = Turns::of(&log[..cut.index(log.len())]);

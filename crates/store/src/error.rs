@@ -76,6 +76,12 @@ pub enum StoreError {
         /// The entry's id there.
         id: String,
     },
+    /// An entry that says nothing, or nowhere.
+    #[error("a ledger entry needs a {missing}; it is empty")]
+    EmptyLedgerEntry {
+        /// What it lacks.
+        missing: &'static str,
+    },
     /// No such ledger entry.
     #[error("the ledger has no entry `{id}` in `{channel}`")]
     UnknownLedgerEntry {
@@ -111,7 +117,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Damaged pages, or rows that cannot be what was written.
-    #[error("{doing}: {} is damaged ({detail}); run `epitome doctor` to see where, restore a backup if the log is affected", path.display())]
+    #[error("{doing}: {} is damaged ({detail}); {}", path.display(), remedy(doing))]
     Corrupt {
         /// What was being done.
         doing: &'static str,
@@ -201,7 +207,25 @@ impl fmt::Display for Candidate {
 }
 
 fn suggestions(nearest: &[Candidate]) -> String {
-    if nearest.is_empty() { String::new() } else { format!("; the nearest: {}", listed(nearest)) }
+    if nearest.is_empty() {
+        "; `epitome sessions` lists them".to_owned()
+    } else {
+        format!("; the nearest: {}", listed(nearest))
+    }
+}
+
+/// What is being done when a store is opened.
+pub(crate) const OPENING: &str = "opening the store";
+
+/// What is being done when a store is examined.
+pub(crate) const CHECKING: &str = "checking";
+
+/// What to do about damage. The doctor is no help to whoever is asking it, or to a file that cannot be opened.
+fn remedy(doing: &str) -> &'static str {
+    match doing {
+        OPENING | CHECKING => "restore a backup",
+        _ => "run `epitome doctor` to see where, restore a backup if the log is affected",
+    }
 }
 
 fn listed(candidates: &[Candidate]) -> String {

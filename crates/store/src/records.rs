@@ -51,8 +51,9 @@ pub struct NewFork {
     pub name: String,
 }
 
-/// A session, counted. The counts are of the events in its own threads: what a fork shares with another session is
-/// counted there.
+/// A session, counted. The counts are of the events that its threads show, each event once: their own, and those
+/// of other sessions which they share because they were forked there. So sums over several sessions count what two
+/// of them share twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     /// Its id.
@@ -187,7 +188,7 @@ pub enum Scope {
     Everything,
     /// In all sessions.
     Sessions,
-    /// In one session's own threads.
+    /// In what one session's threads show, the past they share with other sessions included.
     Session(SessionId),
     /// In a thread's view, its parents' shared part included.
     Thread(ThreadId),
@@ -273,11 +274,11 @@ pub struct Check {
 pub struct Erased {
     /// Threads removed.
     pub threads: u64,
-    /// Events removed.
+    /// Events removed of which no copy is left.
     pub events: u64,
     /// Media removed.
     pub media: u64,
-    /// Events kept, because forks in other sessions share them.
+    /// Events that live on as copies, because forks in other sessions share them.
     pub shared: u64,
     /// Whether the bytes are gone from the files too.
     pub scrubbed: Scrubbed,
@@ -289,8 +290,8 @@ pub struct Erased {
 pub enum Scrubbed {
     /// They are.
     Gone,
-    /// The rows are gone, but another process is still reading old pages; run [`scrub`](crate::Sqlite::scrub)
-    /// once it has finished.
+    /// The rows are gone, but their bytes may still be in the files: another process reads old pages, or the disk
+    /// has no room to rewrite them. Run [`scrub`](crate::Sqlite::scrub) or [`rebuild`](crate::Sqlite::rebuild) later.
     Waiting,
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     ))?;
     if erased.shared > 0 {
         out.line(format_args!(
-            "{} stay: forks in other sessions share them.",
+            "{} live on as copies: forks in other sessions share them.",
             text::count(erased.shared, "event")
         ))?;
     }

@@ -9,7 +9,7 @@ use super::{
     derived::Item,
     fault::Fault,
     media::{self, Packed},
-    read,
+    read, shared,
     writer::Desk,
 };
 use crate::{
@@ -135,6 +135,7 @@ pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
     };
     ensure_session(desk, thread.session)?;
     insert_thread(desk, thread, base)?;
+    shared::derive(desk.connection, thread.id)?;
     desk.connection
         .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NULL")?
         .execute(params![thread.session.blob(), thread.id.blob()])?;

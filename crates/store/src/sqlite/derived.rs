@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::{
     codec::{self, AsBlob, EVENT_COLUMNS, signed},
     fault::Fault,
-    read, turn_rows,
+    read, shared, turn_rows,
 };
 use crate::log::Head;
 
@@ -184,6 +184,7 @@ impl Derivation {
 pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
     let mut derivations = Derivations::default();
     for (thread, base) in bases(connection)? {
+        shared::derive(connection, thread)?;
         derivations.derive_own(connection, thread, base, counter)?;
     }
     let mut ledger = connection.prepare("SELECT number, text FROM ledger ORDER BY number DESC")?;
@@ -197,6 +198,7 @@ pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCoun
 /// Makes what is derived of one thread again; its counts are kept.
 pub(super) fn derive_thread(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
     let base = read::base(connection, thread)?;
+    shared::derive(connection, thread)?;
     Derivations::default().derive_own(connection, thread, base, None)?;
     connection.execute(
         "INSERT INTO token_totals SELECT thread, tokenizer, sum(tokens) FROM counts WHERE thread = ?1
@@ -221,7 +223,7 @@ pub(super) fn bases(connection: &Connection) -> Result<Vec<(ThreadId, Head)>, Fa
 /// Drops everything derived and makes it again.
 pub(super) fn rebuild(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
     connection.execute_batch(
-        "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM token_totals;
+        "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM shared_totals; DELETE FROM token_totals;
          INSERT INTO search (search) VALUES ('delete-all');",
     )?;
     if let Some(counter) = counter {

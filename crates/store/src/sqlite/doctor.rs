@@ -13,9 +13,11 @@ use super::{
     codec::{self, EVENT_COLUMNS, Stored},
     derived,
     fault::Fault,
-    read, schema,
+    read,
+    schema::{self, Access, Difference},
 };
 use crate::{
+    error::CHECKING,
     log::{Head, Start},
     records::{Check, DoctorReport},
 };
@@ -27,8 +29,8 @@ const LISTED: usize = 50;
 type Finding = (String, Vec<String>);
 
 /// Runs every check. One that cannot be finished reports why.
-pub(super) fn examine(path: &Path, options: &Options) -> Result<DoctorReport, Fault> {
-    let connection = schema::open_reader(path, options)?;
+pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<DoctorReport, Fault> {
+    let connection = schema::open_reader(path, options, access)?;
     connection.execute_batch("BEGIN")?;
     let counter = options.counter.as_deref();
     let examination = Examination { connection: &connection, path, options };
@@ -42,7 +44,7 @@ pub(super) fn examine(path: &Path, options: &Options) -> Result<DoctorReport, Fa
         })
     };
     let checks = vec![
-        examination.check("schema", schema_version),
+        examination.check("schema", schema_items),
         examination.check("file", integrity),
         examination.check("references", references),
         examination.check("hash chains", chains),
@@ -51,6 +53,7 @@ pub(super) fn examine(path: &Path, options: &Options) -> Result<DoctorReport, Fa
         derived("totals", &totals),
         derived("token counts", &|connection| counts(connection, counter)),
         derived("search index", &search_index),
+        examination.check("audit", audit),
     ];
     Ok(DoctorReport { checks })
 }
@@ -64,7 +67,7 @@ struct Examination<'e> {
 impl Examination<'_> {
     fn check(&self, name: &str, run: impl FnOnce(&Connection) -> Result<Finding, Fault>) -> Check {
         let (covered, mut problems) = run(self.connection).unwrap_or_else(|fault| {
-            let error = fault.explained("checking", self.path, self.options.busy_timeout);
+            let error = fault.explained(CHECKING, self.path, self.options.busy_timeout);
             ("not finished".to_owned(), vec![error.to_string()])
         });
         if problems.len() > LISTED {
@@ -76,10 +79,41 @@ impl Examination<'_> {
     }
 }
 
-fn schema_version(connection: &Connection) -> Result<Finding, Fault> {
+fn schema_items(connection: &Connection) -> Result<Finding, Fault> {
     let found = schema::version(connection)?;
-    let problems = (found != schema::newest()).then(|| format!("expected version {}", schema::newest()));
-    Ok((format!("version {found}"), problems.into_iter().collect()))
+    let mut problems = Vec::new();
+    if found != schema::newest() {
+        problems.push(format!("expected version {}", schema::newest()));
+    }
+    let Difference { missing, changed, unknown } = schema::difference(connection)?;
+    let remedy =
+        |kind: &str, otherwise: &'static str| if kind == "table" { "restore a backup" } else { otherwise };
+    for (kind, name, _) in missing {
+        problems.push(format!("the {kind} `{name}` is missing; {}", remedy(&kind, "rebuild it")));
+    }
+    for (kind, name, _) in changed {
+        let remedy = remedy(&kind, "drop it and rebuild");
+        problems.push(format!("the {kind} `{name}` is not as this version makes it; {remedy}"));
+    }
+    for (kind, name, _) in unknown {
+        problems.push(format!("the {kind} `{name}` is not of this program; drop it"));
+    }
+    Ok((format!("version {found}"), problems))
+}
+
+/// How often the store as a whole was changed, and when last. Lines are numbered without a gap.
+fn audit(connection: &Connection) -> Result<Finding, Fault> {
+    let (lines, newest, last): (i64, i64, Option<String>) = connection.query_row(
+        "SELECT count(*), coalesce(max(number), 0),
+            (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', time / 1000, 'unixepoch') FROM audit ORDER BY number DESC LIMIT 1)
+         FROM audit",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let noun = if lines == 1 { "erasure" } else { "erasures" };
+    let last = last.map(|last| format!(", last {last}")).unwrap_or_default();
+    let problems = (newest != lines).then(|| format!("{} lines of the audit are missing", newest - lines));
+    Ok((format!("{lines} {noun}{last}"), problems.into_iter().collect()))
 }
 
 fn integrity(connection: &Connection) -> Result<Finding, Fault> {
@@ -186,7 +220,7 @@ fn media(connection: &Connection) -> Result<Finding, Fault> {
 
 /// Makes temporary tables that hide the derived ones, and fills them from the log.
 fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -> Result<(), Fault> {
-    for table in ["turn_rows", "totals", "counts", "token_totals"] {
+    for table in ["turn_rows", "totals", "shared_totals", "counts", "token_totals"] {
         let sql: String = connection.query_row(
             "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1",
             [table],
@@ -227,15 +261,20 @@ fn same_rows(connection: &Connection, table: &str, key: &str) -> Result<Finding,
 
 fn totals(connection: &Connection) -> Result<Finding, Fault> {
     let (covered, mut problems) = same_rows(connection, "totals", "thread, thread")?;
+    problems.extend(same_rows(connection, "shared_totals", "thread, until")?.1);
     let sums = "SELECT thread, tokenizer, sum(tokens) FROM main.counts GROUP BY thread, tokenizer";
-    for sql in [
-        format!("SELECT count(*) FROM (SELECT * FROM main.token_totals EXCEPT {sums})"),
-        format!("SELECT count(*) FROM (SELECT * FROM ({sums}) EXCEPT SELECT * FROM main.token_totals)"),
-    ] {
-        let wrong: i64 = connection.query_row(&sql, [], |row| row.get(0))?;
-        if wrong > 0 {
-            problems.push(format!("{wrong} sums of tokens are not the sum of the counts; rebuild them"));
-        }
+    // A wrong sum is in both differences, so the keys are counted.
+    let wrong: i64 = connection.query_row(
+        &format!(
+            "SELECT count(*) FROM (
+                SELECT thread, tokenizer FROM (SELECT * FROM main.token_totals EXCEPT {sums})
+                UNION SELECT thread, tokenizer FROM (SELECT * FROM ({sums}) EXCEPT SELECT * FROM main.token_totals))"
+        ),
+        [],
+        |row| row.get(0),
+    )?;
+    if wrong > 0 {
+        problems.push(format!("{wrong} sums of tokens are not the sum of the counts; rebuild them"));
     }
     Ok((covered, problems))
 }

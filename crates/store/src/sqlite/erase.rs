@@ -1,24 +1,22 @@
 //! Erasing a session, on a person's order: the one place that lifts the triggers, inside its own transaction.
 //!
-//! What forks in other sessions share with the session stays, and moves to the session that inherits it. The rest
-//! goes from the tables, and then from the files: freed pages are zeroed, the file is rewritten and the write-ahead
-//! log emptied.
+//! What forks in other sessions share with the session is first copied into their own lines, each its own beginning
+//! and no more, at the places and with the links it always had (`adopt`). Then everything of the session goes from
+//! the tables, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use epitome_core::{Seq, SessionId, ThreadId, event::Time};
-use rusqlite::{Connection, TransactionBehavior, params};
+use epitome_core::{SessionId, ThreadId, event::Time};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::{
-    codec::{self, AsBlob, signed, unsigned},
+    adopt::Adoption,
+    codec::{self, AsBlob},
     derived::{self, Derivations},
     fault::Fault,
-    read, sessions,
+    sessions,
 };
-use crate::{
-    log::Head,
-    records::{Erased, Scrubbed},
-};
+use crate::records::{Erased, Scrubbed};
 
 /// Erases a session and scrubs the files.
 pub(super) fn erase(
@@ -31,8 +29,23 @@ pub(super) fn erase(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut erased = remove(&transaction, session, now)?;
     transaction.commit()?;
-    erased.scrubbed = scrub(connection)?;
+    erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
+}
+
+/// Scrubs, after something that is done already: a lack of room or a lock only puts it off.
+pub(super) fn scrub_if_possible(connection: &Connection) -> Result<Scrubbed, Fault> {
+    match scrub(connection) {
+        Err(Fault::Sql(error))
+            if matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            ) =>
+        {
+            Ok(Scrubbed::Waiting)
+        }
+        other => other,
+    }
 }
 
 /// Rewrites the file without what was deleted, and empties the write-ahead log.
@@ -42,45 +55,53 @@ pub(super) fn scrub(connection: &Connection) -> Result<Scrubbed, Fault> {
     Ok(if busy == 0 { Scrubbed::Gone } else { Scrubbed::Waiting })
 }
 
-/// A thread, and what others need of it.
+/// A thread and its place in the family.
 struct Line {
     id: ThreadId,
     session: SessionId,
     parent: Option<ThreadId>,
-    base: Seq,
-}
-
-/// What outside sessions need of a thread.
-#[derive(Clone, Copy)]
-struct Shared {
-    through: Seq,
-    heir: SessionId,
 }
 
 fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Erased, Fault> {
     sessions::row(connection, None, session)?;
     let lines = lines(connection)?;
-    let shared = shared(&lines, session);
+    let gone: HashSet<ThreadId> =
+        lines.iter().filter(|line| line.session == session).map(|line| line.id).collect();
+    let touched = touched(&lines, &gone);
     let triggers = lift_triggers(connection)?;
-    connection.execute("UPDATE sessions SET head_thread = NULL WHERE id = ?1", [session.blob()])?;
-    let mut erased = Erased { threads: 0, events: 0, media: 0, shared: 0, scrubbed: Scrubbed::Waiting };
-    for line in lines.iter().filter(|line| line.session == session) {
-        if let Some(shared) = shared.get(&line.id) {
-            rehome(connection, line, *shared, &mut erased)?;
-        } else {
-            erased.events += remove_events(connection, line.id, line.base)?;
-            connection.execute("DELETE FROM threads WHERE id = ?1", [line.id.blob()])?;
-            erased.threads += 1;
+    for line in &touched {
+        forget_derived(connection, line.id)?;
+    }
+    let mut adoption = Adoption::new(&gone);
+    for line in &touched {
+        if line.parent.is_some_and(|parent| gone.contains(&parent)) {
+            adoption.adopt(connection, line.id, line.session)?;
         }
     }
+    let mut erased = Erased {
+        threads: gone.len() as u64,
+        events: 0,
+        media: 0,
+        shared: adoption.shared(),
+        scrubbed: Scrubbed::Waiting,
+    };
+    connection.execute("UPDATE sessions SET head_thread = NULL WHERE id = ?1", [session.blob()])?;
+    // Forks before what they were forked from, which they refer to.
+    for line in lines.iter().rev().filter(|line| line.session == session) {
+        erased.events += remove_thread(connection, line.id)?;
+    }
+    erased.events = erased.events.saturating_sub(erased.shared);
     connection.execute("DELETE FROM labels WHERE session = ?1", [session.blob()])?;
     connection.execute("DELETE FROM sessions WHERE id = ?1", [session.blob()])?;
+    for line in &touched {
+        derived::derive_thread(connection, line.id)?;
+    }
     erased.media = connection.execute(
         "DELETE FROM media WHERE NOT EXISTS (SELECT 1 FROM media_uses WHERE media_uses.hash = media.hash)",
         [],
     )? as u64;
     let what = format!(
-        "erased session {session}: {} threads, {} events, {} media; {} events kept for forks in other sessions",
+        "erased session {session}: {} threads, {} events, {} media; {} events live on in forks of other sessions",
         erased.threads, erased.events, erased.media, erased.shared
     );
     connection.execute("INSERT INTO audit (time, what) VALUES (?1, ?2)", params![now.0, what])?;
@@ -90,10 +111,9 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
     Ok(erased)
 }
 
-/// All threads, the youngest first: a fork comes before what it was forked from.
+/// All threads, the oldest first: a fork comes after what it was forked from.
 fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
-    let mut statement =
-        connection.prepare("SELECT id, session, parent, base_seq FROM threads ORDER BY number DESC")?;
+    let mut statement = connection.prepare("SELECT id, session, parent FROM threads ORDER BY number")?;
     let mut rows = statement.query([])?;
     let mut lines = Vec::new();
     while let Some(row) = rows.next()? {
@@ -101,30 +121,23 @@ fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
             rusqlite::types::ValueRef::Null => None,
             _ => Some(codec::thread(row, 2)?),
         };
-        let base = Seq(unsigned(row.get(3)?));
-        lines.push(Line { id: codec::thread(row, 0)?, session: codec::session(row, 1)?, parent, base });
+        lines.push(Line { id: codec::thread(row, 0)?, session: codec::session(row, 1)?, parent });
     }
     Ok(lines)
 }
 
-/// What threads outside `session` share with threads inside, through any number of forks.
-fn shared(lines: &[Line], session: SessionId) -> HashMap<ThreadId, Shared> {
-    let mut shared: HashMap<ThreadId, Shared> = HashMap::new();
+/// The threads that stay and see anything of those that go, parents before their forks: what is derived of them names
+/// the owners of what they share.
+fn touched<'l>(lines: &'l [Line], gone: &HashSet<ThreadId>) -> Vec<&'l Line> {
+    let mut seeing = gone.clone();
+    let mut touched = Vec::new();
     for line in lines {
-        let Some(parent) = line.parent else { continue };
-        let needed = if line.session == session {
-            match shared.get(&line.id) {
-                Some(own) => Shared { through: own.through.min(line.base), heir: own.heir },
-                None => continue,
-            }
-        } else {
-            Shared { through: line.base, heir: line.session }
-        };
-        // The oldest fork inherits: it comes last here.
-        let through = shared.get(&parent).map_or(needed.through, |known| known.through.max(needed.through));
-        shared.insert(parent, Shared { through, heir: needed.heir });
+        if !gone.contains(&line.id) && line.parent.is_some_and(|parent| seeing.contains(&parent)) {
+            seeing.insert(line.id);
+            touched.push(line);
+        }
     }
-    shared
+    touched
 }
 
 /// Takes the triggers away and gives the statements that bring them back.
@@ -139,67 +152,32 @@ fn lift_triggers(connection: &Connection) -> Result<Vec<String>, Fault> {
     Ok(triggers.into_iter().map(|(_, sql)| sql).collect())
 }
 
-/// Keeps the shared beginning of a thread, in the session that inherits it.
-fn rehome(connection: &Connection, line: &Line, shared: Shared, erased: &mut Erased) -> Result<(), Fault> {
-    if let Some(parent) = line.parent.filter(|_| shared.through < line.base) {
-        // Only something before its own beginning is shared, and the rest of its parent goes too.
-        rebase(connection, line.id, read::head_at(connection, parent, shared.through)?)?;
-    }
-    let through = shared.through.max(line.base);
-    unindex(connection, line.id, line.base)?;
-    erased.events += remove_rows(connection, line.id, through)?;
-    let kept =
-        connection.query_row("SELECT count(*) FROM events WHERE thread = ?1", [line.id.blob()], |row| {
-            row.get::<_, i64>(0)
-        })?;
-    erased.shared += unsigned(kept);
-    connection.execute(
-        "UPDATE threads SET session = ?2 WHERE id = ?1",
-        params![line.id.blob(), shared.heir.blob()],
-    )?;
-    derived::derive_thread(connection, line.id)
-}
-
-/// Lets a thread without events of its own begin earlier.
-fn rebase(connection: &Connection, thread: ThreadId, base: Head) -> Result<(), Fault> {
-    connection.execute(
-        "UPDATE threads SET base_seq = ?2, base_raw_link = ?3, base_normal_link = ?4 WHERE id = ?1",
-        params![thread.blob(), signed(base.seq.0), base.link.raw.0, base.link.normal.0],
-    )?;
-    Ok(())
-}
-
-fn remove_events(connection: &Connection, thread: ThreadId, after: Seq) -> Result<u64, Fault> {
-    unindex(connection, thread, after)?;
-    remove_rows(connection, thread, after)
-}
-
-/// Takes a thread's events after `after` out of the search index, which needs to be told their text.
-fn unindex(connection: &Connection, thread: ThreadId, after: Seq) -> Result<(), Fault> {
-    connection.execute(
-        "INSERT INTO search (search, rowid, text)
-         SELECT 'delete', id, fact_text(fact) FROM events
-         WHERE thread = ?1 AND seq > ?2 AND fact_text(fact) <> ''",
-        params![thread.blob(), signed(after.0)],
-    )?;
-    Ok(())
-}
-
-/// Deletes a thread's events after `after`, their counts and links, and everything derived of the thread.
-fn remove_rows(connection: &Connection, thread: ThreadId, after: Seq) -> Result<u64, Fault> {
+/// Deletes a thread with everything that is its own; gives how many events it had.
+fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault> {
+    forget_derived(connection, thread)?;
     for sql in [
-        "DELETE FROM media_uses WHERE event IN (SELECT id FROM events WHERE thread = ?1 AND seq > ?2)",
-        "DELETE FROM ledger_links WHERE thread = ?1 AND seq > ?2",
-        "DELETE FROM counts WHERE thread = ?1 AND seq > ?2",
-        "DELETE FROM turn_rows WHERE thread = ?1 AND ?2 >= 0",
-        "DELETE FROM totals WHERE thread = ?1 AND ?2 >= 0",
-        "DELETE FROM token_totals WHERE thread = ?1 AND ?2 >= 0",
+        "DELETE FROM media_uses WHERE event IN (SELECT id FROM events WHERE thread = ?1)",
+        "DELETE FROM ledger_links WHERE thread = ?1",
+        "DELETE FROM counts WHERE thread = ?1",
     ] {
-        connection.execute(sql, params![thread.blob(), signed(after.0)])?;
+        connection.execute(sql, [thread.blob()])?;
     }
-    let removed = connection.execute(
-        "DELETE FROM events WHERE thread = ?1 AND seq > ?2",
-        params![thread.blob(), signed(after.0)],
-    )?;
+    let removed = connection.execute("DELETE FROM events WHERE thread = ?1", [thread.blob()])?;
+    connection.execute("DELETE FROM threads WHERE id = ?1", [thread.blob()])?;
     Ok(removed as u64)
+}
+
+/// Drops what [`derived::derive_thread`] makes of a thread. The search index needs to be told the texts it forgets.
+fn forget_derived(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
+    for sql in [
+        "INSERT INTO search (search, rowid, text)
+         SELECT 'delete', id, fact_text(fact) FROM events WHERE thread = ?1 AND fact_text(fact) <> ''",
+        "DELETE FROM turn_rows WHERE thread = ?1",
+        "DELETE FROM totals WHERE thread = ?1",
+        "DELETE FROM shared_totals WHERE thread = ?1",
+        "DELETE FROM token_totals WHERE thread = ?1",
+    ] {
+        connection.execute(sql, [thread.blob()])?;
+    }
+    Ok(())
 }

@@ -19,6 +19,11 @@ const COLUMNS: &str = "id, channel, time, author, text, raw, number";
 
 /// Adds an entry, unless it is there, and links it to turns.
 pub(super) fn add(desk: &Desk<'_>, entry: &LedgerEntry, turns: &[EventId]) -> Result<Made, Fault> {
+    for (missing, text) in [("channel", &entry.channel), ("id", &entry.id), ("text", &entry.text)] {
+        if text.trim().is_empty() {
+            return Err(StoreError::EmptyLedgerEntry { missing }.into());
+        }
+    }
     let (number, made) = match find(desk.connection, &entry.channel, &entry.id)? {
         Some((number, known)) if known == *entry => (number, Made::Already),
         Some(_) => {

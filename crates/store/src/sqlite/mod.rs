@@ -3,6 +3,7 @@
 //! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file. This
 //! file is the boundary: it says what was being done, and turns SQLite's codes into words.
 
+mod adopt;
 mod append;
 mod backup;
 mod codec;
@@ -17,6 +18,7 @@ mod read;
 mod schema;
 mod search;
 mod sessions;
+mod shared;
 mod turn_rows;
 mod turns;
 mod writer;
@@ -34,9 +36,9 @@ use epitome_core::{
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use self::{append::Append, fault::Fault, pool::Pool, writer::Writer};
+use self::{append::Append, fault::Fault, pool::Pool, schema::Access, writer::Writer};
 use crate::{
-    error::StoreError,
+    error::{CHECKING, OPENING, StoreError},
     log::{EventLog, Head, NewThread},
     records::{
         AuditLine, BackupProgress, DoctorReport, Erased, Hit, LedgerEntry, LedgerFilter, Made, NewFork,
@@ -92,6 +94,7 @@ impl fmt::Debug for Options {
 pub struct Sqlite {
     path: PathBuf,
     options: Options,
+    access: Access,
     /// The tokenizer whose counts are shown.
     tokenizer: Option<String>,
     readers: Pool,
@@ -129,18 +132,33 @@ impl EventLog for Sqlite {
 
 /// Opening, and the log beyond [`EventLog`].
 impl Sqlite {
-    /// Opens the store at `path`, and makes it if there is none.
+    /// Opens the store at `path`, and makes it if there is none. One that is there and cannot be written can still be
+    /// looked at: then every writing method fails with [`StoreError::ReadOnly`].
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
-        let connection = schema::open_writer(path, &options)?;
-        let tokenizer = remember_tokenizer(&connection, options.counter.as_deref())
-            .map_err(|fault| fault.explained("opening the store", path, options.busy_timeout))?;
-        Ok(Self {
-            path: path.to_owned(),
-            tokenizer,
-            readers: Pool::new(path.to_owned(), options.clone()),
-            writer: Writer::start(connection, path.to_owned(), options.busy_timeout)?,
-            options,
-        })
+        let explained = |fault: Fault| fault.explained(OPENING, path, options.busy_timeout);
+        let (tokenizer, writer, access) = match schema::open_writer(path, &options) {
+            Ok(connection) => {
+                let tokenizer =
+                    remember_tokenizer(&connection, options.counter.as_deref()).map_err(explained)?;
+                let writer = Writer::start(connection, path.to_owned(), options.busy_timeout)?;
+                (tokenizer, writer, Access::Writable)
+            }
+            Err(refused @ StoreError::ReadOnly { .. }) => {
+                // Why it cannot even be read says less than why it cannot be written.
+                let Ok(connection) = schema::open_to_look(path, &options) else { return Err(refused) };
+                let counting = options.counter.as_ref().map(|counter| counter.name().to_owned());
+                let known = known_tokenizer(&connection).map_err(explained)?;
+                (counting.or(known), Writer::absent(path.to_owned()), Access::ReadOnly)
+            }
+            Err(error) => return Err(error),
+        };
+        let readers = Pool::new(path.to_owned(), options.clone(), access);
+        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, options })
+    }
+
+    /// Whether the store can only be looked at.
+    pub fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
     }
 
     /// Where the store is.
@@ -326,7 +344,7 @@ impl Sqlite {
     }
 
     /// The turns a compaction covers: from the first one that the compaction before it kept, through the last it
-    /// summarised, and that earlier compaction itself.
+    /// summarised, and that earlier compaction itself; one that was reverted before does not count.
     pub fn covered(&self, compaction: EventId) -> Result<Vec<EventId>, StoreError> {
         let turns: Vec<Turn> = self.history(compaction)?.into_iter().map(|row| row.turn).collect();
         lineage::covered_by(&turns, compaction).ok_or(StoreError::UnknownTurn(compaction))
@@ -359,22 +377,26 @@ impl Sqlite {
 
 /// Care of the file.
 impl Sqlite {
-    /// Makes everything derived again from the log. It is the same afterwards, unless it was damaged. Counts by
-    /// other tokenizers than the store's counter are kept.
-    pub fn rebuild(&self) -> Result<(), StoreError> {
+    /// Makes everything derived again from the log, and what is missing of the schema's indexes, triggers and views.
+    /// It is the same afterwards, unless it was damaged. Counts by other tokenizers than the store's counter are
+    /// kept. What earlier erasures left in the files is scrubbed.
+    pub fn rebuild(&self) -> Result<Scrubbed, StoreError> {
         let counter = self.options.counter.clone();
+        self.readers.close_idle();
         self.writer.write_alone("rebuilding", move |connection, derivations| {
             derivations.forget();
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            schema::restore(&transaction)?;
             derived::rebuild(&transaction, counter.as_deref())?;
-            Ok(transaction.commit()?)
+            transaction.commit()?;
+            erase::scrub_if_possible(connection)
         })
     }
 
     /// Checks everything that can be checked, and changes nothing.
     pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
-        doctor::examine(&self.path, &self.options)
-            .map_err(|fault| fault.explained("checking", &self.path, self.options.busy_timeout))
+        doctor::examine(&self.path, &self.options, self.access)
+            .map_err(|fault| fault.explained(CHECKING, &self.path, self.options.busy_timeout))
     }
 
     /// Copies the store to a new file while it is in use.
@@ -382,7 +404,8 @@ impl Sqlite {
         self.lend("backing up", |connection| backup::backup(connection, to, progress))
     }
 
-    /// Removes a session for good, except what forks in other sessions share with it.
+    /// Removes a session for good. Forks of it in other sessions read as before: what they share with it is copied
+    /// into their own lines first, so the ids of those events name the fork afterwards.
     pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
         self.readers.close_idle();
         self.writer.write_alone("erasing a session", move |connection, derivations| {
@@ -412,9 +435,7 @@ fn remember_tokenizer(
     connection: &Connection,
     counter: Option<&dyn TokenCounter>,
 ) -> Result<Option<String>, Fault> {
-    let known: Option<String> = connection
-        .query_row("SELECT value FROM settings WHERE name = 'tokenizer'", [], |row| row.get(0))
-        .optional()?;
+    let known = known_tokenizer(connection)?;
     let Some(counter) = counter else { return Ok(known) };
     if known.is_none() {
         connection.execute(
@@ -423,4 +444,9 @@ fn remember_tokenizer(
         )?;
     }
     Ok(Some(counter.name().to_owned()))
+}
+
+fn known_tokenizer(connection: &Connection) -> Result<Option<String>, Fault> {
+    let mut statement = connection.prepare("SELECT value FROM settings WHERE name = 'tokenizer'")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?)
 }

@@ -7,19 +7,24 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::{Options, fault::Fault, schema};
+use super::{
+    Options,
+    fault::Fault,
+    schema::{self, Access},
+};
 
 /// Idle connections.
 pub(super) struct Pool {
     path: PathBuf,
     options: Options,
+    access: Access,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Pool {
     /// No connections yet.
-    pub(super) fn new(path: PathBuf, options: Options) -> Self {
-        Self { path, options, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(path: PathBuf, options: Options, access: Access) -> Self {
+        Self { path, options, access, idle: Mutex::new(Vec::new()) }
     }
 
     /// Lends a connection. All that `read` sees is one moment of the database.
@@ -27,7 +32,7 @@ impl Pool {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => schema::open_reader(&self.path, &self.options)?,
+            None => schema::open_reader(&self.path, &self.options, self.access)?,
         };
         let moment = connection.unchecked_transaction()?;
         let outcome = read(&moment);

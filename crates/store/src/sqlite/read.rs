@@ -26,13 +26,6 @@ pub(super) struct Segment {
     pub(super) until: Seq,
 }
 
-impl Segment {
-    /// Whether an event lies in it.
-    pub(super) fn holds(&self, id: EventId) -> bool {
-        id.thread == self.thread && self.after < id.seq && id.seq <= self.until
-    }
-}
-
 /// The segments of a thread's view that hold anything from `from` on, oldest first.
 pub(super) fn segments(connection: &Connection, thread: ThreadId, from: Seq) -> Result<Vec<Segment>, Fault> {
     let mut statement =

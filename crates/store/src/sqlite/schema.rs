@@ -1,6 +1,8 @@
 //! Opening the file: private from its first byte, recognised before it is touched, and brought up to date.
 
 use std::{
+    collections::BTreeMap,
+    fmt::Write,
     fs::{DirBuilder, File, OpenOptions},
     io::{self, Read},
     path::Path,
@@ -10,7 +12,7 @@ use epitome_core::Fact;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
 
 use super::{Options, codec::signed, fault::Fault};
-use crate::error::StoreError;
+use crate::error::{OPENING, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
@@ -46,11 +48,120 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
     Ok(connection)
 }
 
-const OPENING: &str = "opening the store";
+/// Whether the place of a store lets its files be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It does.
+    Writable,
+    /// It can only be looked at.
+    ReadOnly,
+}
 
 /// Opens a connection that can only read.
-pub(super) fn open_reader(path: &Path, options: &Options) -> Result<Connection, Fault> {
-    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)
+pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Result<Connection, Fault> {
+    let connection =
+        connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, options)?;
+    if access == Access::Writable {
+        return Ok(connection);
+    }
+    match version(&connection) {
+        Ok(_) => Ok(connection),
+        // Even to read, SQLite needs a file beside the database, unless it is told that nobody writes. That is true
+        // of a place nobody can write to, but then it does not look into the write-ahead log either.
+        Err(Fault::Sql(_)) if log_is_empty(path) => connect(
+            Path::new(&unchanging(path)),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI,
+            options,
+        ),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Looks whether a store that cannot be written can at least be read as it is.
+pub(super) fn open_to_look(path: &Path, options: &Options) -> Result<Connection, Fault> {
+    let connection = open_reader(path, options, Access::ReadOnly)?;
+    recognise(&connection, path)?;
+    if version(&connection)? < newest() {
+        return Err(
+            StoreError::ReadOnly { doing: "bringing the store up to date", path: path.to_owned() }.into()
+        );
+    }
+    Ok(connection)
+}
+
+fn log_is_empty(path: &Path) -> bool {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    match std::fs::metadata(name) {
+        Ok(file) => file.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The address of a database that nobody changes.
+fn unchanging(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut address = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
+            letter if letter.is_ascii_alphanumeric() => address.push(char::from(*letter)),
+            other => {
+                // Writing to a string cannot fail.
+                let _ = write!(address, "%{other:02X}");
+            }
+        }
+    }
+    address + "?immutable=1"
+}
+
+/// A table, index, trigger or view: its type, its name, and the statement that makes it.
+pub(super) type Item = (String, String, String);
+
+/// What differs from the schema that this build makes: the items that are missing, those made otherwise, and those
+/// that do not belong there.
+#[derive(Default)]
+pub(super) struct Difference {
+    pub(super) missing: Vec<Item>,
+    pub(super) changed: Vec<Item>,
+    pub(super) unknown: Vec<Item>,
+}
+
+/// Compares the schema of a file with a fresh one.
+pub(super) fn difference(connection: &Connection) -> Result<Difference, Fault> {
+    let mut fresh = Connection::open_in_memory()?;
+    register(&fresh)?;
+    migrate(&mut fresh)?;
+    let mut found = items(connection)?;
+    let mut difference = Difference::default();
+    for (key, sql) in items(&fresh)? {
+        match found.remove(&key) {
+            Some(same) if same == sql => {}
+            Some(_) => difference.changed.push((key.0, key.1, sql)),
+            None => difference.missing.push((key.0, key.1, sql)),
+        }
+    }
+    difference.unknown = found.into_iter().map(|((kind, name), sql)| (kind, name, sql)).collect();
+    Ok(difference)
+}
+
+/// Makes missing indexes, triggers and views again. A missing table is another matter: it held something.
+pub(super) fn restore(connection: &Connection) -> Result<(), Fault> {
+    for (kind, _, sql) in difference(connection)?.missing {
+        if kind != "table" {
+            connection.execute_batch(&sql)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a schema has, except what SQLite makes by itself.
+fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, Fault> {
+    let mut statement = connection.prepare(
+        "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'",
+    )?;
+    let items = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    Ok(items.collect::<Result<_, _>>()?)
 }
 
 /// The schema version of the file behind a connection.

@@ -3,10 +3,12 @@
 //! What a person types is words, not a query language: every word is quoted before SQLite sees it, so that no
 //! input is an error.
 
-use epitome_core::{EventId, Seq, event::Time};
+use std::collections::HashMap;
+
+use epitome_core::{EventId, Seq, ThreadId, event::Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{codec, fault::Fault, read};
+use super::{codec, fault::Fault, read, sessions};
 use crate::records::{Excerpt, Found, Hit, Scope, Search};
 
 /// Around a match in a snippet. Private-use characters: nothing that is said contains them by accident.
@@ -84,8 +86,8 @@ fn excerpts(text: &str) -> Vec<Excerpt> {
 enum Place {
     Everywhere,
     Events,
-    Session([u8; 16]),
-    View(Vec<read::Segment>),
+    /// By owner: in views, what they show of a thread always begins where its own events do.
+    Views(HashMap<ThreadId, Seq>),
     Ledger,
 }
 
@@ -94,40 +96,47 @@ impl Place {
         Ok(match scope {
             Scope::Everything => Self::Everywhere,
             Scope::Sessions => Self::Events,
-            Scope::Session(session) => Self::Session(session.uuid().into_bytes()),
-            Scope::Thread(thread) => Self::View(read::segments(connection, *thread, Seq::START)?),
+            Scope::Session(session) => {
+                let threads = sessions::threads(connection, *session)?;
+                Self::views(connection, threads.into_iter().map(|thread| thread.id))?
+            }
+            Scope::Thread(thread) => Self::views(connection, [*thread])?,
             Scope::Ledger => Self::Ledger,
         })
+    }
+
+    fn views(connection: &Connection, threads: impl IntoIterator<Item = ThreadId>) -> Result<Self, Fault> {
+        let mut shown: HashMap<ThreadId, Seq> = HashMap::new();
+        for thread in threads {
+            for segment in read::segments(connection, thread, Seq::START)? {
+                let until = shown.entry(segment.thread).or_default();
+                *until = segment.until.max(*until);
+            }
+        }
+        Ok(Self::Views(shown))
     }
 
     /// What the row of the index stands for, if it is in this place. Ledger entries have negative numbers.
     fn find(&self, connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
         match (id < 0, self) {
             (true, Self::Everywhere | Self::Ledger) => ledger_entry(connection, id),
-            (true, Self::Events | Self::Session(_) | Self::View(_)) | (false, Self::Ledger) => Ok(None),
-            (false, Self::Everywhere | Self::Events) => event(connection, id, None),
-            (false, Self::Session(session)) => event(connection, id, Some(*session)),
-            (false, Self::View(segments)) => {
-                Ok(event(connection, id, None)?.filter(|(found, _)| match found {
-                    Found::Event { id, .. } => segments.iter().any(|segment| segment.holds(*id)),
-                    Found::Ledger { .. } => false,
-                }))
-            }
+            (true, Self::Events | Self::Views(_)) | (false, Self::Ledger) => Ok(None),
+            (false, Self::Everywhere | Self::Events) => event(connection, id),
+            (false, Self::Views(shown)) => Ok(event(connection, id)?.filter(|(found, _)| match found {
+                Found::Event { id, .. } => shown.get(&id.thread).is_some_and(|until| id.seq <= *until),
+                Found::Ledger { .. } => false,
+            })),
         }
     }
 }
 
-fn event(
-    connection: &Connection,
-    id: i64,
-    only: Option<[u8; 16]>,
-) -> Result<Option<(Found, Option<Time>)>, Fault> {
+fn event(connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT events.thread, events.seq, threads.session, events.kind, events.time
          FROM events JOIN threads ON threads.id = events.thread
-         WHERE events.id = ?1 AND (?2 IS NULL OR threads.session = ?2)",
+         WHERE events.id = ?1",
     )?;
-    let mut rows = statement.query(params![id, only])?;
+    let mut rows = statement.query([id])?;
     rows.next()?.map(found_event).transpose()
 }
 

@@ -9,7 +9,7 @@ use super::{
     append,
     codec::{self, AsBlob, unsigned},
     fault::Fault,
-    read,
+    read, shared,
     writer::Desk,
 };
 use crate::{
@@ -160,6 +160,7 @@ fn select(
         session.labels = labels.remove(&session.id).unwrap_or_default();
         sessions.push(session);
     }
+    shared::add(connection, tokenizer, &mut sessions)?;
     Ok(sessions)
 }
 
@@ -259,23 +260,40 @@ fn names(connection: &Connection) -> Result<Vec<Name>, Fault> {
     Ok(names)
 }
 
-/// The sessions whose title, key or id is nearest to what was asked for, by edit distance.
+/// The sessions nearest to what was asked for, by edit distance: to a title, to as many words of one as were asked
+/// for, or to the beginning of an id or key that is as long.
 fn nearest(known: &[Name], asked: &str) -> Vec<Candidate> {
-    /// A title may be a whole message; beyond this nobody meant to type it.
-    const COMPARED: usize = 80;
-    const LEAST: f64 = 0.4;
     const SHOWN: usize = 3;
-    let clip = |text: &str| text.chars().take(COMPARED).collect::<String>();
     let asked = clip(asked);
-    let alike = |text: &str| strsim::normalized_damerau_levenshtein(&asked, &clip(text));
-    let mut scored: Vec<(f64, &Name)> = known
-        .iter()
-        .map(|name| {
-            let key = name.key.as_deref().map_or(0.0, alike);
-            (alike(&name.folded).max(key).max(alike(&name.id)), name)
-        })
-        .filter(|(score, _)| *score >= LEAST)
-        .collect();
+    let mut scored: Vec<(f64, &Name)> =
+        known.iter().filter_map(|name| Some((name.likeness(&asked)?, name))).collect();
     scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     scored.into_iter().take(SHOWN).map(|(_, name)| name.candidate.clone()).collect()
+}
+
+impl Name {
+    /// How like a typo of this name the text is, if it is at all. Parts are many, so a part must be more alike than
+    /// a whole title to be no coincidence.
+    fn likeness(&self, asked: &str) -> Option<f64> {
+        const WHOLE: f64 = 0.4;
+        const PART: f64 = 0.65;
+        let alike = |text: &str, least: f64| {
+            Some(strsim::normalized_damerau_levenshtein(asked, text)).filter(|score| *score >= least)
+        };
+        let title = clip(&self.folded);
+        let words: Vec<&str> = title.split_whitespace().collect();
+        let asked_words = asked.split_whitespace().count().max(1);
+        let runs = words.windows(asked_words).filter_map(|run| alike(&run.join(" "), PART));
+        let length = asked.chars().count();
+        let beginning = |text: &str| text.to_lowercase().chars().take(length).collect::<String>();
+        let names = [Some(self.id.as_str()), self.key.as_deref()].into_iter().flatten();
+        let beginnings = names.filter_map(|name| alike(&beginning(name), PART));
+        runs.chain(beginnings).chain(alike(&title, WHOLE)).max_by(f64::total_cmp)
+    }
+}
+
+/// A title may be a whole message; beyond this nobody meant to type it.
+fn clip(text: &str) -> String {
+    const COMPARED: usize = 80;
+    text.chars().take(COMPARED).collect()
 }

@@ -46,6 +46,7 @@ pub(super) fn turns(
     for at in boundaries {
         complete(connection, thread, &mut rows, at)?;
     }
+    mark_reverted(connection, thread, &mut rows)?;
     if let Some(tokenizer) = tokenizer {
         add_tokens(connection, tokenizer, thread, &mut rows)?;
     }
@@ -116,6 +117,7 @@ fn turn_row(
         tool_calls: unsigned(row.get(7)?),
         usage: usage.as_deref().map(serde_json::from_str).transpose().map_err(damaged)?,
         compaction,
+        reverted: None,
     };
     Ok(TurnRow {
         turn,
@@ -178,6 +180,22 @@ fn complete(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow], at:
     row.turn.returned = seen.returned;
     row.turn.tool_calls = seen.tool_calls;
     row.turn.usage = seen.usage;
+    Ok(())
+}
+
+/// Notes where compactions were reverted in this view; another view of the same turn may know nothing of it.
+fn mark_reverted(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), Fault> {
+    for logged in read::of_kinds(connection, thread, &["compaction_reverted"])? {
+        let Fact::CompactionReverted { compaction } = logged.event.fact else { continue };
+        // What is reverted came before: the word about a later place means nothing.
+        let place = rows.binary_search_by_key(&compaction, |row| row.turn.id.seq);
+        if let Ok(index) = place
+            && rows[index].turn.is_compaction()
+            && compaction < logged.id.seq
+        {
+            rows[index].turn.reverted.get_or_insert(logged.id.seq);
+        }
+    }
     Ok(())
 }
 

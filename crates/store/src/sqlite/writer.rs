@@ -29,6 +29,7 @@ pub(super) struct Desk<'c> {
 
 /// A handle to the writing thread. Dropping it finishes what is queued and ends the thread.
 pub(super) struct Writer {
+    /// `None` if nothing can be written, or while it is dropped.
     queue: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
@@ -90,6 +91,11 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread), path, patience })
     }
 
+    /// The writer of a store that cannot be written: it refuses everything.
+    pub(super) fn absent(path: PathBuf) -> Self {
+        Self { queue: None, thread: None, path, patience: Duration::ZERO }
+    }
+
     /// Does `work` in a transaction and waits until it is on the disk. `work` may run more than once, but only its
     /// last run counts.
     pub(super) fn write<T: Send + 'static>(
@@ -98,7 +104,7 @@ impl Writer {
         work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.submit(Work::Grouped(Box::new(Task { work, value: None, reply })))?;
+        self.submit(doing, Work::Grouped(Box::new(Task { work, value: None, reply })))?;
         self.wait(doing, &answer)
     }
 
@@ -109,15 +115,20 @@ impl Writer {
         work: impl FnOnce(&mut Connection, &mut Derivations) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.submit(Work::Alone(Box::new(move |connection, derivations| {
-            let _ = reply.send(work(connection, derivations));
-        })))?;
+        self.submit(
+            doing,
+            Work::Alone(Box::new(move |connection, derivations| {
+                let _ = reply.send(work(connection, derivations));
+            })),
+        )?;
         self.wait(doing, &answer)
     }
 
-    fn submit(&self, work: Work) -> Result<(), StoreError> {
-        let gone = || StoreError::WriterGone { path: self.path.clone() };
-        self.queue.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())
+    fn submit(&self, doing: &'static str, work: Work) -> Result<(), StoreError> {
+        match &self.queue {
+            Some(queue) => queue.send(work).map_err(|_| StoreError::WriterGone { path: self.path.clone() }),
+            None => Err(StoreError::ReadOnly { doing, path: self.path.clone() }),
+        }
     }
 
     fn wait<T>(&self, doing: &'static str, answer: &Receiver<Result<T, Fault>>) -> Result<T, StoreError> {

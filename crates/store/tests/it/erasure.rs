@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use epitome_core::{EventId, Logged, Seq, event::Time};
+use epitome_core::{Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, event::Time, turn::Turns};
 use epitome_store::{
-    EventLog, Memory, NewThread, Options, Sqlite, Start, StoreError,
+    EventLog, NewThread, Options, Sqlite, Start, StoreError,
     records::{LedgerEntry, LedgerFilter, Scrubbed, Search},
 };
 use proptest::prelude::*;
 
 use crate::{
+    invariants::derived,
     media::picture,
     support::{Place, append, counting, events, in_session, root, session, thread, user},
 };
@@ -24,7 +25,7 @@ fn holds(directory: &Path, needle: &[u8]) -> bool {
     })
 }
 
-fn all(log: &dyn EventLog, id: epitome_core::ThreadId) -> Vec<Logged> {
+fn all(log: &dyn EventLog, id: ThreadId) -> Vec<Logged> {
     log.read(id, Seq(1), usize::MAX).unwrap()
 }
 
@@ -75,8 +76,18 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     root(&store, "gone");
 }
 
+/// A view without the owners of its events, which an erasure may change.
+fn seen(log: &dyn EventLog, id: ThreadId) -> Vec<(Seq, Event, Link)> {
+    all(log, id).into_iter().map(|logged| (logged.id.seq, logged.event, logged.link)).collect()
+}
+
+fn assert_healthy(store: &Sqlite) {
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
 #[test]
-fn what_forks_elsewhere_share_moves_to_the_session_that_inherits_it() {
+fn what_a_fork_elsewhere_shares_becomes_its_own() {
     let place = Place::new();
     let store = place.open();
     let main = root(&store, "gone");
@@ -85,20 +96,89 @@ fn what_forks_elsewhere_share_moves_to_the_session_that_inherits_it() {
     append(&store, side, events(Seq(6), "ruaua"));
     let heir = in_session(&store, "heir", "heir", Start::Fork { of: side, at: Seq(7) });
     append(&store, heir, vec![user("own")]);
-    in_session(&store, "gone", "aside", Start::Fork { of: heir, at: Seq(8) });
-    let before = (all(&store, heir), store.turns(heir).unwrap().len());
+    let aside = in_session(&store, "gone", "aside", Start::Fork { of: heir, at: Seq(8) });
+    let child = in_session(&store, "child", "child", Start::Fork { of: aside, at: Seq(6) });
+    let entry = LedgerEntry {
+        id: "1".into(),
+        channel: "mail".into(),
+        time: Time(1),
+        author: "ann".into(),
+        text: "stays".into(),
+        raw: "{}".into(),
+    };
+    store.ledger_add(&entry, &[EventId { thread: main, seq: Seq(2) }]).unwrap();
+    let before = [heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len()));
 
     let erased = store.erase(session("gone"), Time(1)).unwrap();
     // Of `main` five events are shared, of `side` two; `aside` had none of its own.
-    assert_eq!((erased.threads, erased.events, erased.shared), (1, 4, 7));
-    assert_eq!((all(&store, heir), store.turns(heir).unwrap().len()), before);
-    let threads: BTreeSet<String> =
-        store.threads(session("heir")).unwrap().into_iter().map(|row| row.name).collect();
-    assert_eq!(threads, ["gone", "heir", "side"].map(str::to_owned).into());
+    assert_eq!((erased.threads, erased.events, erased.shared), (3, 4, 7));
+    assert_eq!([heir, child].map(|id| (seen(&store, id), store.turns(id).unwrap().len())), before);
+    let threads = store.threads(session("heir")).unwrap();
+    assert_eq!(
+        threads.iter().map(|row| (row.id, row.start.clone())).collect::<Vec<_>>(),
+        [(heir, Start::Root)]
+    );
+    assert_eq!(store.thread(child).unwrap().start, Start::Fork { of: heir, at: Seq(6) });
+    assert_eq!(store.ledger_turns("mail", "1").unwrap(), [EventId { thread: heir, seq: Seq(2) }]);
     assert!(store.session(session("gone")).is_err());
-    assert_eq!(store.head(side).unwrap().seq, Seq(7));
-    let report = store.doctor().unwrap();
-    assert!(report.is_healthy(), "{report:#?}");
+    assert!(matches!(store.head(side), Err(StoreError::UnknownThread(_))));
+    assert_healthy(&store);
+}
+
+#[test]
+fn an_erased_thread_can_be_made_again_beside_its_forks() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "gone");
+    append(&store, main, events(Seq(1), "uaua"));
+    let heir = in_session(&store, "heir", "heir", Start::Fork { of: main, at: Seq(2) });
+    let before = seen(&store, heir);
+    store.erase(session("gone"), Time(1)).unwrap();
+    root(&store, "gone");
+    store.append(main, Seq::START, events(Seq(1), "uaua")).unwrap();
+    assert_eq!(store.session(session("gone")).unwrap().events, 4);
+    assert_eq!(store.threads(session("heir")).unwrap().len(), 1);
+    assert_eq!(seen(&store, heir), before);
+    assert_healthy(&store);
+}
+
+#[test]
+fn a_second_erasure_removes_what_the_first_left_to_its_fork() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "gone");
+    for turn in 0..100 {
+        append(&store, main, vec![user(if turn < 5 { "early" } else { CANARY })]);
+    }
+    let early = in_session(&store, "early", "early", Start::Fork { of: main, at: Seq(5) });
+    in_session(&store, "late", "late", Start::Fork { of: main, at: Seq(100) });
+    store.erase(session("gone"), Time(1)).unwrap();
+    assert_eq!(store.search(&Search { limit: 1000, ..Search::everywhere(CANARY) }).unwrap().len(), 95);
+    let erased = store.erase(session("late"), Time(2)).unwrap();
+    assert_eq!((erased.threads, erased.events, erased.shared), (1, 100, 0));
+    assert_eq!(store.search(&Search::everywhere(CANARY)).unwrap(), []);
+    assert!(!holds(place.directory.path(), CANARY.as_bytes()));
+    assert_eq!(seen(&store, early).len(), 5);
+    assert_eq!(store.search(&Search::everywhere("early")).unwrap().len(), 5);
+    assert_healthy(&store);
+}
+
+#[test]
+fn two_forks_of_one_session_go_on_sharing_what_they_shared() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "gone");
+    append(&store, main, events(Seq(1), "uauaua"));
+    append(&store, main, vec![picture(&[5; 3000])]);
+    let older = in_session(&store, "heir", "older", Start::Fork { of: main, at: Seq(3) });
+    let younger = in_session(&store, "heir", "younger", Start::Fork { of: main, at: Seq(7) });
+    let before = [older, younger].map(|id| seen(&store, id));
+    let erased = store.erase(session("gone"), Time(1)).unwrap();
+    assert_eq!((erased.events, erased.shared, erased.media), (0, 7, 0));
+    assert_eq!([older, younger].map(|id| seen(&store, id)), before);
+    assert_eq!(store.thread(younger).unwrap().start, Start::Fork { of: older, at: Seq(3) });
+    assert_eq!(store.session(session("heir")).unwrap().events, 7);
+    assert_healthy(&store);
 }
 
 #[test]
@@ -110,54 +190,149 @@ fn a_fork_of_less_than_its_parent_shares_keeps_no_more_than_that() {
     let side = in_session(&store, "gone", "side", Start::Fork { of: main, at: Seq(3) });
     append(&store, side, vec![user(CANARY)]);
     let heir = in_session(&store, "heir", "heir", Start::Fork { of: side, at: Seq(2) });
-    let before = all(&store, heir);
+    let empty = in_session(&store, "empty", "empty", Start::Fork { of: side, at: Seq::START });
+    let before = seen(&store, heir);
     let erased = store.erase(session("gone"), Time(1)).unwrap();
-    assert_eq!((erased.threads, erased.events, erased.shared), (0, 3, 2));
-    assert_eq!(all(&store, heir), before);
-    assert_eq!(store.head(side).unwrap(), store.head(heir).unwrap());
-    let report = store.doctor().unwrap();
-    assert!(report.is_healthy(), "{report:#?}");
+    assert_eq!((erased.threads, erased.events, erased.shared), (2, 3, 2));
+    assert_eq!(seen(&store, heir), before);
+    assert_eq!(store.thread(empty).unwrap().start, Start::Root);
+    assert!(!holds(place.directory.path(), CANARY.as_bytes()));
+    assert_healthy(&store);
+}
+
+/// Sessions that fork each other, and what is done to them.
+struct Family {
+    place: Place,
+    store: Sqlite,
+    threads: Vec<NewThread>,
+    /// Every event says a word of its own, so that it can be looked for.
+    words: usize,
+}
+
+/// Nothing else in the files looks like these words.
+const WORD: &str = "zqkxword";
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Of which thread, at which of its events, into which session, and what happens then.
+type Fork = (prop::sample::Index, prop::sample::Index, usize, String);
+
+impl Family {
+    fn new() -> Self {
+        let place = Place::new();
+        let store = place.open();
+        let mut family = Self { place, store, threads: Vec::new(), words: 0 };
+        family.begin(thread("0"), session("a"), Start::Root, "ua");
+        family
+    }
+
+    fn begin(&mut self, id: ThreadId, session: SessionId, start: Start, script: &str) {
+        let new = NewThread { id, session, name: self.threads.len().to_string(), start };
+        self.store.open(&new).unwrap();
+        self.threads.push(new);
+        self.grow(id, script);
+    }
+
+    /// Appends the events of `script`, users' in words of their own.
+    fn grow(&mut self, id: ThreadId, script: &str) {
+        let first = self.store.head(id).unwrap().seq.next();
+        let mut batch = events(first, script);
+        for event in batch.iter_mut().filter(|event| matches!(event.fact, Fact::UserSaid { .. })) {
+            *event = user(&format!("{WORD}{}", self.words));
+            self.words += 1;
+        }
+        append(&self.store, id, batch);
+    }
+
+    fn fork(&mut self, (of, at, into, script): &Fork) {
+        let parent = self.threads[of.index(self.threads.len())].id;
+        let head = self.store.head(parent).unwrap().seq;
+        let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
+        let id = thread(&format!("{}-{}", self.words, self.threads.len()));
+        self.begin(id, session(NAMES[*into]), Start::Fork { of: parent, at }, script);
+        self.grow(parent, script);
+    }
+
+    /// Erases a session, compares everything, and makes what went again.
+    fn erase(&mut self, name: &str) {
+        let erased = session(name);
+        if self.store.session(erased).is_err() {
+            return;
+        }
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.threads.drain(..).partition(|thread| thread.session == erased);
+        self.threads = kept;
+        let views = |family: &Self| {
+            family.threads.iter().map(|thread| seen(&family.store, thread.id)).collect::<Vec<_>>()
+        };
+        let before = views(self);
+        self.store.erase(erased, Time(0)).unwrap();
+        assert_eq!(views(self), before);
+        self.check();
+        for thread in gone {
+            self.begin(thread.id, erased, Start::Root, "uau");
+        }
+        assert_eq!(views(self)[..before.len()], before);
+        assert_healthy(&self.store);
+    }
+
+    /// What is found is what is seen, in the index and in the files, and what is derived is what would be made anew.
+    fn check(&self) {
+        let mut left = BTreeSet::new();
+        for thread in &self.threads {
+            let view = all(&self.store, thread.id);
+            let turns: Vec<_> =
+                self.store.turns(thread.id).unwrap().into_iter().map(|row| row.turn).collect();
+            assert_eq!(turns, Turns::of(&view));
+            left.extend(
+                view.iter().map(|logged| logged.event.fact.text()).filter(|text| text.starts_with(WORD)),
+            );
+        }
+        for number in 0..self.words {
+            let word = format!("{WORD}{number}");
+            let hits = self.store.search(&Search::everywhere(&word)).unwrap();
+            assert_eq!(!hits.is_empty(), left.contains(&word), "{word}");
+        }
+        assert_eq!(words_in(self.place.directory.path()), left);
+        assert_healthy(&self.store);
+        let made = derived(&self.place);
+        self.store.rebuild().unwrap();
+        assert_eq!(derived(&self.place), made);
+    }
+}
+
+/// Every word of a [`Family`] that stands in the files as somebody said it.
+fn words_in(directory: &Path) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    for file in std::fs::read_dir(directory).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        for (at, _) in text.match_indices(&format!("\"{WORD}")) {
+            let rest = &text[at + 1 + WORD.len()..];
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            words.insert(format!("{WORD}{digits}"));
+        }
+    }
+    words
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn erasing_one_session_changes_no_view_of_another(
-        steps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3_u8, "[uafFrgckmx]{1,5}"), 1..14),
+    fn erasing_sessions_in_a_row_changes_no_view_and_leaves_nothing_behind(
+        rounds in prop::collection::vec((
+            prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4_usize, "[uuafFrgckmxv]{1,5}"), 1..8),
+            0..4_usize,
+        ), 1..5),
     ) {
-        let (place, memory) = (Place::new(), Memory::new());
-        let store = place.open();
-        let names = ["a", "b", "c"];
-        let first = NewThread { id: thread("0"), session: session("a"), name: "0".into(), start: Start::Root };
-        let mut threads = vec![first.clone()];
-        store.open(&first).unwrap();
-        memory.open(&first).unwrap();
-        for (of, at, into, script) in &steps {
-            let parent = threads[of.index(threads.len())].id;
-            let head = memory.head(parent).unwrap().seq;
-            let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
-            let name = threads.len().to_string();
-            let new = NewThread {
-                id: thread(&name), session: session(names[usize::from(*into)]), name,
-                start: Start::Fork { of: parent, at },
-            };
-            for log in [&store as &dyn EventLog, &memory] {
-                log.open(&new).unwrap();
-                append(log, new.id, events(at.next(), script));
-                append(log, parent, events(head.next(), script));
+        let mut family = Family::new();
+        for (forks, erased) in &rounds {
+            for fork in forks {
+                family.fork(fork);
             }
-            threads.push(new);
+            family.erase(NAMES[*erased]);
         }
-        store.erase(session("a"), Time(0)).unwrap();
-        for thread in threads.iter().filter(|thread| thread.session != session("a")) {
-            prop_assert_eq!(all(&store, thread.id), all(&memory, thread.id));
-            let turns: Vec<_> = store.turns(thread.id).unwrap().into_iter().map(|row| row.turn).collect();
-            prop_assert_eq!(turns, epitome_core::turn::Turns::of(&all(&memory, thread.id)));
-        }
-        prop_assert!(store.session(session("a")).is_err());
-        let report = store.doctor().unwrap();
-        prop_assert!(report.is_healthy(), "{:#?}", report);
     }
 }
 
@@ -211,7 +386,8 @@ fn erased_bytes_wait_for_a_reader_of_old_pages() {
     reader.execute_batch("BEGIN; SELECT count(*) FROM events;").unwrap();
     let erased = store.erase(session("gone"), Time(0)).unwrap();
     assert_eq!(erased.scrubbed, Scrubbed::Waiting);
+    assert_eq!(store.rebuild().unwrap(), Scrubbed::Waiting);
     drop(reader);
-    assert_eq!(store.scrub().unwrap(), Scrubbed::Gone);
+    assert_eq!(store.rebuild().unwrap(), Scrubbed::Gone);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
 }

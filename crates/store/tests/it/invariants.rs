@@ -1,8 +1,10 @@
 //! Property tests, named after the invariants they are about.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use epitome_core::{EventId, Logged, Seq, ThreadId, turn::Turns};
+use epitome_core::{
+    Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, tokens::BytesOverFour, turn::Turns,
+};
 use epitome_store::{EventLog, Memory, NewThread, Sqlite, Start, StoreError};
 use proptest::prelude::*;
 use rusqlite::types::Value;
@@ -81,12 +83,12 @@ fn all(log: &dyn EventLog, thread: ThreadId) -> Vec<Logged> {
 }
 
 /// Everything derived, as rows of values.
-fn derived(place: &Place) -> Vec<Vec<Vec<Value>>> {
+pub(crate) fn derived(place: &Place) -> Vec<Vec<Vec<Value>>> {
     let connection = place.raw();
     connection
         .execute_batch("CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, search, instance)")
         .expect("words of the index");
-    ["turn_rows", "totals", "counts", "token_totals", "words"]
+    ["turn_rows", "totals", "shared_totals", "counts", "token_totals", "words"]
         .map(|table| {
             let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).expect("a table");
             let columns = statement.column_count();
@@ -171,10 +173,41 @@ proptest! {
         store.rebuild().unwrap();
         prop_assert_eq!(&derived(&place), &before);
         place.raw().execute_batch(
-            "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM counts; DELETE FROM token_totals;",
+            "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM shared_totals; DELETE FROM counts; DELETE FROM token_totals;",
         ).unwrap();
         store.rebuild().unwrap();
         prop_assert_eq!(&derived(&place), &before);
+    }
+
+    #[test]
+    fn a_session_counts_every_event_its_threads_show_once(steps in life()) {
+        let (place, memory) = (Place::new(), Memory::new());
+        let (store, threads) = live(&place, &memory, &steps);
+        for row in store.sessions().unwrap() {
+            prop_assert_eq!(&store.session(row.id).unwrap(), &row);
+            let mut shown = HashMap::new();
+            let mut turns = HashSet::new();
+            let mut loops = 0;
+            for thread in threads.iter().filter(|thread| store.thread(**thread).unwrap().session == row.id) {
+                let view = all(&memory, *thread);
+                let seen = Turns::of(&view);
+                loops = seen.last().map_or(0, |turn| turn.loop_index + 1);
+                turns.extend(seen.into_iter().map(|turn| turn.id));
+                shown.extend(view.into_iter().map(|logged| (logged.id, logged.event)));
+            }
+            let sum = |of: &dyn Fn(&Event) -> u64| shown.values().map(of).sum::<u64>();
+            prop_assert_eq!(row.events, shown.len() as u64);
+            prop_assert_eq!(row.turns, turns.len() as u64);
+            prop_assert_eq!(row.messages, sum(&|event| u64::from(event.fact.is_message())));
+            prop_assert_eq!(row.tool_calls, sum(&|event| event.fact.calls().count() as u64));
+            prop_assert_eq!(row.compactions, sum(&|event| u64::from(matches!(event.fact, Fact::Compacted(_)))));
+            prop_assert_eq!(row.tokens, Some(Tokens(sum(&|event| tokens(&event.fact)))));
+            prop_assert_eq!(row.first, shown.values().filter_map(|event| event.time).min());
+            prop_assert_eq!(row.last, shown.values().filter_map(|event| event.time).max());
+            if row.threads == 1 {
+                prop_assert_eq!(row.loops, loops);
+            }
+        }
     }
 
     #[test]
@@ -227,6 +260,12 @@ proptest! {
     }
 }
 
+fn tokens(fact: &Fact) -> u64 {
+    let mut tokens = 0;
+    fact.visit_text(&mut |text| tokens += BytesOverFour.count(text).0);
+    tokens
+}
+
 fn push(store: &Sqlite, thread: ThreadId, script: &str) {
     let mut after = Seq::START;
     loop {
@@ -240,7 +279,7 @@ fn push(store: &Sqlite, thread: ThreadId, script: &str) {
 
 fn reverted(memory: &Memory, thread: ThreadId, compaction: Seq) -> bool {
     all(memory, thread).iter().any(|event| {
-        matches!(event.event.fact, epitome_core::Fact::CompactionReverted { compaction: undone } if undone == compaction)
+        matches!(event.event.fact, Fact::CompactionReverted { compaction: undone } if undone == compaction)
     })
 }
 

@@ -60,9 +60,15 @@ fn the_ledger_is_kept_listed_and_linked() {
     assert!(matches!(error, StoreError::LedgerDiffers { .. }), "{error}");
     let unknown = EventId { thread, seq: Seq(99) };
     assert!(matches!(
-        store.ledger_add(&entry("mail", "3", 1, ""), &[unknown]).unwrap_err(),
+        store.ledger_add(&entry("mail", "3", 1, "text"), &[unknown]).unwrap_err(),
         StoreError::UnknownEvent(_)
     ));
+    for (channel, id, text, missing) in
+        [("", "3", "text", "channel"), ("mail", " ", "text", "id"), ("mail", "3", "\n", "text")]
+    {
+        let error = store.ledger_add(&entry(channel, id, 1, text), &[]).unwrap_err();
+        assert_eq!(error.to_string(), format!("a ledger entry needs a {missing}; it is empty"));
+    }
 
     let list = |filter: LedgerFilter| store.ledger(&filter).unwrap();
     let all = LedgerFilter::default;
@@ -140,7 +146,7 @@ fn a_scope_limits_the_hits_and_not_the_other_way_round() {
     assert_eq!(found(Scope::Everything, 2).len(), 2);
     assert_eq!(found(Scope::Sessions, 9), ["common first", "common own", "common second"]);
     assert_eq!(found(Scope::Session(session("s")), 9), ["common first", "common second"]);
-    assert_eq!(found(Scope::Session(session("other")), 1), ["common own"]);
+    assert_eq!(found(Scope::Session(session("other")), 9), ["common first", "common own"]);
     assert_eq!(found(Scope::Thread(fork), 9), ["common first", "common own"]);
     assert_eq!(found(Scope::Ledger, 1), ["1"]);
 }

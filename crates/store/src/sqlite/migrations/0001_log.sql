@@ -224,6 +224,22 @@ CREATE TABLE totals (
     last_time INTEGER
 ) WITHOUT ROWID;
 
+-- For each fork: who owns the event it starts at, and the sums over that owner's own events up to there.
+CREATE TABLE shared_totals (
+    thread BLOB PRIMARY KEY,
+    owner BLOB NOT NULL,
+    until INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    turns INTEGER NOT NULL,
+    loops INTEGER NOT NULL,
+    tool_calls INTEGER NOT NULL,
+    compactions INTEGER NOT NULL,
+    first_time INTEGER,
+    last_time INTEGER
+) WITHOUT ROWID;
+CREATE INDEX shared_totals_by_owner ON shared_totals (owner, until);
+
 CREATE TABLE token_totals (
     thread BLOB NOT NULL,
     tokenizer TEXT NOT NULL,

@@ -1,0 +1,137 @@
+//! Before a session goes: its events that a fork in another session shares become that fork's own.
+//!
+//! A view reads the same afterwards, place for place and link for link; only the owner in the ids of the shared
+//! events changes. A fork takes no more than its own beginning, so that erasing its session later leaves nothing of
+//! it to another. Of several forks in one session the older copies, and the younger hangs on it as far as they agree.
+
+use std::collections::{HashMap, HashSet};
+
+use epitome_core::{Seq, SessionId, ThreadId};
+use rusqlite::{Connection, params};
+
+use super::{
+    codec::{AsBlob, signed},
+    fault::Fault,
+    read::{self, Segment},
+};
+use crate::log::Head;
+
+/// What was copied so far.
+pub(super) struct Adoption<'g> {
+    gone: &'g HashSet<ThreadId>,
+    /// The forks that were served, by session, with what of the threads that go they saw.
+    served: HashMap<SessionId, Vec<(ThreadId, Vec<Segment>)>>,
+    /// Of every thread that goes: how far its own events live on.
+    kept: HashMap<ThreadId, Segment>,
+}
+
+impl<'g> Adoption<'g> {
+    /// Nothing yet; the threads in `gone` will be deleted.
+    pub(super) fn new(gone: &'g HashSet<ThreadId>) -> Self {
+        Self { gone, served: HashMap::new(), kept: HashMap::new() }
+    }
+
+    /// Makes `fork`, which was forked from a thread that goes, independent of it. Older forks come first: then all
+    /// that a fork sees before its last stretch of such threads stands on its own already.
+    pub(super) fn adopt(
+        &mut self,
+        connection: &Connection,
+        fork: ThreadId,
+        session: SessionId,
+    ) -> Result<(), Fault> {
+        let mut shared = read::segments(connection, fork, Seq::START)?;
+        shared.retain(|segment| segment.thread != fork);
+        let stretch = shared.iter().rev().take_while(|segment| self.gone.contains(&segment.thread)).count();
+        let lost = shared.split_off(shared.len() - stretch);
+        let sibling = self.nearest(session, &lost);
+        let parent = sibling.or(shared.last().map(|segment| (segment.thread, segment.until)));
+        let start = match parent {
+            Some((of, at)) => read::head_at(connection, of, at)?,
+            None => Head::START,
+        };
+        for segment in &lost {
+            let missing = Segment { after: segment.after.max(start.seq), ..*segment };
+            if missing.after < missing.until {
+                copy(connection, &missing, fork)?;
+            }
+            let kept = self.kept.entry(segment.thread).or_insert(*segment);
+            kept.until = kept.until.max(segment.until);
+        }
+        restart(connection, fork, parent.map(|(of, _)| of), start)?;
+        self.served.entry(session).or_default().push((fork, lost));
+        Ok(())
+    }
+
+    /// How many different events live on.
+    pub(super) fn shared(&self) -> u64 {
+        self.kept.values().map(|kept| kept.until.0.saturating_sub(kept.after.0)).sum()
+    }
+
+    /// The fork of the same session that saw most of the same, and how far it did.
+    fn nearest(&self, session: SessionId, lost: &[Segment]) -> Option<(ThreadId, Seq)> {
+        let served = self.served.get(&session)?.iter();
+        let agreeing = served.filter_map(|(fork, seen)| Some((*fork, agreement(seen, lost)?)));
+        // Of equals the oldest.
+        agreeing.rev().max_by_key(|(_, until)| *until)
+    }
+}
+
+/// The last place up to which both saw the same events, if there is any.
+fn agreement(one: &[Segment], other: &[Segment]) -> Option<Seq> {
+    let mut agreed = None;
+    for (one, other) in one.iter().zip(other) {
+        if (one.thread, one.after) != (other.thread, other.after) {
+            break;
+        }
+        agreed = Some(one.until.min(other.until));
+        if one.until != other.until {
+            break;
+        }
+    }
+    agreed
+}
+
+/// Copies events, and what is recorded of them one by one, into the line of `fork`.
+fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), Fault> {
+    for sql in [
+        "INSERT INTO events (thread, seq, time, kind, dialect, media, normal_digest, raw_link, normal_link,
+            origin, fact, raw)
+         SELECT ?4, seq, time, kind, dialect, media, normal_digest, raw_link, normal_link, origin, fact, raw
+         FROM events WHERE thread = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
+        "INSERT INTO media_uses (event, hash)
+         SELECT copy.id, hash FROM events AS original
+         JOIN media_uses ON media_uses.event = original.id
+         JOIN events AS copy ON copy.thread = ?4 AND copy.seq = original.seq
+         WHERE original.thread = ?1 AND original.seq > ?2 AND original.seq <= ?3",
+        "INSERT INTO counts (thread, seq, tokenizer, tokens, pieces)
+         SELECT ?4, seq, tokenizer, tokens, pieces FROM counts WHERE thread = ?1 AND seq > ?2 AND seq <= ?3",
+        "INSERT INTO ledger_links (entry, thread, seq)
+         SELECT entry, ?4, seq FROM ledger_links WHERE thread = ?1 AND seq > ?2 AND seq <= ?3",
+    ] {
+        let values = params![from.thread.blob(), signed(from.after.0), signed(from.until.0), fork.blob()];
+        connection.execute(sql, values)?;
+    }
+    Ok(())
+}
+
+/// Lets a thread begin elsewhere.
+fn restart(
+    connection: &Connection,
+    thread: ThreadId,
+    parent: Option<ThreadId>,
+    base: Head,
+) -> Result<(), Fault> {
+    connection.execute(
+        "UPDATE threads SET start = ?2, parent = ?3, base_seq = ?4, base_raw_link = ?5, base_normal_link = ?6
+         WHERE id = ?1",
+        params![
+            thread.blob(),
+            if parent.is_some() { "fork" } else { "root" },
+            parent.map(|parent| parent.blob()),
+            signed(base.seq.0),
+            base.link.raw.0,
+            base.link.normal.0
+        ],
+    )?;
+    Ok(())
+}
