@@ -26,8 +26,8 @@ const LISTED: usize = 20;
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Reads Claude Code, Codex (also .zst), OpenCode (export or opencode.db), pi, Gemini CLI, SWE-agent, OpenHands,
-tau-bench, tau2, and plain OpenAI or Anthropic messages. The format is found from the content. Importing a file
-again appends only what is new.")]
+tau-bench, tau2, plain OpenAI or Anthropic messages, and what `export --format jsonl` wrote. The format is found from
+the content. Importing a file again appends only what is new.")]
 pub(crate) struct Args {
     /// Transcripts, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]

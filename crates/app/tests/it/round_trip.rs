@@ -62,3 +62,34 @@ fn openai_responses_leave_as_they_came() {
 fn anthropic_messages_leave_as_they_came() {
     check("anthropic");
 }
+
+/// The lines of an export without the places of the events: another log has other threads.
+fn without_places(export: &str) -> Vec<Value> {
+    let line = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).expect("every line is JSON");
+        line.as_object_mut().expect("a line is an object").remove("id");
+        line
+    };
+    export.lines().map(line).collect()
+}
+
+#[test]
+fn an_exported_log_is_the_same_log_when_it_is_imported() {
+    for format in ["openai-chat", "openai-responses", "anthropic"] {
+        for file in fixtures(format) {
+            let (from, to) = (Bench::new(), Bench::new());
+            let session = from.json(&["import", text(&file)])[0]["session"].as_str().expect("it").to_owned();
+            let exported = from.ok(&["export", &session, "--format", "jsonl"]);
+            let path = to.write("log.jsonl", &exported);
+            let imported = to.json(&["import", text(&path)]);
+            assert_eq!(imported[0]["format"], "epitome", "{}", file.display());
+            let copy = imported[0]["session"].as_str().expect("a session");
+            let again = to.ok(&["export", copy, "--format", "jsonl"]);
+            assert_eq!(without_places(&again), without_places(&exported), "{}", file.display());
+            to.ok(&["doctor"]);
+            // Where it came from it is a session beside the first.
+            let beside = from.json(&["import", text(&path)]);
+            assert_ne!(beside[0]["session"], session.as_str());
+        }
+    }
+}

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Format, ReadError, Reading, claude_code, codex, gemini,
+    Format, ReadError, Reading, claude_code, codex, epitome, gemini,
     lines::{Limits, lines},
     opencode, openhands, pi, plain,
     sketch::{sketch, too_deep},
@@ -30,7 +30,8 @@ type ReadFile = fn(&str, &[u8], &Limits) -> Result<Reading, ReadError>;
 type Recognises = fn(&Value) -> bool;
 
 /// The formats whose readers take the file as it is.
-const FILES: [(Recognises, ReadFile); 4] = [
+const FILES: [(Recognises, ReadFile); 5] = [
+    (epitome::recognises, epitome::read),
     (claude_code::recognises, claude_code::read),
     (codex::recognises, codex::read),
     (pi::recognises, pi::read),
@@ -286,13 +287,13 @@ mod tests {
         the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
         the JSON document is cut off: read it again once it is written completely, or get a whole copy
         the JSON document is cut off: read it again once it is written completely, or get a whole copy
-        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
-        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic
+        no agent known here writes such a file (seen: an object with weather, wind): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: an object with weather): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: an empty list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: an empty object): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: a list of objects with x): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: a list of values that are no objects): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
+        no agent known here writes such a file (seen: a value that is neither object nor list): the formats that can be read are claude-code, codex, opencode, pi, gemini, swe-agent, openhands, tau-bench, tau2, openai-chat, openai-responses, anthropic, epitome
         the file is not JSON or JSONL: check that it is the agent's transcript and not a rendering of it
         the zstd compression is damaged or cut off: get a whole copy of the file
         "#);

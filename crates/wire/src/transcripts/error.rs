@@ -56,7 +56,7 @@ pub enum ReadError {
         known: String,
     },
     /// A record that the format cannot do without is missing or malformed.
-    #[error("this looks like a {format} file, but {what}")]
+    #[error("the file looks like {format}, but {what}")]
     Malformed {
         /// The format it looks like.
         format: &'static str,

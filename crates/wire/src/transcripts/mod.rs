@@ -7,6 +7,7 @@ mod assemble;
 mod claude_code;
 mod codex;
 mod detect;
+mod epitome;
 mod error;
 mod gemini;
 mod lines;
@@ -171,11 +172,13 @@ pub enum Format {
     OpenaiResponses,
     /// Anthropic messages.
     Anthropic,
+    /// Epitome's own export, an event a line.
+    Epitome,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ClaudeCode,
         Self::Codex,
         Self::Opencode,
@@ -188,6 +191,7 @@ impl Format {
         Self::OpenaiChat,
         Self::OpenaiResponses,
         Self::Anthropic,
+        Self::Epitome,
     ];
 
     /// Its name: one word, the same for ever.
@@ -205,6 +209,7 @@ impl Format {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
+            Self::Epitome => "epitome",
         }
     }
 }

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 
 use super::{
-    Limits, claude_code, codex, gemini, pi,
+    Limits, claude_code, codex, epitome, gemini, pi,
     testing::{Read, is_prefix},
 };
 
@@ -60,5 +60,10 @@ proptest! {
     #[test]
     fn gemini_lines_in_any_order(picks in picks(), cut in any::<prop::sample::Index>()) {
         check(gemini::read, gemini::tests::LINES, &picks, cut);
+    }
+
+    #[test]
+    fn exported_lines_in_any_order(picks in picks(), cut in any::<prop::sample::Index>()) {
+        check(epitome::read, &epitome::tests::lines(), &picks, cut);
     }
 }
