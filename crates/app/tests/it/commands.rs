@@ -416,7 +416,8 @@ fn the_readme_is_true() {
         .expect("a first command");
     let words: Vec<&str> = first.split_whitespace().collect();
     let shipped = workspace().join(words[1]);
-    let words: Vec<&str> = words.iter().map(|word| if *word == words[1] { text(&shipped) } else { word }).collect();
+    let words: Vec<&str> =
+        words.iter().map(|word| if *word == words[1] { text(&shipped) } else { word }).collect();
     let output = bench.command().current_dir(bench.path("")).args(&words).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("what was done"), "{said}");
