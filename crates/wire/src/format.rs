@@ -68,36 +68,20 @@ impl Format {
     }
 
     /// Writes the request that says what `context` says, in the order its provider takes. What nobody touched leaves with
-    /// the bytes it came with.
+    /// the bytes it came with. [`check`](crate::check) finds nothing in it, and [`recount`](crate::recount) never more
+    /// than [`Context::tokens`].
     ///
     /// ```
-    /// use std::sync::Arc;
+    /// use epitome_core::context::Context;
+    /// use epitome_wire::{Format, RenderOptions, Rendered, check, recount};
     ///
-    /// use epitome_core::{
-    ///     chain::Link,
-    ///     context::{Context, Names},
-    ///     event::Logged,
-    ///     id::{EventId, Seq, ThreadId},
-    ///     meter::{Meter, Overhead},
-    ///     project::{Line, project},
-    ///     tokens::Estimate,
-    /// };
-    /// use epitome_wire::{Format, RenderOptions, check, recount};
-    ///
-    /// let request = r#"{"model":"m","messages":[{"role":"user", "content":"hi"}]}"#;
-    /// let thread = ThreadId::derived(&["example"]);
-    /// let events = Format::OpenaiChat.decode_request(request)?.into_iter().zip(1..).map(|(event, seq)| {
-    ///     Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link: Link::ROOT })
-    /// });
-    /// let meter = Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()));
-    /// let context = project(&Line::new(events), Arc::clone(&meter), Names::Thread(thread));
-    ///
-    /// let options = RenderOptions::of(Format::OpenaiChat);
-    /// let rendered = Format::OpenaiChat.render(&context, &options)?;
-    /// assert_eq!(rendered.body, request);
-    /// assert!(check(Format::OpenaiChat, &rendered.body, &options.rules).is_empty());
-    /// assert!(recount(Format::OpenaiChat, &rendered.body, &meter)? <= context.tokens());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn sendable(context: &Context) -> Result<Rendered, Box<dyn std::error::Error>> {
+    ///     let options = RenderOptions::of(Format::Anthropic);
+    ///     let rendered = Format::Anthropic.render(context, &options)?;
+    ///     assert!(check(Format::Anthropic, &rendered.body, &options.rules).is_empty());
+    ///     assert!(recount(Format::Anthropic, &rendered.body, context.meter())? <= context.tokens());
+    ///     Ok(rendered)
+    /// }
     /// ```
     pub fn render(self, context: &Context, options: &RenderOptions) -> Result<Rendered, RenderError> {
         render::render(self, context, options)

@@ -1,6 +1,9 @@
 //! A request held against one that was sent before: what thinking and reasoning are bound to.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::{Breach, Findings, Rule, Rules, Violation, anthropic::is_thinking, history, read, unreadable};
 use crate::{
@@ -129,10 +132,13 @@ fn bound<'j>(sent: &'j Json<'j>, now: &'j Json<'j>, rules: &Rules, found: &mut F
     }
 }
 
-/// The thinking that was sent.
+/// The thinking that was sent, in order.
 struct Known<'j> {
-    /// Its places among all thinking, each with what stood before it, by its bytes.
-    by_bytes: HashMap<&'j str, Vec<(usize, usize)>>,
+    /// The bytes of each, and what stood before it.
+    sent: Vec<(&'j str, usize)>,
+    /// Where each is met first.
+    first: HashMap<(&'j str, usize), usize>,
+    bytes: HashSet<&'j str>,
     /// The place of the last one that was met again.
     last: Option<usize>,
 }
@@ -150,23 +156,23 @@ enum Place {
 
 impl<'j> Known<'j> {
     fn of(sent: &Read<'j>) -> Self {
-        let mut by_bytes: HashMap<&'j str, Vec<(usize, usize)>> = HashMap::new();
-        for (place, block) in sent.thinking().enumerate() {
-            by_bytes.entry(block.json.raw).or_default().push((place, block.ahead));
-        }
-        Self { by_bytes, last: None }
+        let sent: Vec<_> = sent.thinking().map(|block| (block.json.raw, block.ahead)).collect();
+        let first = sent.iter().enumerate().rev().map(|(place, block)| (*block, place)).collect();
+        let bytes = sent.iter().map(|(bytes, _)| *bytes).collect();
+        Self { sent, first, bytes, last: None }
     }
 
     fn next(&mut self, block: &Block<'_>) -> Place {
-        let Some(places) = self.by_bytes.get(block.json.raw) else { return Place::Unknown };
-        let expected = |place: usize| self.last.is_none_or(|last| place == last + 1);
-        match places.iter().find(|(place, ahead)| *ahead == block.ahead && expected(*place)) {
-            Some((place, _)) => {
-                self.last = Some(*place);
-                Place::Next
-            }
-            None => Place::Elsewhere,
+        if !self.bytes.contains(block.json.raw) {
+            return Place::Unknown;
         }
+        let wanted = (block.json.raw, block.ahead);
+        let place = match self.last {
+            Some(last) => self.sent.get(last + 1).filter(|next| **next == wanted).map(|_| last + 1),
+            None => self.first.get(&wanted).copied(),
+        };
+        self.last = place.or(self.last);
+        if place.is_some() { Place::Next } else { Place::Elsewhere }
     }
 }
 

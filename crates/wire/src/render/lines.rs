@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
         for message in said.skip(leading) {
             match message {
                 Message::Instruction { event, .. } => {
-                    lines.push(Line::Said(self.entry(event), Shown::AsSent))
+                    lines.push(Line::Said(self.entry(event), Shown::AsSent));
                 }
                 Message::User { event, content, .. } => {
                     lines.push(Line::Said(self.entry(event), shown(content)));
@@ -137,12 +137,11 @@ impl<'a> Table<'a> {
                 }
                 Message::Returned(returned) => {
                     let outcomes = returned.outcomes.iter().filter_map(|outcome| self.outcome(outcome));
-                    match results.and_then(|place| lines.get_mut(place)) {
-                        Some(Line::Returned(earlier)) => earlier.extend(outcomes),
-                        _ => {
-                            results = Some(lines.len());
-                            lines.push(Line::Returned(outcomes.collect()));
-                        }
+                    if let Some(Line::Returned(earlier)) = results.and_then(|place| lines.get_mut(place)) {
+                        earlier.extend(outcomes);
+                    } else {
+                        results = Some(lines.len());
+                        lines.push(Line::Returned(outcomes.collect()));
                     }
                     if let (Some(event), Some((_, content))) = (returned.event, returned.beside) {
                         lines.push(Line::Said(self.entry(event), shown(content)));
@@ -156,7 +155,9 @@ impl<'a> Table<'a> {
                 Message::Summary { event, .. } => {
                     let entry = self.entry(event);
                     let line = Line::Said(entry, Shown::AsSent);
-                    if self.must_come_first(entry) { lines.insert(0, line) } else { lines.push(line) }
+                    let place = if self.must_come_first(entry) { 0 } else { lines.len() };
+                    lines.insert(place, line);
+                    results = None;
                 }
                 Message::Note { note, .. } => {
                     let origin = notes.next().unwrap_or(usize::MAX);

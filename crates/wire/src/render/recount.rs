@@ -29,12 +29,21 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 ///
-/// use epitome_core::{Tokens, meter::{Meter, Overhead}, tokens::Estimate};
+/// use epitome_core::{TokenCounter, Tokens, meter::{Meter, Overhead}};
 /// use epitome_wire::{Format, recount};
 ///
-/// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
-/// let request = r#"{"messages":[{"role":"user","content":"four"}]}"#;
-/// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 1));
+/// struct Words;
+/// impl TokenCounter for Words {
+///     fn name(&self) -> &'static str {
+///         "words"
+///     }
+///     fn count(&self, text: &str) -> Tokens {
+///         Tokens(text.split_whitespace().count() as u64)
+///     }
+/// }
+/// let meter = Meter::new(Arc::new(Words), Overhead::default());
+/// let request = r#"{"messages":[{"role":"user","content":"two words"}]}"#;
+/// assert_eq!(recount(Format::Anthropic, request, &meter)?, Tokens(3 + 4 + 2));
 /// # Ok::<(), epitome_wire::WireError>(())
 /// ```
 pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, WireError> {

@@ -16,6 +16,7 @@ use epitome_core::{
     context::{Body, Content, Context, Edit, Message, Segment, Shown, UNANSWERED},
     event::{Dialect, Instruction},
     media::Media,
+    seq_set::SeqSet,
     tokens::Tokens,
 };
 
@@ -77,10 +78,13 @@ pub fn settle_thinking(context: Context, sent: &Context, rules: &Rules) -> Resul
     }
     let stripped = invalid.len() as u64;
     let is_invalid = |segment: &Segment| reasoning(segment).is_some_and(|place| invalid.contains(&place));
-    let open = open_loop(&context);
-    let retold = rules.has(Rule::ThinkingStaysInOpenLoop)
-        && context.segments().get(open.clone()).unwrap_or_default().iter().any(is_invalid);
-    let context = if retold { retell(context, open, stripped)? } else { context };
+    let open = if rules.has(Rule::ThinkingStaysInOpenLoop) {
+        open_loops(context.segments(), is_invalid)
+    } else {
+        Vec::new()
+    };
+    let retold = !open.is_empty();
+    let context = retell(context, &open, stripped)?;
     let context = context.edit(NAME, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
     Ok(Settled { context, stripped, retold })
 }
@@ -210,42 +214,77 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The answers of the loop that is going on: those since the user last asked, if the last of them made calls. Whether
-/// these gave anything back, and whether the user has spoken since, does not matter to a provider.
-fn open_loop(context: &Context) -> Range<usize> {
-    let segments = context.segments();
-    let Some(last) = segments.iter().rposition(Segment::is_answer) else { return 0..0 };
-    let turn = segments[last].turn();
-    let answer =
-        segments[..=last].iter().rev().take_while(|segment| segment.is_answer() && segment.turn() == turn);
-    let (mut length, mut calls) = (0, false);
-    for segment in answer {
-        length += 1;
-        calls |= segment.call().is_some();
+/// The loops that cannot stay as they are, in order: the one that is going on, if thinking in it is invalid, and, since
+/// without it the one before is the last, that one too if it never came to an end.
+fn open_loops(segments: &[Segment], is_invalid: impl Fn(&Segment) -> bool) -> Vec<Range<usize>> {
+    let mut open = Vec::new();
+    let mut end = segments.len();
+    while let Some(run) = open_loop(&segments[..end])
+        && segments[run.clone()].iter().any(&is_invalid)
+    {
+        end = run.start;
+        open.push(run);
     }
-    if !calls {
-        return 0..0;
-    }
-    let start = last + 1 - length;
-    let asked = segments[..start].iter().rposition(Segment::is_user);
-    let from = asked.map_or(context.prefix_len(), |asked| asked + 1);
-    let first = segments[from..].iter().position(Segment::is_answer).map_or(start, |first| from + first);
-    first..last + 1
+    open.reverse();
+    open
 }
 
-/// Makes one note of a loop: what was said and done in it, without the thinking.
-fn retell(context: Context, run: std::ops::Range<usize>, thinking: u64) -> Result<Context, BoundThinking> {
-    let mut words = String::from("[What you have done so far, told again:]\n");
-    for segment in &context.segments()[run.clone()] {
-        tell(&context, segment, &mut words);
+/// The answers of the loop that is going on: those since the user last asked, if the last of them made calls. Whether
+/// these gave anything back, and whether the user has spoken since, does not matter to a provider.
+fn open_loop(segments: &[Segment]) -> Option<Range<usize>> {
+    let last = segments.iter().rposition(speaks)?;
+    let turn = segments[last].turn();
+    let in_answer = |segment: &&Segment| segment.is_answer() && segment.turn() == turn;
+    let before = segments[..=last].iter().rev().take_while(in_answer).count();
+    let after = segments[last + 1..].iter().take_while(in_answer).count();
+    let answer = last + 1 - before..last + 1 + after;
+    segments[answer.clone()].iter().any(|segment| segment.call().is_some()).then_some(())?;
+    let asked = segments[..answer.start].iter().rposition(asks).map_or(0, |asked| asked + 1);
+    let first =
+        segments[asked..].iter().position(Segment::is_answer).map_or(answer.start, |first| asked + first);
+    Some(first..answer.end)
+}
+
+/// Whether a piece of an answer is sure to be sent, in words or as a call. What only another provider understands may not
+/// be.
+fn speaks(segment: &Segment) -> bool {
+    match segment.body() {
+        Body::Exchange { .. } => true,
+        Body::Answer { event, part } => match event.event.fact.parts().get(*part) {
+            Some(Part::Text { text } | Part::Refusal { text }) => !text.trim().is_empty(),
+            _ => false,
+        },
+        _ => false,
     }
-    words.push_str(CONTINUE);
-    let tokens = context.segments()[run.clone()].iter().map(Segment::tokens).sum();
-    let needed = context.meter().text(&words) + context.meter().overhead().message;
-    if tokens <= needed {
-        return Err(BoundThinking { thinking, tokens, needed });
+}
+
+/// Whether a message of the user's is sure to be sent.
+fn asks(segment: &Segment) -> bool {
+    segment.is_user()
+        && segment.shown().unwrap_or_default().iter().any(|part| match part {
+            Part::Text { text } => !text.trim().is_empty(),
+            part => matches!(part, Part::Media(_)),
+        })
+}
+
+/// Makes one note of each loop: what was said and done in it, without the thinking.
+fn retell(context: Context, loops: &[Range<usize>], thinking: u64) -> Result<Context, BoundThinking> {
+    let mut told: HashMap<Option<Seq>, String> = HashMap::new();
+    for run in loops {
+        let segments = &context.segments()[run.clone()];
+        let mut words = String::from("[What you have done so far, told again:]\n");
+        for segment in segments {
+            tell(&context, segment, &mut words);
+        }
+        words.push_str(CONTINUE);
+        let tokens = segments.iter().map(Segment::tokens).sum();
+        let needed = context.meter().text(&words) + context.meter().overhead().message;
+        if tokens <= needed {
+            return Err(BoundThinking { thinking, tokens, needed });
+        }
+        told.insert(SeqSet::union(segments.iter().map(Segment::stands_for)).first(), words);
     }
-    Ok(context.fold(NAME, &[run], |_| words.clone()))
+    Ok(context.fold(NAME, loops, |folded| told.get(&folded.events.first()).cloned().unwrap_or_default()))
 }
 
 fn tell(context: &Context, segment: &Segment, words: &mut String) {

@@ -19,7 +19,7 @@ pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> 
     let unique = if manner.is_legal() { Unique::InRequest } else { Unique::Nowhere };
     let ids = Ids::of(lines, unique, block::call_id, |_, _| false);
     let pen = Pen { ids: &ids, manner };
-    let mut drafts: Vec<Draft<'_>> = lines.iter().flat_map(|line| drafted(line, pen)).collect();
+    let mut drafts: Vec<Draft<'_>> = lines.iter().filter_map(|line| drafted(line, pen)).collect();
     if manner.is_legal() {
         drafts = legal(drafts, manner);
     }
@@ -76,17 +76,12 @@ fn joined<'e>(drafts: impl Iterator<Item = Option<Draft<'e>>>) -> Option<Draft<'
 
 /// The message an event is, or `None` if it says nothing that can be said here.
 fn whole<'e>(entry: &'e Entry<'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
-    match &entry.own {
-        Some(own) => {
-            let role = own.text_at("role").unwrap_or_default();
-            Some(Draft::with(role, pen.own_blocks(entry, own), Some(entry)))
-        }
-        None => {
-            let blocks = pen.foreign(entry);
-            let role = block::role(&entry.event.fact);
-            (!blocks.is_empty()).then(|| Draft::with(role, blocks, Some(entry)))
-        }
+    if let Some(own) = &entry.own {
+        let role = own.text_at("role").unwrap_or_default();
+        return Some(Draft::with(role, pen.own_blocks(entry, own), Some(entry)));
     }
+    let blocks = pen.foreign(entry);
+    (!blocks.is_empty()).then(|| Draft::with(block::role(&entry.event.fact), blocks, Some(entry)))
 }
 
 /// What an event says, results aside.

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn what_stayed_is_found_again() {
         let check = |original: &str, shown: &str, expect: &[Option<usize>]| {
-            let parts = |text: &str| text.chars().map(|letter| Part::text(letter)).collect::<Vec<_>>();
+            let parts = |text: &str| text.chars().map(Part::text).collect::<Vec<_>>();
             assert_eq!(aligned(&parts(original), &parts(shown)), expect, "{original} {shown}");
         };
         check("abc", "abc", &[Some(0), Some(1), Some(2)]);

@@ -133,21 +133,24 @@ impl<'e> Pen<'e, '_> {
         let entry = returned.entry;
         let result = entry.event.fact.results().get(returned.ordinal)?;
         let id = site.map_or(&*result.call.0, |site| self.ids.of_site(site));
-        let json = match &entry.own {
-            Some(own) => self.own_result(entry, own, id, returned.shown),
-            None => {
-                let portable = Portable::of(entry, self.manner.meter);
-                let parts = match returned.shown {
-                    Shown::AsSent => &result.parts,
-                    Shown::Replaced(parts) => parts,
-                };
-                let content = match portable.texts(parts).as_slice() {
-                    [] => quoted(""),
-                    [only] => quoted(only),
-                    several => json::list(several.iter().map(|text| text_part(&quoted(text)))),
-                };
-                answering(site, id, &content)
-            }
+        // A call that has an id is answered by id, one that has only a name by name, whatever the result came as.
+        let fits = |own: &&Json<'_>| {
+            let by_name = own.text_at("role") == Some("function");
+            site.is_none_or(|site| answer::is_called_by_name(site.entry, site.place) == by_name)
+        };
+        let json = if let Some(own) = entry.own.as_ref().filter(fits) {
+            self.own_result(entry, own, id, returned.shown)
+        } else {
+            let parts = match returned.shown {
+                Shown::AsSent => &result.parts,
+                Shown::Replaced(parts) => parts,
+            };
+            let content = match Portable::of(entry, self.manner.meter).texts(parts).as_slice() {
+                [] => quoted(""),
+                [only] => quoted(only),
+                several => json::list(several.iter().map(|text| text_part(&quoted(text)))),
+            };
+            answering(site, id, &content)
         };
         Some(Written { json, events: vec![entry.index], speaker: Speaker::User })
     }

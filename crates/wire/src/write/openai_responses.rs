@@ -195,14 +195,13 @@ impl<'e> Pen<'e, '_> {
     /// The items of one fragment of an answer.
     fn answer(self, fragment: &Fragment<'e, 'e>) -> Vec<Item> {
         let entry = fragment.entry;
-        let items = match &entry.own {
-            Some(own) => self.own_answer(fragment, own).into_iter().collect(),
-            None => {
-                let portable = Portable::of(entry, self.manner.meter);
-                item::answer(&portable.said_at(fragment.shown()), |call, place| {
-                    self.ids.changed(entry, place).unwrap_or(&call.id.0).to_owned()
-                })
-            }
+        let items = if let Some(own) = &entry.own {
+            self.own_answer(fragment, own).into_iter().collect()
+        } else {
+            let portable = Portable::of(entry, self.manner.meter);
+            item::answer(&portable.said_at(fragment.shown()), |call, place| {
+                self.ids.changed(entry, place).unwrap_or(&call.id.0).to_owned()
+            })
         };
         let item = |json| Item {
             is_reasoning: is_reasoning(entry),

@@ -13,7 +13,7 @@ use epitome_core::{
     media::Media,
     meter::{Meter, Overhead},
     project::{Line, project},
-    tokens::Estimate,
+    tokens::{TokenCounter, Tokens},
 };
 use epitome_wire::{Format, anthropic, openai_chat, openai_responses};
 use proptest::{prelude::*, sample::Index};
@@ -169,7 +169,7 @@ pub(crate) fn events(steps: &[Step]) -> Vec<Arc<Logged>> {
         };
         match &step.what {
             What::Compacted { keeps, sealed } => events.push(compacted(events.len(), *keeps, *sealed)),
-            what if made.is_empty() => events.extend(by_agent(number, what)),
+            what if made.is_empty() => events.push(by_agent(number, what)),
             _ => events.extend(made),
         }
     }
@@ -185,9 +185,22 @@ pub(crate) fn logged(events: Vec<Event>) -> Vec<Arc<Logged>> {
     events.into_iter().zip(1..).map(place).collect()
 }
 
+/// Four bytes a token, rounded up: a counter that every joint between texts shows in.
+pub(crate) struct Quarters;
+
+impl TokenCounter for Quarters {
+    fn name(&self) -> &'static str {
+        "quarters"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        Tokens((text.len() as u64).div_ceil(4))
+    }
+}
+
 /// The context that shows all of them.
 pub(crate) fn context(events: &[Arc<Logged>]) -> Context {
-    let meter = Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()));
+    let meter = Arc::new(Meter::new(Arc::new(Quarters), Overhead::default()));
     project(&Line::new(events.iter().cloned()), meter, Names::Messages)
 }
 
@@ -226,7 +239,7 @@ pub(crate) fn cut(context: Context, (decisions, folds): &Cuts) -> Context {
 }
 
 /// A run that splits no answer.
-fn whole_answers(context: &Context, run: Range<usize>) -> Range<usize> {
+pub(crate) fn whole_answers(context: &Context, run: Range<usize>) -> Range<usize> {
     let segments = context.segments();
     let splits = |at: usize| {
         at > 0
@@ -265,7 +278,7 @@ fn compacted(length: usize, keeps: bool, sealed: bool) -> Event {
     Event::own(Fact::Compacted(compaction), None)
 }
 
-fn by_agent(number: usize, what: &What) -> Option<Event> {
+fn by_agent(number: usize, what: &What) -> Event {
     let bytes = b"pixels";
     let said = |said: &[Said]| -> Vec<Part> {
         let part = |said: &Said| match said {
@@ -319,7 +332,7 @@ fn by_agent(number: usize, what: &What) -> Option<Event> {
             Fact::Carried { kind: "unknown".into() }
         }
     };
-    Some(Event::native("test", r#"{"data":"cGl4ZWxz"}"#, fact))
+    Event::native("test", r#"{"data":"cGl4ZWxz"}"#, fact)
 }
 
 fn in_anthropic(number: usize, what: &What) -> Vec<Event> {

@@ -8,6 +8,7 @@ mod legal;
 mod legality;
 mod normal;
 mod odd;
+mod real;
 mod rendered;
 mod requests;
 mod responses;

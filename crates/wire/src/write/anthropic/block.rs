@@ -213,13 +213,11 @@ fn kind(role: &str, json: &Json<'_>) -> Kind {
         Some("text") => json.text_at("text").map_or(Kind::Broken, text_kind),
         Some("tool_result") if role == "user" && read::is_result(json) => Kind::Result,
         Some("tool_use") if role == "assistant" && has("id") && has("name") => Kind::Other,
-        Some("tool_use" | "tool_result") => Kind::Broken,
         Some("thinking") if has("thinking") && has("signature") => Kind::Thinking,
         Some("redacted_thinking") if has("data") => Kind::Thinking,
-        Some("thinking" | "redacted_thinking") => Kind::Broken,
         Some("compaction") => Kind::Compaction,
+        Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") | None => Kind::Broken,
         Some(_) => Kind::Other,
-        None => Kind::Broken,
     }
 }
 

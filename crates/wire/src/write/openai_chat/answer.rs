@@ -58,59 +58,88 @@ fn is_named(entry: &Entry<'_>) -> bool {
 
 /// What is shown of a message in this format, its values' bytes untouched; `None` if it is in another.
 fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e, str>> {
-    let entry = fragment.entry;
-    let own = entry.own.as_ref()?;
-    let places = Places::of(own);
-    let calls = places.calls.clone();
-    let is_readable =
-        |place: usize| !places.is_call(place) || matches!(entry.parts().get(place), Some(Part::ToolCall(_)));
-    let all_readable = !pen.manner.is_legal() || (0..places.count()).all(is_readable);
-    let renamed = calls.clone().any(|place| pen.ids.changed(entry, place).is_some());
-    if fragment.places.is_none() && !renamed && all_readable {
+    let own = fragment.entry.own.as_ref()?;
+    let view = View { fragment, places: Places::of(own), pen };
+    if view.is_whole() {
         return Some(own.raw.into());
     }
-    if places.count() != entry.parts().len() {
+    if view.places.count() != fragment.entry.parts().len() {
         // Nobody can say which member shows which part.
         return None;
     }
-    let shows = |place: usize| fragment.shows(place) && (all_readable || is_readable(place));
-    let members = own.members().iter().filter_map(|(key, value)| {
-        let value = match (&**key, value.as_array()) {
-            ("reasoning_content" | "reasoning" | "reasoning_details", _) => {
-                places.reasoning.is_none_or(|place| shows(place)).then(|| value.raw.to_owned())
-            }
-            ("content", Some(parts)) => {
-                let shown = parts.iter().zip(places.content.clone()).filter(|(_, place)| shows(*place));
-                Some(some_of(shown.map(|(part, _)| part.raw.to_owned())).unwrap_or_else(|| "null".to_owned()))
-            }
-            ("content", None) if places.content.is_empty() => Some(value.raw.to_owned()),
-            ("content", None) => {
-                Some(if shows(places.content.start) { value.raw } else { "null" }.to_owned())
-            }
-            ("refusal", _) => places.refusal.is_none_or(|place| shows(place)).then(|| value.raw.to_owned()),
-            ("audio", _) => places.audio.is_none_or(|place| shows(place)).then(|| value.raw.to_owned()),
-            ("function_call", _) => {
-                places.function_call.is_none_or(|place| shows(place)).then(|| value.raw.to_owned())
-            }
-            ("tool_calls", Some(made)) => {
-                let shown = made.iter().zip(calls.clone()).filter(|(_, place)| shows(*place));
-                some_of(shown.map(|(call, place)| match pen.ids.changed(entry, place).zip(call.get("id")) {
-                    Some((id, member)) => json::replaced(call, &[(member, &quoted(id))]),
-                    None => call.raw.to_owned(),
-                }))
-            }
-            ("tool_calls", None) if calls.is_empty() => Some(value.raw.to_owned()),
-            ("tool_calls", None) => shows(calls.start).then(|| value.raw.to_owned()),
-            _ => Some(value.raw.to_owned()),
-        };
-        value.map(|value| (&**key, value))
-    });
+    let members = own.members().iter();
+    let members = members.filter_map(|(key, value)| Some((&**key, view.member(key, value)?)));
     Some(json::object(members).into())
 }
 
+/// What is shown of one message.
+struct View<'v, 'e> {
+    fragment: &'v Fragment<'e, 'e>,
+    places: Places,
+    pen: Pen<'e, 'v>,
+}
+
+impl View<'_, '_> {
+    /// Whether all of it leaves as it came.
+    fn is_whole(&self) -> bool {
+        let renamed = |place: usize| self.pen.ids.changed(self.fragment.entry, place).is_some();
+        (0..self.places.count()).all(|place| self.shows(place)) && !self.places.calls.clone().any(renamed)
+    }
+
+    /// Whether the part at a place stays. What is no call that can be answered is refused, and goes.
+    fn shows(&self, place: usize) -> bool {
+        let unreadable = || {
+            let part = self.fragment.entry.parts().get(place);
+            self.places.is_call(place) && !matches!(part, Some(Part::ToolCall(_)))
+        };
+        self.fragment.shows(place) && !(self.pen.manner.is_legal() && unreadable())
+    }
+
+    fn member(&self, key: &str, value: &Json<'_>) -> Option<String> {
+        let place = match key {
+            "content" => return Some(self.content(value)),
+            "tool_calls" => return self.calls(value),
+            "reasoning_content" | "reasoning" | "reasoning_details" => self.places.reasoning,
+            "refusal" => self.places.refusal,
+            "audio" => self.places.audio,
+            "function_call" => self.places.function_call,
+            _ => None,
+        };
+        place.is_none_or(|place| self.shows(place)).then(|| value.raw.to_owned())
+    }
+
+    fn content(&self, value: &Json<'_>) -> String {
+        let places = self.places.content.clone();
+        let shown = places.clone().filter(|place| self.shows(*place));
+        let parts = match value.as_array() {
+            Some(parts) => {
+                some_of(shown.filter_map(|place| Some(parts.get(place - places.start)?.raw.to_owned())))
+            }
+            None => (places.is_empty() || shown.count() > 0).then(|| value.raw.to_owned()),
+        };
+        parts.unwrap_or_else(|| "null".to_owned())
+    }
+
+    fn calls(&self, value: &Json<'_>) -> Option<String> {
+        let places = self.places.calls.clone();
+        let shown = places.clone().filter(|place| self.shows(*place));
+        let Some(made) = value.as_array() else {
+            return (places.is_empty() || shown.count() > 0).then(|| value.raw.to_owned());
+        };
+        some_of(shown.filter_map(|place| {
+            let call = made.get(place - places.start)?;
+            Some(match self.pen.ids.changed(self.fragment.entry, place).zip(call.get("id")) {
+                Some((id, member)) => json::replaced(call, &[(member, &quoted(id))]),
+                None => call.raw.to_owned(),
+            })
+        }))
+    }
+}
+
+/// A list, unless it is empty.
 fn some_of(elements: impl Iterator<Item = String>) -> Option<String> {
     let mut elements = elements.peekable();
-    elements.peek().is_some().then_some(())?;
+    elements.peek()?;
     Some(json::list(elements))
 }
 
