@@ -115,18 +115,18 @@ struct Log {
 impl Log {
     fn turn(&mut self, counter: &dyn TokenCounter) -> Counted {
         let facts = self.facts();
-        let counted = |fact: Fact| {
+        let with_counts = |fact: Fact| {
             let mut pieces = Vec::new();
             fact.visit_text(&mut |text| pieces.push(counter.count(text)));
             (self.logged(fact), pieces)
         };
-        facts.into_iter().map(counted).collect()
+        facts.into_iter().map(with_counts).collect()
     }
 
     fn facts(&self) -> Vec<Fact> {
         let number = self.next;
         let mut facts = Vec::new();
-        if number % 40 == 0 {
+        if number.is_multiple_of(40) {
             let text =
                 format!("Please look at part {number} of the service and make its tests pass. {}", prose(40));
             facts.push(Fact::UserSaid { parts: vec![Part::text(text)] });
@@ -164,11 +164,10 @@ fn prose(words: usize) -> String {
 }
 
 fn code(number: u64) -> String {
-    (0..24)
-        .map(|line| {
-            format!("{line:>5}  let part_{number}_{line} = reader.take({})?; // {}\n", line * 7, prose(6))
-        })
-        .collect()
+    let line = |line: u64| {
+        format!("{line:>5}  let part_{number}_{line} = reader.take({})?; // {}", line * 7, prose(6))
+    };
+    (0..24).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A counter that knows how many bytes it was shown.

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         match &args.out {
             Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
             None => {
-                out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?
+                out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?;
             }
         }
     } else {
@@ -142,8 +142,8 @@ pub(crate) fn steps(out: &mut Output, report: &Report) -> anyhow::Result<()> {
             step.reducer.replace('_', " "),
             text::tokens(step.after),
             text::short(saved),
-            text::short(step.replaced as u64),
-            text::short(step.removed as u64),
+            text::short(step.replaced),
+            text::short(step.removed),
         ]);
     }
     out.line(table)?;

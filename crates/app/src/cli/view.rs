@@ -232,16 +232,17 @@ impl ViewArgs {
         let mut notes = Vec::new();
         let profile = match (&self.model, last_model(&source.line)) {
             (Some(model), _) => Some(profiles.find(model)?.clone()),
-            (None, Some(model)) => match profiles.find(&model) {
-                Ok(profile) => Some(profile.clone()),
-                Err(_) => {
+            (None, Some(model)) => {
+                if let Ok(profile) = profiles.find(&model) {
+                    Some(profile.clone())
+                } else {
                     notes.push(format!(
                         "the model {model} is not known here (epitome models): its window and prices are not \
-                         guessed, and tokens are counted as o200k"
+                     guessed, and tokens are counted as o200k"
                     ));
                     None
                 }
-            },
+            }
             (None, None) => None,
         };
         let meter =

@@ -17,8 +17,8 @@ fn long_chat(turns: usize, lines: usize) -> String {
             {"name":"run_command","arguments":format!("{{\"command\":\"make test-{turn}\"}}")}});
         messages
             .push(json!({"role":"assistant","content":format!("Trying step {turn}."),"tool_calls":[call]}));
-        let output: String =
-            (0..lines).map(|line| format!("step {turn} line {line}: all is well so far\n")).collect();
+        let line = |line: usize| format!("step {turn} line {line}: all is well so far");
+        let output = (0..lines).map(line).collect::<Vec<_>>().join("\n");
         messages.push(json!({"role":"tool","tool_call_id":format!("call_{turn}"),"content":output}));
     }
     messages.push(json!({"role":"user","content":"What is left to do?"}));
