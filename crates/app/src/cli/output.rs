@@ -17,13 +17,15 @@ pub(crate) const NOTE: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor:
 /// Standard output.
 pub(crate) struct Output {
     json: bool,
+    terminal: bool,
     stdout: anstream::AutoStream<io::StdoutLock<'static>>,
 }
 
 impl Output {
     /// For programs if `json`, else for people.
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, stdout: anstream::AutoStream::auto(io::stdout().lock()) }
+        let stdout = io::stdout();
+        Self { json, terminal: stdout.is_terminal(), stdout: anstream::AutoStream::auto(stdout.lock()) }
     }
 
     /// Whether a program reads it.
@@ -33,7 +35,7 @@ impl Output {
 
     /// Whether a person looks at it right away.
     pub(crate) fn is_terminal(&self) -> bool {
-        io::stdout().is_terminal()
+        self.terminal
     }
 
     /// One JSON line.
