@@ -14,7 +14,10 @@ use epitome_core::{
     profile::Rule,
     project::{Line, project},
 };
-use epitome_wire::{BoundThinking, Format, RenderError, RenderOptions, Rendered, settle_thinking};
+use epitome_wire::{
+    Format,
+    render::{BoundThinking, RenderError, RenderOptions, Rendered, settle_thinking},
+};
 use serde::Serialize;
 
 /// How to make a request.

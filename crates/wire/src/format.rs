@@ -68,12 +68,12 @@ impl Format {
     }
 
     /// Writes the request that says what `context` says, in the order its provider takes. What nobody touched leaves with
-    /// the bytes it came with. [`check`](crate::check) finds nothing in it, and [`recount`](crate::recount) never more
+    /// the bytes it came with. [`check`](crate::legality::check) finds nothing in it, and [`recount`](render::recount) never more
     /// than [`Context::tokens`].
     ///
     /// ```
     /// use epitome_core::context::Context;
-    /// use epitome_wire::{Format, RenderOptions, Rendered, check, recount};
+    /// use epitome_wire::{Format, legality::check, render::{RenderOptions, Rendered, recount}};
     ///
     /// fn sendable(context: &Context) -> Result<Rendered, Box<dyn std::error::Error>> {
     ///     let options = RenderOptions::of(Format::Anthropic);

@@ -2,12 +2,14 @@
 //!
 //! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
 //! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
-//! [`openai_responses`] read single messages and items. What this version does not understand is carried with its
-//! bytes, never refused.
+//! [`openai_responses`] read single messages and items. [`render`] writes what a model should see, and [`legality`] checks
+//! it. What this version does not understand is carried with its bytes, never refused.
 
 pub mod anthropic;
+pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod render;
 pub mod transcripts;
 
 mod decoded;
@@ -15,11 +17,9 @@ mod encode;
 mod error;
 mod format;
 mod json;
-mod legality;
 mod media;
 mod normal;
 mod preamble;
-mod render;
 mod request;
 mod response;
 mod sse;
@@ -30,10 +30,6 @@ mod write;
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};
-pub use legality::{Breach, Rule, Rules, Violation, check, check_against};
 pub use preamble::is_project_preamble;
-pub use render::{
-    BoundThinking, RenderError, RenderOptions, Rendered, RenderedMessage, Settled, recount, settle_thinking,
-};
 pub use request::requested_model;
 pub use stream::{Ending, StreamDecoder, Streamed};

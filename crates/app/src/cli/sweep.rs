@@ -24,7 +24,9 @@ use epitome::{
     },
     import::find_files,
     wire::{
-        Format, RenderOptions, check, recount,
+        Format,
+        legality::check,
+        render::{RenderOptions, recount},
         transcripts::{self, Limits, ReadError},
     },
 };

@@ -22,7 +22,10 @@ use epitome::{
     },
     store::Sqlite,
     wire::{
-        Format, RenderOptions, Rules, requested_model,
+        Format,
+        legality::Rules,
+        render::RenderOptions,
+        requested_model,
         transcripts::{self, Limits, Start},
     },
 };

@@ -154,7 +154,7 @@ impl fmt::Display for Violation {
 /// Everything that a provider would refuse about a request; nothing if it is legal.
 ///
 /// ```
-/// use epitome_wire::{Format, Rules, check};
+/// use epitome_wire::{Format, legality::{Rules, check}};
 ///
 /// let request = r#"{"messages":[{"role":"assistant","content":"hi"}]}"#;
 /// let found = check(Format::Anthropic, request, &Rules::of(Format::Anthropic));

@@ -217,3 +217,35 @@ pub(crate) fn split_usage(usage: &Json<'_>, input: &str, details: &str, output: 
         output: Tokens(usage.count_at(output)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_answer_has_its_place() {
+        let check = |message: &str| {
+            let json = Json::parse(message, "a test").unwrap();
+            let (places, parts) = (Places::of(&json), answered(&json));
+            assert_eq!(places.count(), parts.len(), "{message}");
+            for (place, part) in parts.iter().enumerate() {
+                let is_call = matches!(part, Part::ToolCall(_));
+                assert!(!is_call || places.is_call(place), "{message}");
+                assert_eq!(
+                    places.reasoning == Some(place),
+                    matches!(part, Part::Reasoning { .. }),
+                    "{message}"
+                );
+            }
+        };
+        check(r#"{"role":"assistant"}"#);
+        check(r#"{"content":"","reasoning_content":"","reasoning":"x","tool_calls":[]}"#);
+        check(
+            r#"{"content":[],"reasoning":"x","refusal":"no","audio":{"id":"a"},"function_call":{"name":"f"}}"#,
+        );
+        check(
+            r#"{"tool_calls":[{"id":"a","function":{"name":"t"}},{}],"content":["x",{"type":"text","text":"y"}]}"#,
+        );
+        check(r#"{"tool_calls":3,"content":{"x":1},"refusal":"","audio":null,"function_call":{}}"#);
+    }
+}

@@ -30,7 +30,7 @@ use crate::{
 /// use std::sync::Arc;
 ///
 /// use epitome_core::{TokenCounter, Tokens, meter::{Meter, Overhead}};
-/// use epitome_wire::{Format, recount};
+/// use epitome_wire::{Format, render::recount};
 ///
 /// struct Words;
 /// impl TokenCounter for Words {

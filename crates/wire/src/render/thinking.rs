@@ -64,7 +64,7 @@ const NAME: &str = "settle_thinking";
 ///
 /// ```
 /// use epitome_core::context::Context;
-/// use epitome_wire::{BoundThinking, Rules, settle_thinking};
+/// use epitome_wire::{legality::Rules, render::{BoundThinking, settle_thinking}};
 ///
 /// /// What may be sent of a context that was reduced.
 /// fn sendable(reduced: Context, sent: &Context, rules: &Rules) -> Result<Context, BoundThinking> {

@@ -1,6 +1,9 @@
 //! Each rule with a request that breaks it, and it alone.
 
-use epitome_wire::{Format, Rule, Rules, check, check_against};
+use epitome_wire::{
+    Format,
+    legality::{Rule, Rules, check, check_against},
+};
 
 /// What is found in a history of these messages.
 fn check_history(format: Format, messages: &[&str], rules: &Rules, expect: &[&str]) {

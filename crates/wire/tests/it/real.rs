@@ -12,7 +12,9 @@ use epitome_core::{
     Event, Tokens, budget::Budget, context::Context, fit::fit, pipeline::State, reducers::default_pipeline,
 };
 use epitome_wire::{
-    Format, Rule, Rules, check_against, settle_thinking,
+    Format,
+    legality::{Rule, Rules, check_against},
+    render::settle_thinking,
     transcripts::{Limits, Start, read},
 };
 

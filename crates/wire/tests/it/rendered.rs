@@ -16,8 +16,9 @@ use epitome_core::{
     tokens::Tokens,
 };
 use epitome_wire::{
-    Format, RenderError, RenderOptions, Rule, Rules, anthropic, check, check_against, recount,
-    settle_thinking,
+    Format, anthropic,
+    legality::{Rule, Rules, check, check_against},
+    render::{RenderError, RenderOptions, recount, settle_thinking},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -243,6 +244,24 @@ fn a_request_that_is_legal_leaves_as_it_came() {
         }
     }
     assert!(same >= 4, "only {same} fixtures are legal");
+}
+
+/// Of a plain dialogue every token is found again; only the two messages that did not have to be put in are saved.
+#[test]
+fn a_recount_finds_everything_that_was_counted() {
+    let said = [r#"{"role":"user","content":"What is it?"}"#, r#"{"role":"assistant","content":"A cat."}"#];
+    for format in Format::ALL {
+        let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
+        let (_, context) = of_request(format, &format!(r#"{{"{key}":[{}]}}"#, said.join(",")));
+        let body = render(format, &context, Rules::of(format));
+        let settings = context.meter().overhead().message;
+        let spare = context.meter().overhead().request.0 - 3 + settings.0;
+        assert_eq!(
+            recount(format, &body, context.meter()).unwrap().0 + spare,
+            context.tokens().0,
+            "{format}"
+        );
+    }
 }
 
 #[test]
