@@ -226,7 +226,9 @@ fn try_one(
         Ok(compacted) => compacted,
         Err(CompactError::Refused(_)) => {
             tally.refusals += 1;
-            let needed: Tokens = whole.essential().tokens(whole).into_iter().sum();
+            // What is around any request, whatever it holds, goes with the instructions.
+            let essential: Tokens = whole.essential().tokens(whole).into_iter().sum();
+            let needed = essential + whole.meter().overhead().request;
             if needed <= ceiling {
                 tally.refusals_without_need += 1;
                 tally.example(|| format!("{}: refused, though the essential {needed} tokens fit", place()));
