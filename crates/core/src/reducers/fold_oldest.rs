@@ -169,6 +169,10 @@ fn plan(context: &Context, folding: &Folding<'_>, scribe: &Scribe) -> Vec<Range<
         if turn_goes_on && index + 1 < within.end {
             continue;
         }
+        // A note only costs: while the run without one is not enough, its words need not be written.
+        if less(left, run.measured) > folding.goal {
+            continue;
+        }
         if let Some((run, saved)) = close(context, folding, scribe, run, index + 1)
             && less(left, saved) <= folding.goal
         {
