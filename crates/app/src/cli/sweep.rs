@@ -36,7 +36,7 @@ use super::{
     output::{BOLD, DIM, NOTE, Output},
     parallel::for_all,
     text,
-    view::head_events,
+    view::thread_events,
 };
 
 /// The smallest budget; each next one is twice as large, up to the whole session.
@@ -54,6 +54,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Default, Serialize)]
 struct Tally {
     sessions: u64,
+    threads: u64,
     renders: u64,
     refusals: u64,
     /// Refused although instructions, newest message and open calls would fit.
@@ -89,6 +90,7 @@ impl Tally {
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.sessions += other.sessions;
+        self.threads += other.threads;
         self.renders += other.renders;
         self.refusals += other.refusals;
         self.refusals_without_need += other.refusals_without_need;
@@ -137,8 +139,9 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
 
 fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
     out.line(format_args!(
-        "{} at budgets from {} tokens up to all of it, in {} formats",
+        "{} with {} at budgets from {} tokens up to all of it, in {} formats",
         text::count(all.sessions, "session"),
+        text::count(all.threads, "thread"),
         text::short(SMALLEST),
         Format::ALL.len()
     ))?;
@@ -184,9 +187,14 @@ fn sweep_file(path: &Path) -> Tally {
             let pipeline = default_pipeline();
             for session in sessions {
                 tally.sessions += 1;
-                let meter = Meter::new(Arc::new(O200k), Overhead::default());
-                let whole = context(&line(head_events(&session)), meter, Names::Thread(session.head));
-                sweep_session(&session.key, &whole, &pipeline, &mut tally);
+                for thread in &session.threads {
+                    tally.threads += 1;
+                    let meter = Meter::new(Arc::new(O200k), Overhead::default());
+                    let events = line(thread_events(&session, thread.id));
+                    let whole = context(&events, meter, Names::Thread(thread.id));
+                    let name = format!("{}, {}", session.key, thread.name);
+                    sweep_thread(&name, &whole, &pipeline, &mut tally);
+                }
             }
         }
         Err(error) => {
@@ -197,7 +205,7 @@ fn sweep_file(path: &Path) -> Tally {
     tally
 }
 
-fn sweep_session(key: &str, whole: &Context, pipeline: &Pipeline, tally: &mut Tally) {
+fn sweep_thread(key: &str, whole: &Context, pipeline: &Pipeline, tally: &mut Tally) {
     let mut budget = SMALLEST;
     loop {
         let ceiling = Tokens(budget.min(whole.tokens().0.max(SMALLEST)));

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use epitome::{
     compact,
     core::{
-        Event, Fact, Logged, Seq, Tokens,
+        Event, Fact, Logged, Seq, ThreadId, Tokens,
         budget::Budget,
         context::{Context, Names},
         event::Dialect,
@@ -179,7 +179,7 @@ impl Source {
             );
         };
         Ok(Self {
-            line: compact::line(head_events(session)),
+            line: compact::line(thread_events(session, session.head)),
             names: Names::Messages,
             title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
             counted_by: None,
@@ -197,11 +197,11 @@ impl Source {
     }
 }
 
-/// The events of a file's session as its head thread sees them. A fork shares its parents' events up to where it left
-/// them.
-pub(crate) fn head_events(session: &transcripts::Session) -> Vec<Event> {
+/// The events of a file's session as one of its threads sees them. A fork shares its parents' events up to where it
+/// left them.
+pub(crate) fn thread_events(session: &transcripts::Session, thread: ThreadId) -> Vec<Event> {
     let mut chain = Vec::new();
-    let mut at = (session.head, u64::MAX);
+    let mut at = (thread, u64::MAX);
     while let Some(thread) = session.threads.iter().find(|thread| thread.id == at.0) {
         let (parent, before) = match &thread.start {
             Start::Fork { of, at } => (Some(*of), at.0),
