@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let source = Source::find(&args.source, store)?;
-    let chosen = args.view.choose(&source)?;
-    let compacted = compact(&source, &chosen)?;
+    let mut chosen = args.view.choose(&source)?;
+    let compacted = compact(&source, &mut chosen)?;
     if let Some(path) = &args.out {
         fs::write(path, compacted.rendered.body.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -62,8 +62,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the request.
-pub(crate) fn compact(source: &Source, chosen: &Chosen) -> anyhow::Result<Compacted> {
+/// Makes the request. That it stands on a summary the agent itself made is worth a note.
+pub(crate) fn compact(source: &Source, chosen: &mut Chosen) -> anyhow::Result<Compacted> {
     let pipeline = default_pipeline();
     let compaction = Compaction {
         budget: chosen.budget.clone(),
@@ -71,7 +71,14 @@ pub(crate) fn compact(source: &Source, chosen: &Chosen) -> anyhow::Result<Compac
         format: chosen.format,
         options: chosen.options.clone(),
     };
-    Ok(compaction.run(source.context(&chosen.meter))?)
+    let whole = source.context(&chosen.meter);
+    if let Some(summary) = whole.segments().iter().find(|segment| segment.compaction().is_some()) {
+        chosen.notes.push(format!(
+            "the session was compacted before: a summary stands for {} of its events",
+            summary.stands_for().count()
+        ));
+    }
+    Ok(compaction.run(whole)?)
 }
 
 fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Value {

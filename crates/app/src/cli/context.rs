@@ -46,8 +46,8 @@ pub(crate) fn view(
         None => Source::find(source, store)?,
         Some(_) => Source::of_session(&store.open_existing()?, source, at)?,
     };
-    let chosen = view.choose(&source)?;
-    let compacted = compact(&source, &chosen)?;
+    let mut chosen = view.choose(&source)?;
+    let compacted = compact(&source, &mut chosen)?;
     Ok((source, chosen, compacted))
 }
 
