@@ -11,6 +11,7 @@ use crate::{
     chain::{Digest, Link},
     id::{AnswerId, CallId, EventId, ModelName, Seq, ToolName},
     media::Media,
+    summary::Brief,
     tokens::Tokens,
 };
 
@@ -398,6 +399,13 @@ pub struct Compaction {
 pub enum Summary {
     /// Text anyone can read.
     Text(String),
+    /// Items that name the events they came from, and the words they were sent in.
+    Structured {
+        /// What is sent.
+        text: String,
+        /// What it says, as data.
+        brief: Box<Brief>,
+    },
     /// A provider's own form, which only it can read.
     Encrypted(String),
 }
@@ -406,7 +414,7 @@ impl Summary {
     /// The readable text; empty for an encrypted one.
     pub fn text(&self) -> &str {
         match self {
-            Self::Text(text) => text,
+            Self::Text(text) | Self::Structured { text, .. } => text,
             Self::Encrypted(_) => "",
         }
     }

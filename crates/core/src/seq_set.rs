@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::id::Seq;
 
@@ -17,7 +17,7 @@ pub struct SeqSet {
 }
 
 /// Neighbouring events, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     /// The first event.
     pub first: Seq,
@@ -104,6 +104,18 @@ impl SeqSet {
     }
 }
 
+/// What is read need not be sorted, but no run may be backwards.
+impl<'de> Deserialize<'de> for SeqSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let runs: Vec<Run> = Deserialize::deserialize(deserializer)?;
+        if let Some(backwards) = runs.iter().find(|run| run.last < run.first) {
+            let message = format!("a run of events from {} to {}", backwards.first, backwards.last);
+            return Err(de::Error::custom(message));
+        }
+        Ok(Self::union([&Self { runs }]))
+    }
+}
+
 /// `3, 5-9`.
 impl fmt::Display for SeqSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,6 +150,17 @@ mod tests {
         set.insert(Seq(4));
         assert_eq!(set.to_string(), "3-5");
         assert!(SeqSet::run(Seq(2), Seq(1)).is_empty());
+    }
+
+    #[test]
+    fn a_set_reads_back_sorted_and_a_backward_run_is_refused() {
+        let mut set = SeqSet::run(Seq(5), Seq(9));
+        set.insert(Seq(3));
+        let json = serde_json::to_string(&set).unwrap();
+        assert_eq!(serde_json::from_str::<SeqSet>(&json).unwrap(), set);
+        let unsorted = r#"[{"first":5,"last":9},{"first":3,"last":3}]"#;
+        assert_eq!(serde_json::from_str::<SeqSet>(unsorted).unwrap(), set);
+        assert!(serde_json::from_str::<SeqSet>(r#"[{"first":5,"last":4}]"#).is_err());
     }
 
     proptest! {

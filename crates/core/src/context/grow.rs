@@ -383,7 +383,7 @@ impl Costs {
         let hidden = match fact {
             Fact::Compacted(compaction) => match &compaction.summary {
                 Summary::Encrypted(sealed) => sealed_cost(sealed),
-                Summary::Text(_) => Tokens(0),
+                Summary::Text(_) | Summary::Structured { .. } => Tokens(0),
             },
             Fact::Carried { .. } => meter.text(&event.event.raw.json),
             _ => Tokens(0),

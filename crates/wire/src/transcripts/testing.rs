@@ -142,7 +142,7 @@ fn show_fact(fact: &Fact) -> String {
         }
         Fact::Compacted(compaction) => {
             let summary = match &compaction.summary {
-                Summary::Text(text) => format!("{text:?}"),
+                Summary::Text(text) | Summary::Structured { text, .. } => format!("{text:?}"),
                 Summary::Encrypted(hidden) => format!("encrypted {hidden:?}"),
             };
             let kept = compaction.first_kept.map_or("none".to_owned(), |seq| seq.to_string());

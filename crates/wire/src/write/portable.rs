@@ -87,7 +87,7 @@ impl<'a> Portable<'a> {
 
     fn summary<'p>(&'p self, summary: &'p Summary) -> Option<Piece<'p>> {
         match summary {
-            Summary::Text(text) => Some(Piece::Text(text.into())),
+            Summary::Text(text) | Summary::Structured { text, .. } => Some(Piece::Text(text.into())),
             Summary::Encrypted(sealed) => {
                 let note = left_out("summary");
                 let fits = self.meter.is_none_or(|meter| meter.text(&note) <= sealed_cost(sealed));

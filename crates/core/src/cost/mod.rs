@@ -1,0 +1,41 @@
+//! What a sequence of requests costs: what the provider's prompt cache would have held of each.
+//!
+//! A cache sees a request as a [`Prompt`]: blocks in the provider's order, compared byte for byte, breakpoints aside.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{chain::Digest, tokens::Tokens};
+
+/// A request as a prompt cache sees it: tools, then system, then messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The blocks, in the provider's order.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a request that a cache compares as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which layer of the cache it is in.
+    pub layer: Layer,
+    /// What its bytes come to, `cache_control` aside.
+    pub digest: Digest,
+    /// What it costs, its share of the wrapping included.
+    pub tokens: Tokens,
+    /// Whether it is a tool call or a result: a run of these is one position to look back over.
+    pub tool: bool,
+    /// The cache is asked to keep everything up to here, for so many seconds.
+    pub breakpoint: Option<u64>,
+}
+
+/// The layers of a cache; a change in one invalidates those after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Tool definitions.
+    Tools,
+    /// The system prompt.
+    System,
+    /// The history.
+    Messages,
+}
