@@ -78,7 +78,7 @@ pub struct Size {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Eviction {
     /// The reducer.
-    pub by: &'static str,
+    pub by: String,
     /// What is shown instead; `None` if nothing is.
     pub shown_as: Option<Fidelity>,
     /// The tool whose result it was, if it was one.
@@ -160,7 +160,7 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
     for elision in context.elided() {
         let (Some(first), Some(last)) = (elision.events.first(), elision.events.last()) else { continue };
         evictions.push(Eviction {
-            by: elision.by,
+            by: elision.by.to_string(),
             shown_as: None,
             tool: None,
             first,
@@ -176,7 +176,7 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
 fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
     let (first, last) = (segment.stands_for().first()?, segment.stands_for().last()?);
     Some(Eviction {
-        by: segment.touched()?,
+        by: segment.touched()?.to_owned(),
         shown_as: Some(segment.fidelity()),
         tool: segment.call().map(|call| call.name.0.clone()),
         first,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    context::{Body, Content, Context, Fidelity, Segment, Shown, UNANSWERED, less},
+    context::{Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, less},
     event::{Fact, Instruction, Logged, Part, Pin, Seal, Summary},
     id::{AnswerId, CallId, Seq},
     meter::Meter,
@@ -47,7 +47,7 @@ pub(super) struct Growth {
     standing: [bool; 3],
     pub(super) pins: BTreeSet<Seq>,
     /// The newest event it has seen.
-    head: Seq,
+    pub(super) head: Seq,
 }
 
 /// How far the current turn is.
@@ -153,6 +153,9 @@ impl Context {
         let wrapping = overhead.message.0.saturating_add(overhead.tool.0.saturating_mul(tools));
         let fixed = costs.whole + Tokens(wrapping);
         let index = self.growth.standing[..rank].iter().filter(|stands| **stands).count();
+        // What was said of the request as a whole, its model or its limits, is no part of the prefix that a cache holds.
+        self.disturbed |=
+            rank > SETTINGS && self.sent > Seq::START && !self.says_the_same(rank, index, event);
         if self.growth.standing[rank] {
             let segment = &mut self.segments[index];
             self.total = less(self.total, segment.tokens()) + fixed;
@@ -166,6 +169,12 @@ impl Context {
             self.segments[index].turn = 0;
             self.growth.prefix += 1;
         }
+    }
+
+    /// Whether what stands at `index` says the same as an event that takes its place.
+    fn says_the_same(&self, rank: usize, index: usize, event: &Logged) -> bool {
+        self.growth.standing[rank]
+            && matches!(&self.segments[index].body, Body::Prefix(old) if old.event.fact == event.event.fact)
     }
 
     fn instruct(&mut self, event: &Arc<Logged>, costs: &Costs) {
@@ -253,7 +262,8 @@ impl Context {
         let seq = event.id.seq;
         let content: Tokens = counts.iter().copied().sum();
         let stand_in = self.meter.text(UNANSWERED);
-        let found = self.find((at, part + 1));
+        let found = self.find(Key::of_part(at, part));
+        self.disturbed |= at <= self.sent;
         match found.map(|found| &mut self.segments[found]) {
             Some(Segment {
                 body: Body::Exchange { outcome, .. },
@@ -277,16 +287,16 @@ impl Context {
     }
 
     /// The segment at a place, or the last before it.
-    fn find(&self, key: (Seq, usize)) -> Option<usize> {
+    fn find(&self, key: Key) -> Option<usize> {
         let prefix = self.growth.prefix;
-        let after = self.segments[prefix..].partition_point(|segment| segment.key() <= key);
+        let after = self.segments[prefix..].partition_point(|segment| segment.key <= key);
         after.checked_sub(1).map(|index| prefix + index)
     }
 
     fn push(&mut self, place: Seq, events: SeqSet, body: Body, fixed: Tokens) {
         self.total += fixed;
         self.segments.push(Segment {
-            place,
+            key: Key::of(place, &body),
             events,
             turn: self.growth.turn,
             body,
@@ -335,12 +345,13 @@ pub(crate) fn is_rendered(event: &Logged) -> bool {
     }
 }
 
+const SETTINGS: usize = 0;
 const TOOLS: usize = 1;
 
 /// Where an instruction that holds until the next of its kind stands in the prefix.
 fn standing_rank(what: Instruction) -> Option<usize> {
     match what {
-        Instruction::Settings => Some(0),
+        Instruction::Settings => Some(SETTINGS),
         Instruction::Tools => Some(TOOLS),
         Instruction::System => Some(2),
         Instruction::Message | Instruction::Project => None,

@@ -3,14 +3,15 @@
 //! [`Context::extend`] appends what happened, [`Context::edit`] and [`Context::fold`] leave things out; nothing else
 //! changes a context. Both of the latter keep the lineage, so that whatever is no longer shown stands in a note or in
 //! [`Context::elided`], and neither ever makes a context larger: a stub that is no smaller than what it would replace
-//! is not used, and leaves no trace.
+//! is not used, and leaves no trace. What they did can be recorded, and done again by [`Context::redo`].
 
 mod essential;
 mod grow;
+mod journal;
 mod message;
 mod segment;
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use serde::Serialize;
 
@@ -18,8 +19,9 @@ pub(crate) use self::grow::is_rendered;
 pub use self::{
     essential::Essential,
     grow::Extended,
+    journal::{Change, Guard, Recorded},
     message::{Answer, Fragment, Message, Messages, Outcome, Returned},
-    segment::{Body, Content, Fidelity, Folded, Note, Segment, Shown, Tier, UNANSWERED},
+    segment::{Body, Content, Fidelity, Folded, Key, Note, Segment, Shown, Tier, UNANSWERED},
 };
 use self::{grow::Growth, segment::Replacement};
 use crate::{
@@ -40,6 +42,14 @@ pub struct Context {
     growth: Growth,
     meter: Arc<Meter>,
     names: Names,
+    /// The newest event when it was last sent.
+    sent: Seq,
+    /// Whether what happened since has changed something that was sent.
+    disturbed: bool,
+    /// Whether what was sent may not be changed.
+    guarded: bool,
+    /// What was changed since somebody asked to record it.
+    journal: Option<Vec<Recorded>>,
 }
 
 /// What no segment shows or stands for any more.
@@ -48,7 +58,7 @@ pub struct Elision {
     /// The events. Of some of them another segment may still show a part.
     pub events: SeqSet,
     /// Who left it out.
-    pub by: &'static str,
+    pub by: Cow<'static, str>,
     /// What it had cost when it was last shown.
     pub tokens: Tokens,
 }
@@ -140,6 +150,10 @@ impl Context {
             growth: Growth::default(),
             meter,
             names,
+            sent: Seq::START,
+            disturbed: false,
+            guarded: false,
+            journal: None,
         }
     }
 
@@ -197,28 +211,32 @@ impl Context {
 
     /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is
     /// not smaller than what it would replace changes nothing.
-    pub fn edit(mut self, by: &'static str, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
+    pub fn edit(
+        mut self,
+        by: impl Into<Cow<'static, str>>,
+        mut decide: impl FnMut(usize, &Segment) -> Edit,
+    ) -> Self {
+        let by = by.into();
         let mut segments = std::mem::take(&mut self.segments);
         let mut index = 0;
         segments.retain_mut(|segment| {
             let decided = decide(index, segment);
             index += 1;
+            let stays = segment.is_prefix() || self.is_guarded(segment);
             match decided {
-                Edit::Drop if !segment.is_prefix() => {
-                    self.total = less(self.total, segment.tokens());
-                    self.changes.removed += 1;
-                    self.elide(segment.stands_for(), by, segment.stood_for());
+                Edit::Drop if !stays => {
+                    self.record(&by, || Change::Drop { at: segment.key });
+                    self.drop_one(&by, segment);
                     return false;
                 }
-                Edit::Keep | Edit::Drop => {}
-                Edit::Replace { parts, fidelity } => {
+                Edit::Replace { parts, fidelity } if !stays => {
                     let before = segment.tokens();
-                    if segment.replace(parts, fidelity, &self.meter) == Replacement::Made {
-                        segment.touched = Some(by);
-                        self.changes.replaced += 1;
-                        self.total = less(self.total, before) + segment.tokens();
+                    if segment.replace(&parts, fidelity, &self.meter) == Replacement::Made {
+                        self.replaced_one(&by, segment, before);
+                        self.record(&by, || Change::Show { at: segment.key, parts, fidelity });
                     }
                 }
+                Edit::Keep | Edit::Drop | Edit::Replace { .. } => {}
             }
             true
         });
@@ -226,21 +244,35 @@ impl Context {
         self
     }
 
+    fn drop_one(&mut self, by: &Cow<'static, str>, segment: &Segment) {
+        self.total = less(self.total, segment.tokens());
+        self.changes.removed += 1;
+        self.elide(segment.stands_for(), by.clone(), segment.stood_for());
+    }
+
+    fn replaced_one(&mut self, by: &Cow<'static, str>, segment: &mut Segment, before: Tokens) {
+        segment.touched = Some(by.clone());
+        self.changes.replaced += 1;
+        self.total = less(self.total, before) + segment.tokens();
+    }
+
     /// Makes one note of each run of segments; the note stands for all their events. `runs` are in order and apart.
     /// `words` says what a note says. A run that is no larger than its note stays, and so does the prefix.
     pub fn fold(
         mut self,
-        by: &'static str,
+        by: impl Into<Cow<'static, str>>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
+        let by = by.into();
         let mut segments = std::mem::take(&mut self.segments).into_iter().enumerate().peekable();
         let mut runs = runs.iter().peekable();
         let prefix = self.growth.prefix;
         while let Some((index, segment)) = segments.next() {
             while runs.next_if(|run| run.end <= index).is_some() {}
             let inside = |index: usize, run: &Range<usize>| index >= prefix && run.contains(&index);
-            let Some(run) = runs.peek().filter(|run| inside(index, run)) else {
+            let found = runs.peek().filter(|run| inside(index, run) && !self.is_guarded(&segment));
+            let Some(run) = found else {
                 self.segments.push(segment);
                 continue;
             };
@@ -248,37 +280,45 @@ impl Context {
             while let Some((_, segment)) = segments.next_if(|(index, _)| inside(*index, run)) {
                 members.push(segment);
             }
-            self.fold_one(by, members, &words);
+            self.fold_one(&by, members, &words);
         }
         self
     }
 
-    fn fold_one(&mut self, by: &'static str, members: Vec<Segment>, words: impl Fn(&Folded) -> String) {
-        let Some(first) = members.first() else { return };
-        let (place, turn) = (first.place, first.turn);
+    fn fold_one(&mut self, by: &Cow<'static, str>, members: Vec<Segment>, words: impl Fn(&Folded) -> String) {
         let mut folded = Folded::default();
         for member in &members {
             folded.add(member);
         }
-        let text = words(&folded);
-        let (fixed, content) = self.note_cost(&text);
-        let before: Tokens = members.iter().map(Segment::tokens).sum();
-        if before <= fixed + content {
+        let note = Note { text: words(&folded), folded };
+        let (fixed, content) = self.note_cost(&note.text);
+        if members.iter().map(Segment::tokens).sum::<Tokens>() <= fixed + content {
             self.segments.extend(members);
             return;
         }
+        if let (Some(first), Some(last)) = (members.first(), members.last()) {
+            let (first, last) = (first.key, last.key);
+            self.record(by, || Change::Fold { first, last, note: note.clone() });
+            self.put_note(by, first, &members, note);
+        }
+    }
+
+    /// Puts a note in place of segments that have been taken out.
+    fn put_note(&mut self, by: &Cow<'static, str>, key: Key, members: &[Segment], note: Note) {
+        let (fixed, content) = self.note_cost(&note.text);
+        let before: Tokens = members.iter().map(Segment::tokens).sum();
         self.total = less(self.total, before) + fixed + content;
         self.changes.removed += members.len() as u64;
         self.segments.push(Segment {
-            place,
+            key,
             events: SeqSet::default(),
-            turn,
-            body: Body::Note(Note { text, folded }),
+            turn: members.first().map_or(note.folded.turns.start, |first| first.turn),
+            body: Body::Note(note),
             fixed,
             counts: vec![content],
             content,
             fidelity: Fidelity::Summary,
-            touched: Some(by),
+            touched: Some(by.clone()),
         });
     }
 
@@ -287,7 +327,8 @@ impl Context {
         (self.meter.overhead().message, self.meter.text(text))
     }
 
-    fn elide(&mut self, events: &SeqSet, by: &'static str, tokens: Tokens) {
+    fn elide(&mut self, events: &SeqSet, by: impl Into<Cow<'static, str>>, tokens: Tokens) {
+        let by = by.into();
         match self.elided.last_mut() {
             Some(last) if last.by == by => {
                 last.events.extend(events);
@@ -314,7 +355,7 @@ impl Context {
         if prefix != self.growth.prefix || self.segments[prefix..].iter().any(Segment::is_prefix) {
             return Some("the prefix is not at the head".to_owned());
         }
-        if !self.segments[prefix..].is_sorted_by_key(Segment::key) {
+        if !self.segments[prefix..].is_sorted_by(|one, next| one.key < next.key) {
             return Some("the segments are out of order".to_owned());
         }
         let empty = self.segments.iter().position(|segment| segment.stands_for().is_empty());

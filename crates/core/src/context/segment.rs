@@ -3,7 +3,7 @@
 //! A segment knows the events it stands for, what it costs, how faithful it is and who last touched it. A call and its
 //! outcome are one segment, so no edit can part them.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,8 @@ use crate::{
 /// A piece of a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where in the line it stands: no segment after it has an earlier place.
-    pub(super) place: Seq,
+    /// Where in the line it stands: no segment after it has an earlier key.
+    pub(super) key: Key,
     /// The events it stands for; a note keeps its own.
     pub(super) events: SeqSet,
     pub(super) turn: u64,
@@ -31,7 +31,17 @@ pub struct Segment {
     /// The sum of these counts, so that nobody adds them up again.
     pub(super) content: Tokens,
     pub(super) fidelity: Fidelity,
-    pub(super) touched: Option<&'static str>,
+    pub(super) touched: Option<Cow<'static, str>>,
+}
+
+/// Where a segment stands: by its event, and within an event by its part. No two segments share one, and a note has that
+/// of the first segment it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// The event.
+    pub seq: Seq,
+    /// The place within it: 0 a summary, 1 the whole event, 2 and on the parts of an answer.
+    pub part: usize,
 }
 
 /// What a segment shows.
@@ -101,7 +111,8 @@ pub enum Shown {
 pub const UNANSWERED: &str = "[no result: the call was interrupted]";
 
 /// A line that stands for segments that are no longer shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Note {
     /// What it says.
     pub text: String,
@@ -110,7 +121,8 @@ pub struct Note {
 }
 
 /// What a note stands for, in numbers; notes that are folded again add up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Folded {
     /// The events.
     pub events: SeqSet,
@@ -210,8 +222,13 @@ impl Segment {
     }
 
     /// Who last touched it.
-    pub fn touched(&self) -> Option<&'static str> {
-        self.touched
+    pub fn touched(&self) -> Option<&str> {
+        self.touched.as_deref()
+    }
+
+    /// Where it stands.
+    pub fn key(&self) -> Key {
+        self.key
     }
 
     /// Whether it belongs to the prefix that is never modified.
@@ -317,23 +334,35 @@ impl Segment {
     }
 
     /// Puts other parts in place of what is shown. What is not smaller, or cannot be replaced, stays as it is.
-    pub(super) fn replace(&mut self, parts: Vec<Part>, fidelity: Fidelity, meter: &Meter) -> Replacement {
+    pub(super) fn replace(&mut self, parts: &[Part], fidelity: Fidelity, meter: &Meter) -> Replacement {
         if self.shown().is_none() {
             return Replacement::Refused;
         }
-        let counts = self.counts_of(&parts, meter);
-        let content: Tokens = counts.iter().copied().sum();
-        if content >= self.content {
+        let counts = self.counts_of(parts, meter);
+        if counts.iter().copied().sum::<Tokens>() >= self.content {
             return Replacement::Refused;
         }
+        self.put(parts.to_vec(), counts, fidelity)
+    }
+
+    /// Puts parts in place of what is shown as it was once decided.
+    pub(super) fn put_again(&mut self, parts: &[Part], fidelity: Fidelity, meter: &Meter) -> Replacement {
+        if self.shown().is_none() {
+            return Replacement::Refused;
+        }
+        let counts = self.counts_of(parts, meter);
+        self.put(parts.to_vec(), counts, fidelity)
+    }
+
+    fn put(&mut self, parts: Vec<Part>, counts: Vec<Tokens>, fidelity: Fidelity) -> Replacement {
         let (Body::User { content: shown, .. }
         | Body::Exchange { outcome: Shown::Returned { content: shown, .. }, .. }) = &mut self.body
         else {
             return Replacement::Refused;
         };
         *shown = Content::Replaced(parts);
+        self.content = counts.iter().copied().sum();
         self.counts = counts;
-        self.content = content;
         self.fidelity = fidelity;
         Replacement::Made
     }
@@ -347,18 +376,24 @@ impl Segment {
         };
         parts.iter().enumerate().map(count).collect()
     }
+}
 
-    /// Its place among the segments: no two pieces of an answer share one.
-    pub(super) fn key(&self) -> (Seq, usize) {
-        match &self.body {
-            Body::Answer { part, .. } | Body::Exchange { part, .. } => (self.place, part + 1),
-            Body::Prefix(_)
-            | Body::Instruction(_)
-            | Body::User { .. }
-            | Body::Carried(_)
-            | Body::Summary(_)
-            | Body::Note(_) => (self.place, 0),
-        }
+impl Key {
+    /// The key of what `body` shows of the event `seq`.
+    pub(super) fn of(seq: Seq, body: &Body) -> Self {
+        let part = match body {
+            Body::Summary(_) => 0,
+            Body::Answer { part, .. } | Body::Exchange { part, .. } => part + 2,
+            Body::Prefix(_) | Body::Instruction(_) | Body::User { .. } | Body::Carried(_) | Body::Note(_) => {
+                1
+            }
+        };
+        Self { seq, part }
+    }
+
+    /// The key of a part of an answer.
+    pub(super) fn of_part(seq: Seq, part: usize) -> Self {
+        Self { seq, part: part + 2 }
     }
 }
 

@@ -1,0 +1,211 @@
+//! What was decided about a context, so that it can be decided again in the same way.
+//!
+//! A request only grows at its end if what was left out once is left out in every later request, in the very same words.
+//! So decisions are recorded with the words they put in place, and [`Context::redo`] makes them again on a context that
+//! was projected afresh. A decision about something that is no longer shown by itself has nothing left to decide.
+
+use std::{borrow::Cow, iter::Peekable};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::{Context, Fidelity, Key, Note, Segment, segment::Replacement},
+    event::Part,
+    id::Seq,
+};
+
+/// A change of a context, and who made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// Who made it.
+    pub by: Cow<'static, str>,
+    /// What was changed.
+    pub change: Change,
+}
+
+/// What was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Change {
+    /// A segment shows something else.
+    Show {
+        /// The segment.
+        at: Key,
+        /// What it shows.
+        parts: Vec<Part>,
+        /// How faithful that is.
+        fidelity: Fidelity,
+    },
+    /// A segment is left out.
+    Drop {
+        /// The segment.
+        at: Key,
+    },
+    /// A note stands for a run of segments.
+    Fold {
+        /// The first of them.
+        first: Key,
+        /// The last of them.
+        last: Key,
+        /// The note.
+        note: Note,
+    },
+}
+
+impl Change {
+    /// The first segment it is about.
+    pub fn first(&self) -> Key {
+        match self {
+            Self::Show { at, .. } | Self::Drop { at } => *at,
+            Self::Fold { first, .. } => *first,
+        }
+    }
+
+    fn last(&self) -> Key {
+        match self {
+            Self::Show { at, .. } | Self::Drop { at } => *at,
+            Self::Fold { last, .. } => *last,
+        }
+    }
+
+    fn is_fold(&self) -> bool {
+        matches!(self, Self::Fold { .. })
+    }
+}
+
+impl Context {
+    /// Records every change from now on, until [`recorded`](Self::recorded) is asked for.
+    pub fn start_recording(&mut self) {
+        self.journal = Some(Vec::new());
+    }
+
+    /// What was changed since the recording began; it ends here.
+    pub fn recorded(&mut self) -> Vec<Recorded> {
+        self.journal.take().unwrap_or_default()
+    }
+
+    /// Everything shown now has been sent: what is said of [`is_sent`](Self::is_sent) and of
+    /// [`is_disturbed`](Self::is_disturbed) begins anew.
+    pub fn mark_sent(&mut self) {
+        self.sent = self.growth.head;
+        self.disturbed = false;
+    }
+
+    /// The newest event when the context was last sent; the start if it never was.
+    pub fn sent(&self) -> Seq {
+        self.sent
+    }
+
+    /// Whether a change of what stands there changes what was sent.
+    pub fn is_sent(&self, key: Key) -> bool {
+        key.seq <= self.sent
+    }
+
+    /// Whether what happened since the context was sent has changed something in it: a result that came late, another
+    /// system prompt, other tools.
+    pub fn is_disturbed(&self) -> bool {
+        self.disturbed
+    }
+
+    /// Keeps what was sent from being changed, until it is allowed again.
+    pub fn guard_sent(&mut self, guard: Guard) {
+        self.guarded = guard == Guard::Kept;
+    }
+
+    pub(super) fn is_guarded(&self, segment: &Segment) -> bool {
+        self.guarded && self.is_sent(segment.key)
+    }
+
+    pub(super) fn record(&mut self, by: &Cow<'static, str>, change: impl FnOnce() -> Change) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(Recorded { by: by.clone(), change: change() });
+        }
+    }
+
+    /// Makes recorded changes again, in the order they were made. What they are about and is not shown is passed over.
+    pub fn redo(mut self, records: &[Recorded]) -> Self {
+        let mut rest = records;
+        while let Some(first) = rest.first() {
+            let (batch, after) = rest.split_at(batch(rest));
+            self = if first.change.is_fold() { self.refold(batch) } else { self.reedit(batch) };
+            rest = after;
+        }
+        self
+    }
+
+    fn reedit(mut self, batch: &[Recorded]) -> Self {
+        let mut segments = std::mem::take(&mut self.segments);
+        let mut records = batch.iter().peekable();
+        segments.retain_mut(|segment| {
+            if segment.is_prefix() {
+                return true;
+            }
+            let Some(record) = at(&mut records, segment.key) else { return true };
+            match &record.change {
+                Change::Drop { .. } => {
+                    self.drop_one(&record.by, segment);
+                    return false;
+                }
+                Change::Show { parts, fidelity, .. } => {
+                    let before = segment.tokens();
+                    if segment.put_again(parts, *fidelity, &self.meter) == Replacement::Made {
+                        self.replaced_one(&record.by, segment, before);
+                    }
+                }
+                Change::Fold { .. } => {}
+            }
+            true
+        });
+        self.segments = segments;
+        self
+    }
+
+    fn refold(mut self, batch: &[Recorded]) -> Self {
+        let mut segments = std::mem::take(&mut self.segments).into_iter().peekable();
+        let mut records = batch.iter().peekable();
+        while let Some(segment) = segments.next() {
+            let found = if segment.is_prefix() { None } else { at(&mut records, segment.key) };
+            let Some(Recorded { by, change: Change::Fold { first, last, note } }) = found else {
+                self.segments.push(segment);
+                continue;
+            };
+            let mut note = note.clone();
+            let mut members = vec![segment];
+            while let Some(segment) = segments.next_if(|segment| segment.key <= *last) {
+                members.push(segment);
+            }
+            // What has come in since, a late result, belongs to the note as well.
+            for member in &members {
+                note.folded.events.extend(member.stands_for());
+            }
+            self.put_note(by, *first, &members, note);
+        }
+        self
+    }
+}
+
+/// Whether what was sent is kept as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// It is.
+    Kept,
+    /// It may be changed.
+    Open,
+}
+
+/// How many records can be made again in one walk over the segments: by one author, of one kind, in order.
+fn batch(records: &[Recorded]) -> usize {
+    let goes_on = |pair: &&[Recorded]| {
+        pair[0].by == pair[1].by
+            && pair[0].change.is_fold() == pair[1].change.is_fold()
+            && pair[0].change.last() < pair[1].change.first()
+    };
+    records.windows(2).take_while(goes_on).count() + 1
+}
+
+/// The record about a segment, if there is one: those about earlier segments, which are not shown, are passed over.
+fn at<'r>(records: &mut Peekable<impl Iterator<Item = &'r Recorded>>, key: Key) -> Option<&'r Recorded> {
+    while records.next_if(|record| record.change.last() < key).is_some() {}
+    records.next_if(|record| record.change.first() <= key)
+}
