@@ -90,6 +90,13 @@ impl Budget {
         Self { target: target.min(self.ceiling), ..self }
     }
 
+    /// The same ceiling, with other thresholds. None is above the one that follows it.
+    pub fn act(self, target: Tokens, trigger: Tokens, force: Tokens) -> Self {
+        let force = force.min(self.ceiling);
+        let trigger = trigger.min(force);
+        Self { target: target.min(trigger), trigger, force, ..self }
+    }
+
     /// At most `tokens` of one tier.
     pub fn cap(mut self, tier: Tier, tokens: Tokens) -> Self {
         self.caps.insert(tier, tokens);

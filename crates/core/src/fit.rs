@@ -48,7 +48,15 @@ pub struct Refusal {
 /// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
 /// ceiling in any case. A context that is within all of them comes back as it is.
 pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
-    let (mut reduced, mut steps) = pipeline.run(context, budget, state);
+    let (reduced, mut steps) = pipeline.run(context, budget, state);
+    let (Reduced { context, state }, more) = last_resorts(reduced, budget)?;
+    steps.extend(more);
+    Ok(Fitted { context, state, steps })
+}
+
+/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is.
+pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, Vec<Step>), Refusal> {
+    let mut steps = Vec::new();
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());
         let last_resorts = Pipeline::new(vec![
@@ -56,16 +64,14 @@ pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State)
             Box::new(DropMiddle::default()),
             Box::new(DropNotes),
         ]);
-        let (least, more) = last_resorts.run(reduced.context, &ceiling, reduced.state);
-        reduced = least;
-        steps.extend(more);
+        (reduced, steps) = last_resorts.run(reduced.context, &ceiling, reduced.state);
     }
-    let Reduced { context, state } = reduced;
+    let context = &reduced.context;
     if context.tokens() > budget.ceiling() {
-        let [prefix, newest, open] = context.essential().tokens(&context);
+        let [prefix, newest, open] = context.essential().tokens(context);
         return Err(Refusal { needed: context.tokens(), budget: budget.ceiling(), prefix, newest, open });
     }
-    Ok(Fitted { context, state, steps })
+    Ok((reduced, steps))
 }
 
 /// Leaves out the lines about what is not shown: there is no room even for those. The events stay accounted for.

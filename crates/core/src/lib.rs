@@ -21,6 +21,7 @@ pub mod media;
 pub mod meter;
 pub mod pairing;
 pub mod pipeline;
+pub mod policy;
 pub mod profile;
 pub mod project;
 pub mod reducers;
@@ -29,6 +30,7 @@ pub mod summary;
 pub mod tokens;
 pub mod tracker;
 pub mod turn;
+pub mod view;
 
 // The notation of the specs is also that of the unit tests.
 #[cfg(test)]

@@ -51,6 +51,11 @@ impl Line {
         self.events.iter().map(|entry| &entry.event)
     }
 
+    /// The events, each with its counts if it has any.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<Logged>, Option<&[Tokens]>)> {
+        self.events.iter().map(|entry| (&entry.event, entry.pieces.as_deref()))
+    }
+
     /// The newest compaction that was not reverted.
     fn pivot(&self) -> Option<(&Entry, &Compaction)> {
         let mut reverted = HashSet::new();

@@ -92,6 +92,18 @@ impl Context {
         self.disturbed = false;
     }
 
+    /// The same, of everything through an event.
+    pub(crate) fn mark_sent_through(&mut self, sent: Seq) {
+        self.sent = sent;
+        self.disturbed = false;
+    }
+
+    /// How many of the changes that are being recorded are about something that was sent.
+    pub(crate) fn changes_of_sent(&self) -> usize {
+        let journal = self.journal.iter().flatten();
+        journal.filter(|record| self.is_sent(record.change.first())).count()
+    }
+
     /// The newest event when the context was last sent; the start if it never was.
     pub fn sent(&self) -> Seq {
         self.sent

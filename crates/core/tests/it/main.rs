@@ -8,3 +8,5 @@ mod notation;
 mod properties;
 #[cfg(test)]
 mod specs;
+#[cfg(test)]
+mod views;

@@ -1,0 +1,222 @@
+//! Policies: a named pipeline with its numbers, as data that fits on a screen.
+//!
+//! A policy says when to act, which reducers run and when each of them does, and what a summary is made of. The built-in
+//! ones are the files beside this one; a user's file has the same form, stands alone or over one of them, and what is
+//! wrong with it is said with its line.
+
+mod file;
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    budget::Budget,
+    context::Tier,
+    pipeline::{Pipeline, Reducer},
+    profile::Share,
+    reducers::{self, AnyReducer},
+    tokens::Tokens,
+};
+
+/// A named pipeline with its numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Policy {
+    /// What it is called.
+    pub name: String,
+    /// What it does and for whom, in a few sentences.
+    pub about: String,
+    /// When it acts, and how far it goes.
+    pub limits: Limits,
+    /// At most so much of what a request may hold, by tier.
+    pub caps: BTreeMap<Tier, Share>,
+    /// Its reducers, in order.
+    pub reduce: Vec<Step>,
+}
+
+/// When a policy acts, and how far it goes. Where it says nothing the model's profile does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Over this it acts, or, if it counts the money, begins to look for a good moment.
+    pub trigger: Option<Level>,
+    /// Once it acts it goes down to this.
+    pub target: Option<Level>,
+    /// Over this it acts at once, whatever it costs.
+    pub force: Option<Level>,
+    /// Over this it acts when the provider's cache has gone cold, since then a change costs nothing. Without it, the cache
+    /// is none of its business: it acts at the trigger.
+    pub cold: Option<Level>,
+}
+
+/// A size, as part of what a request may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// This share of it.
+    Share(Share),
+    /// All of it but so many tokens, of which no more than half of it counts.
+    Less {
+        /// So many.
+        less: Tokens,
+    },
+}
+
+impl Level {
+    /// The size, where a request may hold `ceiling`.
+    pub fn of(self, ceiling: Tokens) -> Tokens {
+        match self {
+            Self::Share(share) => share.of(ceiling),
+            Self::Less { less } => ceiling.less(less.min(Share::percent(50).of(ceiling))),
+        }
+    }
+}
+
+/// A reducer of a policy, and when it is run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// When it is run.
+    pub when: When,
+    /// The reducer.
+    #[serde(flatten)]
+    pub reducer: AnyReducer,
+}
+
+/// When a reducer is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// When the policy acts, as long as the target is not met. Nothing else changes what was sent.
+    #[default]
+    AtEpoch,
+    /// Before something is sent for the first time, so that no cache is lost by it.
+    OnArrival,
+    /// Before every call. Whatever it changes of what was sent costs the cache from there on.
+    EveryCall,
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// The file is not TOML, or a field is unknown or has a wrong value.
+    #[error("line {line}: {reason}")]
+    File {
+        /// Where.
+        line: usize,
+        /// What is wrong, and what was expected.
+        reason: String,
+    },
+    /// There is no such policy.
+    #[error("there is no policy `{name}`; there are {}, or give a file", .known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+}
+
+/// The files of the built-in policies, the default first.
+const FILES: [&str; 6] = [
+    include_str!("epitome.toml"),
+    include_str!("retention.toml"),
+    include_str!("blocks.toml"),
+    include_str!("lineage.toml"),
+    include_str!("pivot.toml"),
+    include_str!("tiered.toml"),
+];
+
+impl Policy {
+    /// The policies that come with the program, the default first.
+    pub fn builtin() -> &'static [Self] {
+        static BUILTIN: LazyLock<Vec<Policy>> = LazyLock::new(|| {
+            FILES.iter().map(|text| Policy::read(text).expect("a test reads the built-in files")).collect()
+        });
+        &BUILTIN
+    }
+
+    /// The built-in policy of this name.
+    pub fn named(name: &str) -> Result<&'static Self, PolicyError> {
+        Self::builtin().iter().find(|policy| policy.name == name).ok_or_else(|| PolicyError::Unknown {
+            name: name.to_owned(),
+            known: Self::builtin().iter().map(|policy| policy.name.clone()).collect(),
+        })
+    }
+
+    /// Reads a policy from TOML.
+    ///
+    /// ```
+    /// use epitome_core::policy::{Policy, When};
+    ///
+    /// let policy = Policy::read(
+    ///     r#"
+    ///     name = "careful"
+    ///     about = "As the default, but outputs are never cut before they are sent."
+    ///     base = "epitome"
+    ///     limits = { force = 0.95 }
+    ///
+    ///     [[reduce]]
+    ///     reducer = "prune"
+    ///     protect = 20_000
+    ///     "#,
+    /// )?;
+    /// assert!(policy.reduce.iter().all(|step| step.when == When::AtEpoch));
+    /// # Ok::<(), epitome_core::policy::PolicyError>(())
+    /// ```
+    pub fn read(toml: &str) -> Result<Self, PolicyError> {
+        file::read(toml)
+    }
+
+    /// The budget of a model, or of a person, with this policy's limits and caps.
+    pub fn budget(&self, base: Budget) -> Budget {
+        let ceiling = base.ceiling();
+        let limits = self.limits;
+        let level = |level: Option<Level>, else_: Tokens| level.map_or(else_, |level| level.of(ceiling));
+        let force = level(limits.force, base.force());
+        let trigger = level(limits.trigger, base.trigger()).min(force);
+        let target = level(limits.target, base.target()).min(trigger);
+        let budget = base.act(target, trigger, force);
+        self.caps.iter().fold(budget, |budget, (tier, share)| budget.cap(*tier, share.of(ceiling)))
+    }
+
+    /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
+    pub fn cold_level(&self, budget: &Budget) -> Option<Tokens> {
+        self.limits.cold.map(|level| level.of(budget.ceiling()))
+    }
+
+    /// The reducers that are run at some time.
+    pub fn pipeline(&self, when: When) -> Pipeline {
+        let steps = self.reduce.iter().filter(|step| step.when == when);
+        reducers::pipeline(steps.map(|step| step.reducer.clone()).collect())
+    }
+
+    /// Whether any reducer is run at some time.
+    pub fn has(&self, when: When) -> bool {
+        self.reduce.iter().any(|step| step.when == when)
+    }
+
+    /// The names of its reducers.
+    pub fn reducers(&self) -> impl Iterator<Item = &'static str> {
+        self.reduce.iter().map(|step| step.reducer.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_policies_can_be_read_and_the_default_is_first() {
+        let names: Vec<&str> = Policy::builtin().iter().map(|policy| policy.name.as_str()).collect();
+        assert_eq!(names, ["epitome", "retention", "blocks", "lineage", "pivot", "tiered"]);
+        insta::assert_snapshot!(Policy::named("epitom").unwrap_err(), @"there is no policy `epitom`; there are epitome, retention, blocks, lineage, pivot, tiered, or give a file");
+    }
+
+    #[test]
+    fn each_fits_on_a_screen() {
+        for text in FILES {
+            assert!(text.lines().count() <= 50, "{}", text.lines().next().unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Epochs: the calls between two deliberate resets of the provider's cache.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::context::Tier;
+
+/// The calls in which each request extends the one before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Epoch {
+    /// Its number; the first is 0.
+    pub number: u64,
+    /// What opened it.
+    pub cause: Cause,
+}
+
+impl Epoch {
+    /// The epoch of a session's first call.
+    pub(super) const FIRST: Self = Self { number: 0, cause: Cause::First };
+
+    pub(super) fn next(&self, cause: Cause) -> Self {
+        Self { number: self.number + 1, cause }
+    }
+}
+
+/// What opens an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The first call.
+    First,
+    /// The trigger was passed.
+    Trigger,
+    /// The size at which a policy acts whatever it costs was passed.
+    Force,
+    /// The cache was cold, so that it cost nothing.
+    Cold,
+    /// What it saves is more than what it costs.
+    BreakEven,
+    /// A tier was over its cap.
+    Cap(Tier),
+    /// A reducer that is run before every call changed what was sent.
+    EveryCall(Cow<'static, str>),
+    /// The client changed what was sent: its system prompt, its tools, its history.
+    Client,
+    /// Another model took over.
+    Model,
+    /// A compaction was undone.
+    Undone,
+}
+
+impl Cause {
+    /// Whether the policy chose it: if not, somebody else reset the cache.
+    pub fn is_chosen(&self) -> bool {
+        !matches!(self, Self::First | Self::Client | Self::Model | Self::Undone)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Cow<'_, str> = match self {
+            Self::First => "the first call".into(),
+            Self::Trigger => "over the trigger".into(),
+            Self::Force => "over the limit".into(),
+            Self::Cold => "the cache was cold".into(),
+            Self::BreakEven => "it pays".into(),
+            Self::Cap(tier) => format!("{tier:?} over the cap").into(),
+            Self::EveryCall(reducer) => format!("{reducer} on every call").into(),
+            Self::Client => "the client changed its history".into(),
+            Self::Model => "another model".into(),
+            Self::Undone => "a compaction was undone".into(),
+        };
+        f.write_str(&words)
+    }
+}

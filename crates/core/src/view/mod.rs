@@ -1,0 +1,246 @@
+//! The view of a session: what the model sees, call after call.
+//!
+//! A view holds a context in which everything that was decided once stays decided: between two epochs a request only
+//! grows at its end. [`View::prepare`] makes the context ready for the next call under a policy, [`View::sent`] says that
+//! it was sent and gives what was decided, to be recorded; [`View::restore`] makes the same view again from the log and
+//! those records.
+
+mod epoch;
+mod prepare;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    epoch::{Cause, Epoch},
+    prepare::{Moment, Prepared, Shortfall},
+};
+use crate::{
+    context::{Context, Extended, Names, Recorded},
+    event::{Fact, Logged, Time},
+    id::{ModelName, Seq},
+    meter::Meter,
+    pipeline::State,
+    project::{Line, project},
+    tokens::Tokens,
+};
+
+/// What the model sees of a session, call after call.
+#[derive(Clone, Debug)]
+pub struct View {
+    line: Line,
+    context: Context,
+    passes: Vec<Pass>,
+    state: State,
+    epoch: Epoch,
+    last: Option<Sent>,
+    /// What has happened to what was sent, since it was.
+    disturbed: Option<Cause>,
+    pending: Option<Pending>,
+    /// The size at which acting was last thought about, or did not reach its target.
+    considered: Tokens,
+}
+
+/// What was decided before a call: a record beside the log, appended once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pass {
+    /// The newest event of the call.
+    pub head: Seq,
+    /// The epoch it opened, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+    /// What was decided, in order.
+    pub edits: Vec<Recorded>,
+    /// What the reducers remember.
+    pub state: State,
+}
+
+/// The last call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sent {
+    /// The newest event of it.
+    head: Seq,
+    at: Option<Time>,
+    model: Option<ModelName>,
+}
+
+/// What was prepared and not yet sent.
+#[derive(Clone, Debug)]
+struct Pending {
+    /// Decided before the context moved to another pivot.
+    edits: Vec<Recorded>,
+    epoch: Option<Epoch>,
+    state: State,
+    /// The context as it would have been sent without the epoch, if there is one.
+    before: Option<Context>,
+    model: Option<ModelName>,
+    considered: Tokens,
+}
+
+impl View {
+    /// Of a session in which nothing has happened yet.
+    pub fn new(meter: Arc<Meter>, names: Names) -> Self {
+        Self {
+            line: Line::default(),
+            context: Context::new(meter, names),
+            passes: Vec::new(),
+            state: State::default(),
+            epoch: Epoch::FIRST,
+            last: None,
+            disturbed: None,
+            pending: None,
+            considered: Tokens(0),
+        }
+    }
+
+    /// Of a session that was seen before: `line` is what happened, `passes` what was decided before each of its calls.
+    /// It shows what the view showed when the last of them was sent, and everything since.
+    pub fn restore(line: &Line, passes: Vec<Pass>, meter: Arc<Meter>, names: Names) -> Self {
+        let mut view = Self::new(meter, names);
+        let mut passes = passes.into_iter().peekable();
+        for (event, pieces) in line.entries() {
+            while let Some(pass) = passes.next_if(|pass| pass.head < event.id.seq) {
+                view.take_pass(pass);
+            }
+            view.take(Arc::clone(event), pieces.map(<[Tokens]>::to_vec));
+        }
+        for pass in passes {
+            view.take_pass(pass);
+        }
+        view
+    }
+
+    fn take_pass(&mut self, pass: Pass) {
+        self.context = self.take_context().redo(&pass.edits);
+        self.context.mark_sent();
+        self.disturbed = None;
+        self.epoch = pass.epoch.clone().unwrap_or_else(|| self.epoch.clone());
+        self.state = pass.state.clone();
+        self.last = Some(Sent { head: pass.head, at: None, model: None });
+        self.passes.push(pass);
+    }
+
+    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, or the undoing of
+    /// one, costs what is shown from there on.
+    pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
+        self.take(event, Some(pieces));
+    }
+
+    fn take(&mut self, event: Arc<Logged>, pieces: Option<Vec<Tokens>>) {
+        let moved = match &event.event.fact {
+            Fact::CompactionReverted { .. } => Cause::Undone,
+            _ => Cause::Client,
+        };
+        let extended = self.context.extend(&event, pieces.as_deref());
+        if extended == Extended::Known {
+            return;
+        }
+        match pieces {
+            Some(pieces) => self.line.push(event, pieces),
+            None => self.line.push_uncounted(event),
+        }
+        if extended == Extended::Moved {
+            self.rebuild();
+            self.disturb(moved);
+        } else if self.context.is_disturbed() {
+            self.disturb(Cause::Client);
+        }
+    }
+
+    fn disturb(&mut self, cause: Cause) {
+        if self.last.is_some() {
+            self.disturbed.get_or_insert(cause);
+        }
+    }
+
+    /// Projects everything again and decides again what was decided.
+    fn rebuild(&mut self) {
+        let (meter, names) = (Arc::clone(self.context.meter()), self.context.names());
+        let sent = self.last.as_ref().map_or(Seq::START, |last| last.head);
+        let mut context = project(&self.line, meter, names);
+        for pass in &self.passes {
+            context = context.redo(&pass.edits);
+        }
+        context.mark_sent_through(sent);
+        self.context = context;
+    }
+
+    /// The context, to be changed and put back.
+    fn take_context(&mut self) -> Context {
+        let nothing = Context::new(Arc::clone(self.context.meter()), self.context.names());
+        std::mem::replace(&mut self.context, nothing)
+    }
+
+    /// What would be sent now. After [`prepare`](Self::prepare), what is to be sent.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What happened.
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// The epoch of the last call.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// What was decided before each call that decided anything.
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
+    }
+
+    /// Lets `settle` change what was prepared, given it as it would have been without a new epoch. It is asked only if
+    /// there is a new epoch: otherwise nothing that was sent has changed.
+    pub fn settle<E>(
+        &mut self,
+        settle: impl FnOnce(Context, &Context) -> Result<Context, E>,
+    ) -> Result<(), E> {
+        let Some(before) = self.pending.as_mut().and_then(|pending| pending.before.take()) else {
+            return Ok(());
+        };
+        let context = self.take_context();
+        match settle(context, &before) {
+            Ok(settled) => {
+                self.context = settled;
+                Ok(())
+            }
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// What was prepared has been sent. Gives what was decided, if anything was: append it beside the log.
+    pub fn sent(&mut self, at: Option<Time>) -> Option<&Pass> {
+        let pending = self.pending.take()?;
+        let mut edits = pending.edits;
+        edits.extend(self.context.recorded());
+        self.context.mark_sent();
+        self.disturbed = None;
+        self.last = Some(Sent { head: self.context.sent(), at, model: pending.model });
+        self.considered = pending.considered;
+        let changed = pending.state != self.state;
+        self.state = pending.state;
+        if let Some(epoch) = &pending.epoch {
+            self.epoch = epoch.clone();
+        }
+        if edits.is_empty() && pending.epoch.is_none() && !changed {
+            return None;
+        }
+        let pass = Pass { head: self.context.sent(), epoch: pending.epoch, edits, state: self.state.clone() };
+        self.passes.push(pass);
+        self.passes.last()
+    }
+
+    /// What was prepared is not sent: everything is as it was before.
+    pub fn abandon(&mut self) {
+        if self.pending.take().is_some() {
+            self.rebuild();
+        }
+    }
+}
