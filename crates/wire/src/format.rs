@@ -2,11 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-use epitome_core::{Event, context::Context, event::Dialect};
+use epitome_core::{Event, context::Context, cost::Prompt, event::Dialect};
 
 use crate::{
     encode::{self, Completion, EncodeError, Encoded},
     error::WireError,
+    prompt::{self, PromptMemo},
     render::{self, RenderError, RenderOptions, Rendered},
     request, response,
 };
@@ -85,6 +86,12 @@ impl Format {
     /// ```
     pub fn render(self, context: &Context, options: &RenderOptions) -> Result<Rendered, RenderError> {
         render::render(self, context, options)
+    }
+
+    /// A rendered request as the provider's cache sees it. The blocks cost what [`recount`](render::recount) finds in the
+    /// whole; those that `memo` has met before are not counted again.
+    pub fn prompt(self, body: &str, memo: &mut PromptMemo) -> Result<Prompt, WireError> {
+        prompt::prompt(self, body, memo)
     }
 
     fn name(self) -> &'static str {

@@ -105,6 +105,12 @@ impl<'a> Json<'a> {
         self.get(key).and_then(Self::as_count).unwrap_or(0)
     }
 
+    /// Some of its bytes, counted as [`start`](Self::start) is.
+    pub(crate) fn slice(&self, bytes: std::ops::Range<usize>) -> &'a str {
+        let at = |place: usize| place.saturating_sub(self.start);
+        self.raw.get(at(bytes.start)..at(bytes.end)).unwrap_or_default()
+    }
+
     /// Whether it is `null`.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)

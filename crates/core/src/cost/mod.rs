@@ -2,7 +2,11 @@
 //!
 //! A cache sees a request as a [`Prompt`]: blocks in the provider's order, compared byte for byte, breakpoints aside.
 
+mod extension;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::extension::{Extension, extends};
 
 use crate::{chain::Digest, tokens::Tokens};
 

@@ -56,7 +56,7 @@ fn fact(message: &Json<'_>) -> Fact {
     }
 }
 
-fn answered(message: &Json<'_>) -> Vec<Part> {
+pub(crate) fn answered(message: &Json<'_>) -> Vec<Part> {
     let mut parts: Vec<Part> = reasoning(message)
         .map(|text| Part::Reasoning { text: text.to_owned(), seal: None })
         .into_iter()
@@ -165,7 +165,7 @@ fn spoken(audio: &Json<'_>) -> Part {
 }
 
 /// One content part.
-fn part(part: &Json<'_>) -> Part {
+pub(crate) fn part(part: &Json<'_>) -> Part {
     let known = match part.text_at("type") {
         Some("text") => part.text_at("text").map(Part::text),
         Some("refusal") => part.text_at("refusal").map(|text| Part::Refusal { text: text.to_owned() }),

@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
                 && let Some(place) = self.places.get(&event.id.seq)
                 && let Some(entry) = self.entries.get_mut(*place)
                 && let Some(own) = &entry.own
-                && recount::message(self.format, own, context.meter()) > segment.tokens()
+                && recount::message_cost(self.format, own, context.meter()) > segment.tokens()
             {
                 entry.own = None;
             }

@@ -22,7 +22,7 @@ use epitome_core::{
     seq_set::SeqSet,
 };
 
-pub(crate) use self::recount::sealed_cost;
+pub(crate) use self::recount::{frame, message_cost, part_cost, sealed_cost, tool_cost};
 pub use self::{
     recount::recount,
     thinking::{BoundThinking, Settled, settle_thinking},

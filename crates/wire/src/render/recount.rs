@@ -3,7 +3,8 @@
 //! It knows nothing of contexts. It reads the request as a provider would and counts what it says: every text with the
 //! meter's counter, media by their size, and the wrapping around messages, calls, results and tool definitions. What a
 //! format adds to say the same thing in its own way is wrapping, and not counted twice: the object around arguments that
-//! are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a command's output.
+//! are plain text, `{}` for none, the schema of a tool that takes text, the exit code beside a command's output. Nor are
+//! marks for the provider's cache, which the model never sees.
 //!
 //! Of [`Overhead::request`](epitome_core::meter::Overhead) only what a provider itself puts around a request is counted;
 //! the rest of it pays for messages that a renderer had to put in, and these are counted as the messages they are.
@@ -19,6 +20,7 @@ use crate::{
     error::WireError,
     format::Format,
     json::Json,
+    marks,
     normal::Found,
     openai_chat, openai_responses,
     tools::{self, Takes, Tool},
@@ -48,15 +50,16 @@ use crate::{
 /// ```
 pub fn recount(format: Format, body: &str, meter: &Meter) -> Result<Tokens, WireError> {
     let events = format.decode_request(body)?;
-    let frame = FRAME.min(meter.overhead().request);
-    Ok(frame + events.iter().map(|event| cost(event, meter)).sum())
+    Ok(frame(meter) + events.iter().map(|event| cost(event, meter)).sum())
 }
 
 /// What a provider puts around a request.
-const FRAME: Tokens = Tokens(3);
+pub(crate) fn frame(meter: &Meter) -> Tokens {
+    Tokens(3).min(meter.overhead().request)
+}
 
 /// Counts one message or item.
-pub(super) fn message(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {
+pub(crate) fn message_cost(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens {
     let event = match format {
         Format::OpenaiChat => openai_chat::read_message(json, Found::InRequest),
         Format::OpenaiResponses => openai_responses::read_item(json),
@@ -87,12 +90,12 @@ fn cost(event: &Event, meter: &Meter) -> Tokens {
             let results: Tokens = results.iter().map(|one| result(&one.parts)).sum();
             overhead.message + results + said(parts)
         }
-        Fact::Carried { .. } => overhead.message + meter.text(&event.raw.json),
+        Fact::Carried { .. } => overhead.message + meter.text(&marks::stripped(&event.raw.json)),
         fact => overhead.message + said(fact.parts()),
     }
 }
 
-fn part_cost(part: &Part, meter: &Meter) -> Tokens {
+pub(crate) fn part_cost(part: &Part, meter: &Meter) -> Tokens {
     match part {
         Part::ToolCall(call) => {
             let arguments = arguments_cost(&call.arguments, meter);
@@ -106,7 +109,8 @@ fn part_cost(part: &Part, meter: &Meter) -> Tokens {
             meter.text(text) + sealed
         }
         Part::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
-        Part::Text { .. } | Part::Refusal { .. } | Part::Media(_) | Part::Opaque { .. } => meter.part(part),
+        Part::Opaque { json, .. } => meter.text(&marks::stripped(json)),
+        Part::Text { .. } | Part::Refusal { .. } | Part::Media(_) => meter.part(part),
     }
 }
 
@@ -131,13 +135,13 @@ fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
 }
 
 /// A definition by its name, what it says and what it takes.
-fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
+pub(crate) fn tool_cost(part: &Part, meter: &Meter) -> Tokens {
     let Part::Opaque { json, .. } = part else { return meter.overhead().tool + meter.part(part) };
     let Ok(definition) = Json::parse(json, "a tool definition") else { return meter.part(part) };
     let known =
         Some(&definition).filter(|json| json.text_at("type") != Some("namespace")).and_then(Tool::read);
     let said = known.map_or_else(
-        || meter.text(json),
+        || meter.text(&marks::stripped(json)),
         |tool| {
             let takes = match tool.takes {
                 Takes::Object(tools::FREE_TEXT | tools::NOTHING) => Tokens(0),

@@ -8,6 +8,7 @@ mod legal;
 mod legality;
 mod normal;
 mod odd;
+mod prompts;
 mod real;
 mod rendered;
 mod requests;

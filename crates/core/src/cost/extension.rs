@@ -1,0 +1,104 @@
+//! Whether a request extends the one before it: what holds within an epoch, and what a cache pays for.
+
+use super::{Layer, Prompt};
+
+/// How a request stands to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// It begins with all of the one before.
+    Extends,
+    /// Something that was sent is not there any more, or not as it was.
+    Differs {
+        /// The first block of the one before that is not in its place.
+        at: usize,
+        /// The layer that changed: of the two that meet there the earlier one, since a tool more pushes the system prompt
+        /// away without changing it.
+        layer: Layer,
+    },
+}
+
+/// Compares two requests as a cache does: block by block from the beginning, breakpoints aside.
+///
+/// A message that grew at its end extends what it was, because blocks are compared and not messages.
+///
+/// ```
+/// use epitome_core::{Digest, Tokens, cost::{Block, Extension, Layer, Prompt, extends}};
+///
+/// let block = |layer: Layer, said: &str| {
+///     let digest = Digest::of(said.as_bytes());
+///     Block { layer, digest, tokens: Tokens(1), tool: false, breakpoint: None }
+/// };
+/// let (system, asked) = (block(Layer::System, "Be kind."), block(Layer::Messages, "Hello."));
+/// let first = Prompt { blocks: vec![system.clone(), asked] };
+/// let mut second = first.clone();
+/// second.blocks.push(block(Layer::Messages, "Hi!"));
+/// assert_eq!(extends(&first, &second), Extension::Extends);
+/// assert_eq!(extends(&second, &first), Extension::Differs { at: 2, layer: Layer::Messages });
+/// ```
+pub fn extends(previous: &Prompt, next: &Prompt) -> Extension {
+    let mut followed = next.blocks.iter();
+    for (at, before) in previous.blocks.iter().enumerate() {
+        match followed.next() {
+            Some(now) if (now.layer, now.digest) == (before.layer, before.digest) => {}
+            Some(now) => return Extension::Differs { at, layer: before.layer.min(now.layer) },
+            None => return Extension::Differs { at, layer: before.layer },
+        }
+    }
+    Extension::Extends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{chain::Digest, cost::Block, tokens::Tokens};
+
+    /// A letter a block: capitals are tools, digits the system prompt, small letters messages.
+    fn prompt(blocks: &str) -> Prompt {
+        let block = |letter: char| Block {
+            layer: match letter {
+                'A'..='Z' => Layer::Tools,
+                '0'..='9' => Layer::System,
+                _ => Layer::Messages,
+            },
+            digest: Digest::of(letter.to_string().as_bytes()),
+            tokens: Tokens(1),
+            tool: false,
+            breakpoint: None,
+        };
+        Prompt { blocks: blocks.chars().map(block).collect() }
+    }
+
+    fn check(previous: &str, next: &str, expect: Extension) {
+        assert_eq!(extends(&prompt(previous), &prompt(next)), expect, "{previous} {next}");
+    }
+
+    #[test]
+    fn what_grows_at_the_end_extends() {
+        check("", "", Extension::Extends);
+        check("", "A1a", Extension::Extends);
+        check("AB1ab", "AB1ab", Extension::Extends);
+        check("AB1ab", "AB1abc", Extension::Extends);
+    }
+
+    #[test]
+    fn anything_else_differs_where_it_begins_to() {
+        let differs = |at, layer| Extension::Differs { at, layer };
+        check("A1ab", "A1a", differs(3, Layer::Messages));
+        check("A1ab", "A1xb", differs(2, Layer::Messages));
+        check("A1ab", "A2ab", differs(1, Layer::System));
+        check("A1ab", "AB1ab", differs(1, Layer::Tools));
+        check("AB1ab", "A1ab", differs(1, Layer::Tools));
+        check("A1ab", "A12ab", differs(2, Layer::System));
+        check("A1", "", differs(0, Layer::Tools));
+    }
+
+    #[test]
+    fn breakpoints_and_counts_are_no_difference() {
+        let (one, mut other) = (prompt("A1a"), prompt("A1a"));
+        for block in &mut other.blocks {
+            block.breakpoint = Some(300);
+            block.tokens = Tokens(9);
+        }
+        assert_eq!(extends(&one, &other), Extension::Extends);
+    }
+}

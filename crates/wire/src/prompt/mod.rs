@@ -1,0 +1,270 @@
+//! A request as a prompt cache sees it.
+//!
+//! A [`Prompt`] is what a cache compares: tools, system prompt and history, block by block, byte for byte, without the
+//! marks that ask it to keep them. A string is the one text block it stands for, since clients write one when they mark
+//! it and the other when they do not. Anthropic's blocks are compared with their role, because its messages may grow at
+//! their end; elsewhere a message never does, and its parts are compared with everything else that it says.
+//!
+//! What each block costs is what [`recount`](crate::render::recount) finds in it, the wrapping of a message with its
+//! first block: the blocks add up to the recount of the request. A [`PromptMemo`] knows every block it has counted, so
+//! that a session whose requests grow at their end costs reading and hashing, and each text is counted once.
+
+pub(crate) mod pieces;
+
+use std::{collections::HashMap, sync::Arc};
+
+use epitome_core::{
+    Digest, Part, Tokens,
+    cost::{Block, Layer, Prompt},
+    meter::Meter,
+};
+
+use self::pieces::{Form, Message, Piece};
+use crate::{
+    anthropic, decoded,
+    error::WireError,
+    format::Format,
+    json::Json,
+    marks,
+    openai_chat::{self, Places},
+    openai_responses, render,
+};
+
+/// The counts of blocks met before.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use epitome_core::{cost::{Extension, extends}, meter::{Meter, Overhead}, tokens::Estimate};
+/// use epitome_wire::{Format, PromptMemo};
+///
+/// let mut memo = PromptMemo::new(Arc::new(Meter::new(Arc::new(Estimate), Overhead::default())));
+/// let mark = r#""cache_control":{"type":"ephemeral"}"#;
+/// let first = format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"hi",{mark}}}]}}]}}"#);
+/// let first = Format::Anthropic.prompt(&first, &mut memo)?;
+/// assert_eq!(first.blocks[0].breakpoint, Some(300));
+/// let next = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Hello."}]}"#;
+/// assert_eq!(extends(&first, &Format::Anthropic.prompt(next, &mut memo)?), Extension::Extends);
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PromptMemo {
+    meter: Arc<Meter>,
+    counts: HashMap<Digest, Tokens>,
+}
+
+/// How many counts are kept: some megabytes, and more blocks than any request has.
+const KEPT: usize = 1 << 16;
+
+impl PromptMemo {
+    /// Knows nothing yet; blocks it meets are counted by `meter`.
+    pub fn new(meter: Arc<Meter>) -> Self {
+        Self { meter, counts: HashMap::new() }
+    }
+
+    /// Who counts.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    fn count(&mut self, digest: Digest, cost: impl FnOnce(&Meter) -> Tokens) -> Tokens {
+        if let Some(tokens) = self.counts.get(&digest) {
+            return *tokens;
+        }
+        if self.counts.len() >= KEPT {
+            self.counts.clear();
+        }
+        let tokens = cost(&self.meter);
+        self.counts.insert(digest, tokens);
+        tokens
+    }
+}
+
+pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Result<Prompt, WireError> {
+    const WHAT: &str = "a request, to see it as a cache does";
+    let request = Json::parse(body, WHAT)?.require_object(WHAT)?;
+    let usual = usual_lifetime(format, &request);
+    let mut hand = Hand { format, memo, buffer: Vec::new(), shell: None };
+    let mut blocks: Vec<Block> = Vec::new();
+    for piece in pieces::pieces(format, &request) {
+        let digest = hand.digest(&piece);
+        let mut tokens = hand.tokens(&piece, digest);
+        if blocks.is_empty() {
+            tokens += render::frame(&hand.memo.meter);
+        }
+        let breakpoint = breakpoint(&piece, usual);
+        blocks.push(Block { layer: piece.layer, digest, tokens, tool: piece.is_tool, breakpoint });
+    }
+    // A mark on the whole request is one on the last block.
+    if let (Some(last), Some(mark)) = (blocks.last_mut(), request.get(marks::CACHE_CONTROL)) {
+        let mark = marks::Mark { value: mark, cut: 0..0 };
+        if format == Format::Anthropic && mark.asks() && last.breakpoint.is_none() {
+            last.breakpoint = Some(mark.lifetime(usual));
+        }
+    }
+    Ok(Prompt { blocks })
+}
+
+/// How long a mark holds that does not say.
+fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
+    match format {
+        Format::Anthropic => 5 * 60,
+        Format::OpenaiChat | Format::OpenaiResponses => request
+            .get("prompt_cache_options")
+            .map_or(30 * 60, |value| marks::Mark { value, cut: 0..0 }.lifetime(30 * 60)),
+    }
+}
+
+/// How long everything up to a piece is asked to be kept.
+fn breakpoint(piece: &Piece<'_>, usual: u64) -> Option<u64> {
+    let mut asked = None;
+    marks::each(piece.json, &mut |mark| asked = mark.asks().then(|| mark.lifetime(usual)).or(asked));
+    // A mark on a message is one on its last part.
+    let message = piece.message.filter(|message| piece.form != Form::Whole && message.ends.1);
+    let own = message.and_then(|message| {
+        let mut keys = [marks::CACHE_CONTROL, marks::BREAKPOINT].into_iter();
+        keys.find_map(|key| message.json.get(key))
+    });
+    let own = own.map(|value| marks::Mark { value, cut: 0..0 }).filter(marks::Mark::asks);
+    own.map(|mark| mark.lifetime(usual)).or(asked)
+}
+
+/// Hashes and counts.
+struct Hand<'m> {
+    format: Format,
+    memo: &'m mut PromptMemo,
+    buffer: Vec<u8>,
+    /// Where the newest message begins, and the digest of all it says beside its content.
+    shell: Option<(usize, Digest)>,
+}
+
+impl Hand<'_> {
+    fn digest(&mut self, piece: &Piece<'_>) -> Digest {
+        let shell = piece.message.filter(|_| self.format != Format::Anthropic && piece.form != Form::Whole);
+        let shell = shell.map(|message| self.shell(&message));
+        let out = &mut self.buffer;
+        out.clear();
+        out.push(match self.format {
+            Format::OpenaiChat => b'c',
+            Format::OpenaiResponses => b'r',
+            Format::Anthropic => b'a',
+        });
+        let role = match (piece.layer, &piece.message) {
+            (_, Some(message)) => message.role,
+            (Layer::Tools, None) => "\u{0}tools",
+            (Layer::System | Layer::Messages, None) => "\u{0}system",
+        };
+        out.extend((role.len() as u64).to_le_bytes());
+        out.extend(role.as_bytes());
+        out.extend(shell.iter().flat_map(|shell| shell.0));
+        let output = piece.json.get("output").filter(|output| output.as_text().is_some());
+        match (piece.form, output) {
+            (Form::Text(kind), _) => text(kind, piece.json.raw, out),
+            // An output that is a string is the one part it stands for.
+            (Form::Whole, Some(output)) => {
+                let mut list = vec![b'['];
+                text("input_text", output.raw, &mut list);
+                list.push(b']');
+                with_member(piece.json, output, &list, out);
+            }
+            _ => marks::write_without(piece.json, out),
+        }
+        Digest::of(out)
+    }
+
+    /// What a message says beside its content.
+    fn shell(&mut self, message: &Message<'_>) -> Digest {
+        if let Some((start, digest)) = self.shell
+            && start == message.json.start
+        {
+            return digest;
+        }
+        self.buffer.clear();
+        match message.json.get("content") {
+            Some(content) => with_member(message.json, content, b"", &mut self.buffer),
+            // An input that is only a string.
+            None => self.buffer.extend(BARE.as_bytes()),
+        }
+        let digest = Digest::of(&self.buffer);
+        self.shell = Some((message.json.start, digest));
+        digest
+    }
+
+    fn tokens(&mut self, piece: &Piece<'_>, digest: Digest) -> Tokens {
+        let format = self.format;
+        let mut tokens = self.memo.count(digest, |meter| cost(format, piece, meter));
+        let Some(message) = piece.message.filter(|_| piece.form != Form::Whole) else { return tokens };
+        if message.ends.0 {
+            tokens += self.memo.meter.overhead().message;
+        }
+        if message.ends.1 && format == Format::OpenaiChat {
+            let shell = self.shell(&message);
+            tokens += self.memo.count(shell, |meter| beside(&message, meter));
+        }
+        tokens
+    }
+}
+
+/// What a bare input has beside its content, once it stands in a list.
+const BARE: &str = r#"{"role":"user","content":}"#;
+
+/// Adds the bytes of an object without its marks, and with something else as the value of a member.
+fn with_member(object: &Json<'_>, member: &Json<'_>, value: &[u8], out: &mut Vec<u8>) {
+    let place = member.start..marks::end(member);
+    let mut cuts = marks::cuts(object);
+    cuts.retain(|cut| !cut.is_empty() && !(place.start <= cut.start && cut.end <= place.end));
+    cuts.push(place.clone());
+    cuts.sort_by_key(|cut| cut.start);
+    let mut from = object.start;
+    for cut in cuts {
+        out.extend_from_slice(object.slice(from..cut.start).as_bytes());
+        if cut == place {
+            out.extend_from_slice(value);
+        }
+        from = cut.end;
+    }
+    out.extend_from_slice(object.slice(from..marks::end(object)).as_bytes());
+}
+
+/// The text block that a string stands for.
+fn text(kind: &str, literal: &str, out: &mut Vec<u8>) {
+    for piece in [r#"{"type":""#, kind, r#"","text":"#, literal, "}"] {
+        out.extend(piece.as_bytes());
+    }
+}
+
+/// What a piece costs, without the wrapping of its message.
+fn cost(format: Format, piece: &Piece<'_>, meter: &Meter) -> Tokens {
+    let json = piece.json;
+    let part = |part: &Part| render::part_cost(part, meter);
+    match (piece.form, &piece.message) {
+        (Form::Tool, _) => render::tool_cost(&decoded::tool_part(json), meter),
+        (Form::Text(_), _) => meter.text(json.as_text().unwrap_or_default()),
+        (Form::Whole, Some(_)) => render::message_cost(format, json, meter),
+        (Form::Whole, None) => part(&decoded::opaque(json, "content")),
+        (Form::Block, None) => part(&anthropic::block::asked(json)),
+        (Form::Block, Some(message)) => match format {
+            Format::OpenaiChat => part(&openai_chat::part(json)),
+            Format::OpenaiResponses => part(&openai_responses::part(json)),
+            Format::Anthropic if message.role == "assistant" => part(&anthropic::block::answered(json)),
+            Format::Anthropic => match anthropic::block::result(json).filter(|_| message.role == "user") {
+                Some(result) => result.parts.iter().map(part).sum::<Tokens>() + meter.overhead().call,
+                None => part(&anthropic::block::asked(json)),
+            },
+        },
+    }
+}
+
+/// What a Chat message costs beside its content: reasoning and calls, or being a result.
+fn beside(message: &Message<'_>, meter: &Meter) -> Tokens {
+    match message.role {
+        "tool" | "function" => meter.overhead().call,
+        "assistant" => {
+            let content = Places::of(message.json).content;
+            let parts = openai_chat::answered(message.json).into_iter().enumerate();
+            let rest = parts.filter(|(place, _)| !content.contains(place));
+            rest.map(|(_, part)| render::part_cost(&part, meter)).sum()
+        }
+        _ => Tokens(0),
+    }
+}
