@@ -51,7 +51,8 @@ pub struct Charge {
     pub usage: Usage,
     /// What that costs.
     pub money: Result<Money, UnknownPrice>,
-    /// Why it read less than the call before it had sent; nothing, if the request only grew at its end.
+    /// Why it read less than it might have of what the call before sent; nothing, if the request only grew at its end or
+    /// went on from an older one that still lives.
     pub missed: Option<Miss>,
     /// How many breakpoints were more than the provider takes. The last ones count; Anthropic refuses such a request.
     pub ignored_breakpoints: usize,
@@ -185,9 +186,20 @@ impl Cache {
         Charge { usage, money: self.terms.prices().cost(&usage), missed, ignored_breakpoints }
     }
 
+    /// How many entries are held, dead ones that were not yet swept out included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Where this request asks for entries, in order, and how many times too often.
     fn marks(&self, prompt: &Prompt, prefixes: &Prefixes) -> (Vec<Mark>, usize) {
-        let asked = prompt.blocks.iter().enumerate().filter_map(|(block, said)| Some((block, said.breakpoint?)));
+        let asked =
+            prompt.blocks.iter().enumerate().filter_map(|(block, said)| Some((block, said.breakpoint?)));
         let asked = asked.map(|(block, asked)| Mark { block, lifetime: self.terms.lifetime(Some(asked)) });
         let (mut marks, ignored) = match self.kept {
             Kept::Ideally | Kept::Everywhere { .. } => (self.everywhere(prompt), 0),
@@ -210,7 +222,8 @@ impl Cache {
     /// A mark behind every block, with the lifetime of the breakpoint that covers it.
     fn everywhere(&self, prompt: &Prompt) -> Vec<Mark> {
         let usual = self.terms.lifetime(None);
-        let longest = prompt.blocks.iter().filter_map(|block| self.terms.lifetime(Some(block.breakpoint?))).max();
+        let longest =
+            prompt.blocks.iter().filter_map(|block| self.terms.lifetime(Some(block.breakpoint?))).max();
         let mut lifetime = usual;
         let mut marks: Vec<Mark> = Vec::with_capacity(prompt.blocks.len());
         for (block, said) in prompt.blocks.iter().enumerate().rev() {
@@ -299,7 +312,9 @@ impl Cache {
         if prefixes.total() < self.terms.minimum() {
             return Some(Miss::BelowMinimum);
         }
-        let Some(last) = self.last.as_ref().filter(|last| !last.links.is_empty()) else { return Some(Miss::Cold) };
+        let Some(last) = self.last.as_ref().filter(|last| !last.links.is_empty()) else {
+            return Some(Miss::Cold);
+        };
         let common = prefixes.links.iter().zip(&last.links).take_while(|(now, before)| now == before).count();
         if hit < common {
             let died = |(block, expires): &(usize, i64)| (hit..common).contains(block) && *expires < self.now;

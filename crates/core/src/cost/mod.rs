@@ -8,6 +8,8 @@ mod bill;
 mod cache;
 mod prefix;
 mod terms;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     bill::Bill,

@@ -48,7 +48,9 @@ impl Terms {
         let is_free = prices.cache_write.is_none_or(|multiple| multiple == Multiple::ONE);
         let writes = match rules.written {
             Some(Written::Automatic) if is_free => Writes::AsInput,
-            Some(Written::Automatic | Written::Breakpoints | Written::ImplicitAndExplicit) | None => Writes::Charged,
+            Some(Written::Automatic | Written::Breakpoints | Written::ImplicitAndExplicit) | None => {
+                Writes::Charged
+            }
         };
         Self {
             minimum: rules.minimum_prefix.unwrap_or_default(),
