@@ -1,6 +1,22 @@
 //! What a sequence of requests costs: what the provider's prompt cache would have held of each.
 //!
 //! A cache sees a request as a [`Prompt`]: blocks in the provider's order, compared byte for byte, breakpoints aside.
+//! [`Cache`] serves the calls of a session one after the other and says of each what was read, written and missed, and
+//! why; a [`Bill`] adds them up. Everything it knows of a provider is in the profile.
+
+mod bill;
+mod cache;
+mod prefix;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    bill::Bill,
+    cache::{Cache, Call, Charge, Miss, Mode},
+    prefix::Settings,
+    terms::{Terms, UnknownRule},
+};
 
 mod extension;
 

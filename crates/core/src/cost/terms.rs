@@ -1,0 +1,147 @@
+//! What a provider's cache promises and what it asks for that, read from a profile once.
+//!
+//! What the profile does not say is not guessed. Where the provider's real behaviour is asked for, a missing rule is an
+//! error that names it; where the best case is asked for, a limit nobody knows does not limit.
+
+use thiserror::Error;
+
+use crate::{
+    event::Usage,
+    profile::{CacheRules, Multiple, Prices, Written},
+    tokens::Tokens,
+};
+
+/// A rule of a cache that is needed and that the profile does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "following the model's prompt cache: its profile does not say `cache.{field}`; give it in a profile of your own, \
+     or ask for the ideal cache"
+)]
+pub struct UnknownRule {
+    /// Where it would stand.
+    pub field: &'static str,
+}
+
+/// The terms of a cache that hold wherever its entries are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    minimum: Tokens,
+    /// In seconds, the usual one first; empty if nothing is known or promised.
+    lifetimes: Vec<u64>,
+    written: Option<Written>,
+    writes: Writes,
+    prices: Prices,
+}
+
+/// How what is new in a request is called on the bill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// It is a write, with a price of its own.
+    Charged,
+    /// It is input like any other: the provider keeps it for nothing.
+    AsInput,
+}
+
+impl Terms {
+    /// The terms as far as they are known: no minimum where none is stated.
+    pub fn new(rules: &CacheRules, prices: &Prices) -> Self {
+        let is_free = prices.cache_write.is_none_or(|multiple| multiple == Multiple::ONE);
+        let writes = match rules.written {
+            Some(Written::Automatic) if is_free => Writes::AsInput,
+            Some(Written::Automatic | Written::Breakpoints | Written::ImplicitAndExplicit) | None => {
+                Writes::Charged
+            }
+        };
+        Self {
+            minimum: rules.minimum_prefix.unwrap_or_default(),
+            lifetimes: rules.lifetimes.clone().unwrap_or_default(),
+            written: rules.written,
+            writes,
+            prices: *prices,
+        }
+    }
+
+    /// The shortest prefix that is kept.
+    pub fn minimum(&self) -> Tokens {
+        self.minimum
+    }
+
+    /// What tokens cost.
+    pub fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
+    /// For how many seconds an entry lives that was asked to live for `asked`, or for the usual time: the longest time
+    /// on offer that is not more, or else the shortest. `None` if the provider promises nothing.
+    pub fn lifetime(&self, asked: Option<u64>) -> Option<u64> {
+        let usual = *self.lifetimes.first()?;
+        let Some(asked) = asked else { return Some(usual) };
+        let granted = self.lifetimes.iter().copied().filter(|lifetime| *lifetime <= asked).max();
+        granted.or_else(|| self.lifetimes.iter().copied().min())
+    }
+
+    /// Whether the whole request is kept for one time, whatever its breakpoints say.
+    pub(super) fn keeps_requests_whole(&self) -> bool {
+        self.written == Some(Written::Automatic)
+    }
+
+    /// What a call is charged for that read this much of its input and had the rest written for a time, or not at all.
+    pub(super) fn usage(&self, input: Input, output: Tokens) -> Usage {
+        let Input { read, written, written_long, uncached } = input;
+        match self.writes {
+            Writes::Charged => Usage {
+                uncached,
+                cache_read: read,
+                cache_write: written + written_long,
+                cache_write_hour: written_long,
+                output,
+            },
+            Writes::AsInput => Usage {
+                uncached: uncached + written + written_long,
+                cache_read: read,
+                cache_write: Tokens(0),
+                cache_write_hour: Tokens(0),
+                output,
+            },
+        }
+    }
+
+    /// What the ideal cache charges for `total` tokens of input of which it holds the first `held`, when everything new
+    /// is to live for `asked`.
+    pub fn ideal(&self, held: Tokens, total: Tokens, asked: Option<u64>) -> Usage {
+        let read = if held < self.minimum { Tokens(0) } else { held.min(total) };
+        let new = total.less(read);
+        let input = match self.time(self.lifetime(asked)) {
+            _ if total < self.minimum => Input { uncached: total, ..Input::default() },
+            Time::Usual => Input { read, written: new, ..Input::default() },
+            Time::Longer => Input { read, written_long: new, ..Input::default() },
+        };
+        self.usage(input, Tokens(0))
+    }
+
+    /// Which of the two write prices a lifetime has.
+    pub(super) fn time(&self, lifetime: Option<u64>) -> Time {
+        match (lifetime, self.lifetimes.first()) {
+            (Some(lifetime), Some(usual)) if lifetime > *usual => Time::Longer,
+            _ => Time::Usual,
+        }
+    }
+}
+
+/// The two prices of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// As long as entries usually live.
+    Usual,
+    /// Longer, which costs more.
+    Longer,
+}
+
+/// What became of a request's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) read: Tokens,
+    pub(super) written: Tokens,
+    pub(super) written_long: Tokens,
+    pub(super) uncached: Tokens,
+}
