@@ -16,6 +16,7 @@
 
 pub mod compact;
 pub mod import;
+pub mod rehearse;
 
 pub use epitome_core as core;
 pub use epitome_store as store;

@@ -315,11 +315,16 @@ fn spoken_by(profile: &Profile) -> Option<Format> {
 /// The model that answered last, or that was asked for.
 fn last_model(line: &Line) -> Option<String> {
     let events: Vec<&Arc<Logged>> = line.events().collect();
-    events.iter().rev().find_map(|event| match &event.event.fact {
+    last_model_of(events.iter().map(|event| &event.event))
+}
+
+/// The same, of events that are in no log.
+pub(crate) fn last_model_of<'e>(events: impl DoubleEndedIterator<Item = &'e Event>) -> Option<String> {
+    events.rev().find_map(|event| match &event.fact {
         Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
             Some(model.0.clone())
         }
-        _ => requested_model(&event.event).map(|model| model.0),
+        _ => requested_model(event).map(|model| model.0),
     })
 }
 

@@ -121,6 +121,24 @@ impl Names {
         }
     }
 
+    /// The events that handles in a text lead to.
+    pub fn handles_in(self, text: &str) -> SeqSet {
+        let mark = match self {
+            Self::Thread(thread) => format!("{}:", short(thread)),
+            Self::Messages => "message".to_owned(),
+        };
+        let mut found = SeqSet::default();
+        for (at, _) in text.match_indices(&mark) {
+            let rest = text[at + mark.len()..].trim_start_matches("s ").trim_start();
+            let (first, rest) = number(rest);
+            let last = rest.strip_prefix('-').and_then(|rest| number(rest).0);
+            if let Some(first) = first {
+                found.extend(&SeqSet::run(Seq(first), Seq(last.unwrap_or(first))));
+            }
+        }
+        found
+    }
+
     /// How to get several events back: from the first to the last of them.
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
@@ -132,6 +150,12 @@ impl Names {
             (None, _) => String::new(),
         }
     }
+}
+
+/// The number a text begins with, and what follows it.
+fn number(text: &str) -> (Option<u64>, &str) {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    (text[..end].parse().ok(), &text[end..])
 }
 
 /// The first eight digits: enough to tell the threads of a session apart, and cheap in tokens.
@@ -175,6 +199,11 @@ impl Context {
     /// What one tier costs.
     pub fn tier_tokens(&self, tier: Tier) -> Tokens {
         self.segments.iter().filter(|segment| segment.tier() == tier).map(Segment::tokens).sum()
+    }
+
+    /// The newest event it has seen.
+    pub fn head(&self) -> Seq {
+        self.growth.head
     }
 
     /// How many segments the prefix has.

@@ -1,7 +1,9 @@
-//! `sweep`: every session at many budgets in every format, each request checked.
+//! `sweep`: every session at many budgets in every format, or call by call under every policy; each request checked.
 //!
 //! The checks are independent of what made the request: legality on its bytes, its size by a full recount with the exact
 //! vocabulary, the same bytes a second time, and no event unaccounted for.
+
+mod calls;
 
 use std::{
     ops::AddAssign,
@@ -36,7 +38,7 @@ use super::{
     output::{BOLD, DIM, NOTE, Output},
     parallel::for_all,
     text,
-    view::thread_events,
+    view::{Amount, parse_amount, thread_events},
 };
 
 /// The smallest budget; each next one is twice as large, up to the whole session.
@@ -48,6 +50,14 @@ pub(crate) struct Args {
     /// Transcripts, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+
+    /// Make every call of every session again under these policies, as if live: names, or `all`.
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    policy: Vec<String>,
+
+    /// With --policy: how many tokens a request may hold.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8k,60k,100k", value_parser = parse_amount)]
+    budget: Vec<Amount>,
 }
 
 /// What a sweep found.
@@ -106,6 +116,9 @@ impl AddAssign for Tally {
 }
 
 pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+    if !args.policy.is_empty() {
+        return calls::run(args, out);
+    }
     let mut files = Vec::new();
     let mut all = Tally::default();
     for path in &args.paths {
@@ -172,17 +185,19 @@ fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The sessions of a file; none if it is not a transcript, since folders hold other files too.
+fn sessions(path: &Path) -> Result<Vec<transcripts::Session>, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
+        Ok(reading) => Ok(reading.sessions),
+        Err(ReadError::UnknownAgent { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn sweep_file(path: &Path) -> Tally {
     let mut tally = Tally::default();
-    let read = std::fs::read(path).map_err(|error| error.to_string()).and_then(|bytes| {
-        match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
-            Ok(reading) => Ok(reading.sessions),
-            // Folders hold other files too.
-            Err(ReadError::UnknownAgent { .. }) => Ok(Vec::new()),
-            Err(error) => Err(error.to_string()),
-        }
-    });
-    match read {
+    match sessions(path) {
         Ok(sessions) => {
             let pipeline = default_pipeline();
             for session in sessions {

@@ -1,0 +1,430 @@
+//! Every call of every session, made again under a policy as if live, and checked.
+//!
+//! Beside what any request is checked for: that it extends the one before it unless an epoch was opened, that a view
+//! restored from its records renders the same bytes, and that whatever is not shown can be got back by a handle.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::AddAssign,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use epitome::{
+    core::{
+        Digest, Seq, Tokens,
+        budget::Budget,
+        context::{Body, Context, Fidelity, Names, Segment},
+        cost::{Extension, Prompt, extends},
+        meter::{Meter, Overhead},
+        policy::Policy,
+        profile::{Profile, Profiles, Thresholds},
+        project::Line,
+        tokens::O200k,
+        view::View,
+    },
+    import::find_files,
+    rehearse::{Call, NoCall, Rehearsal, Script},
+    wire::{Format, legality::check, render::RenderOptions, transcripts},
+};
+use serde::Serialize;
+
+use super::{
+    super::{
+        output::{BOLD, DIM, NOTE, Output},
+        parallel::for_all,
+        text,
+        view::{Amount, last_model_of, thread_events},
+    },
+    Args, sessions,
+};
+
+/// How many of the newest changes of a thread are rendered again.
+const RESTORED: usize = 4;
+
+/// What a sweep of one policy found.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Tally {
+    threads: u64,
+    calls: u64,
+    refusals: u64,
+    epochs: BTreeMap<String, u64>,
+    /// Requests that did not extend the one before them.
+    resets: u64,
+    /// The most of them in one epoch.
+    resets_in_an_epoch: u64,
+    /// Resets without an epoch.
+    silent_resets: u64,
+    illegal: u64,
+    over_ceiling: u64,
+    not_deterministic: u64,
+    restored_otherwise: u64,
+    events_unaccounted: u64,
+    unreachable: u64,
+    failed: u64,
+    /// The first few violations, in words.
+    examples: Vec<String>,
+}
+
+impl Tally {
+    fn violations(&self) -> [(&'static str, u64); 8] {
+        [
+            ("illegal for their provider", self.illegal),
+            ("over the ceiling by a full recount", self.over_ceiling),
+            ("reset the cache without an epoch", self.silent_resets),
+            ("other bytes the second time", self.not_deterministic),
+            ("other bytes when restored from the records", self.restored_otherwise),
+            ("leave events unaccounted for", self.events_unaccounted),
+            ("show less than was there and no handle to it", self.unreachable),
+            ("not rendered", self.failed),
+        ]
+    }
+
+    fn total(&self) -> u64 {
+        self.violations().iter().map(|(_, count)| count).sum()
+    }
+
+    fn example(&mut self, words: impl FnOnce() -> String) {
+        if self.examples.len() < 10 {
+            self.examples.push(words());
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.threads += other.threads;
+        self.calls += other.calls;
+        self.refusals += other.refusals;
+        for (cause, count) in other.epochs {
+            *self.epochs.entry(cause).or_default() += count;
+        }
+        self.resets += other.resets;
+        self.resets_in_an_epoch = self.resets_in_an_epoch.max(other.resets_in_an_epoch);
+        self.silent_resets += other.silent_resets;
+        self.illegal += other.illegal;
+        self.over_ceiling += other.over_ceiling;
+        self.not_deterministic += other.not_deterministic;
+        self.restored_otherwise += other.restored_otherwise;
+        self.events_unaccounted += other.events_unaccounted;
+        self.unreachable += other.unreachable;
+        self.failed += other.failed;
+        let left = 10_usize.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.into_iter().take(left));
+    }
+}
+
+/// What is found, by policy and budget.
+type Tallies = BTreeMap<(usize, u64), Tally>;
+
+pub(super) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+    let policies = policies(&args.policy)?;
+    let budgets = budgets(&args.budget)?;
+    let files: Vec<PathBuf> = args.paths.iter().flat_map(|path| find_files(path).0).collect();
+    let mut all = Tallies::new();
+    let mut unread = Vec::new();
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for_all(
+        &files,
+        name,
+        |path| sweep_file(path, &policies, &budgets),
+        |path, swept| {
+            match swept {
+                Ok(tallies) => {
+                    for (key, tally) in tallies {
+                        *all.entry(key).or_default() += tally;
+                    }
+                }
+                Err(error) => unread.push(format!("{}: {error}", path.display())),
+            }
+            Ok(())
+        },
+    )?;
+    let violations = all.values().map(Tally::total).sum::<u64>() + unread.len() as u64;
+    if out.is_json() {
+        let rows: Vec<serde_json::Value> = all
+            .iter()
+            .map(|((policy, budget), tally)| {
+                let mut row = serde_json::to_value(tally).unwrap_or_default();
+                row["policy"] = policies[*policy].name.clone().into();
+                row["budget"] = (*budget).into();
+                row
+            })
+            .collect();
+        out.object(&serde_json::json!({"swept": rows, "not_read": unread, "violations": violations}))?;
+    } else {
+        tell(&all, &policies, &unread, violations, &mut out)?;
+    }
+    Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn policies(names: &[String]) -> anyhow::Result<Vec<Policy>> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(Policy::builtin().to_vec());
+    }
+    names.iter().map(|name| Ok(Policy::named(name)?.clone())).collect()
+}
+
+fn budgets(amounts: &[Amount]) -> anyhow::Result<Vec<u64>> {
+    let tokens = |amount: &Amount| match amount {
+        Amount::Tokens(tokens) => Ok(*tokens),
+        Amount::Percent(_) => anyhow::bail!("a sweep needs budgets in tokens, such as 8k"),
+    };
+    amounts.iter().map(tokens).collect()
+}
+
+fn tell(
+    all: &Tallies,
+    policies: &[Policy],
+    unread: &[String],
+    violations: u64,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    out.line(format_args!(
+        "{BOLD}{:<10} {:>7} {:>8} {:>8} {:>8} {:>7} {:>10}{BOLD:#}  epochs by cause",
+        "policy", "budget", "calls", "refused", "epochs", "resets", "violations"
+    ))?;
+    for ((policy, budget), tally) in all {
+        let causes: Vec<String> =
+            tally.epochs.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let epochs: u64 = tally.epochs.values().sum();
+        out.line(format_args!(
+            "{:<10} {:>7} {:>8} {:>8} {:>8} {:>7} {:>10}  {DIM}{}{DIM:#}",
+            policies[*policy].name,
+            text::short(*budget),
+            tally.calls,
+            tally.refusals,
+            epochs,
+            tally.resets,
+            tally.total(),
+            causes.join(", ")
+        ))?;
+    }
+    let mut sum = Tally::default();
+    for tally in all.values() {
+        sum += tally.clone();
+    }
+    out.line("")?;
+    out.line(format_args!("{:>9}  requests rendered and checked", sum.calls))?;
+    out.line(format_args!("{:>9}  refused: what must be sent does not fit", sum.refusals))?;
+    out.line(format_args!("{:>9}  resets in one epoch at most", sum.resets_in_an_epoch))?;
+    for (what, count) in sum.violations() {
+        out.line(format_args!("{DIM}{count:>9}  {what}{DIM:#}"))?;
+    }
+    out.line(format_args!("{DIM}{:>9}  files not read{DIM:#}", unread.len()))?;
+    out.line(format_args!("{BOLD}{violations:>9}  violations{BOLD:#}"))?;
+    for example in sum.examples.iter().chain(unread).take(10) {
+        out.line(format_args!("  {NOTE}{example}{NOTE:#}"))?;
+    }
+    Ok(())
+}
+
+fn sweep_file(path: &Path, policies: &[Policy], budgets: &[u64]) -> Result<Tallies, String> {
+    let mut tallies = Tallies::new();
+    let profiles = Profiles::builtin();
+    for session in sessions(path)? {
+        for thread in &session.threads {
+            let events = thread_events(&session, thread.id);
+            let model = last_model_of(events.iter());
+            let profile = model.and_then(|model| profiles.find(&model).ok());
+            let format = format_of(&session, profile);
+            let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
+            let script = Script::new(thread.id, events, meter);
+            let name = format!("{}, {}", session.key, thread.name);
+            for (index, policy) in policies.iter().enumerate() {
+                for budget in budgets {
+                    let tally = tallies.entry((index, *budget)).or_default();
+                    tally.threads += 1;
+                    let stage =
+                        Stage { name: &name, script: &script, policy, budget: *budget, format, profile };
+                    stage.sweep(tally);
+                }
+            }
+        }
+    }
+    Ok(tallies)
+}
+
+/// The format of the model that answered, or of the messages.
+fn format_of(session: &transcripts::Session, profile: Option<&Profile>) -> Format {
+    let dialects = session.threads.iter().flat_map(|thread| &thread.events).map(|event| &event.raw.dialect);
+    let known = Format::ALL.into_iter();
+    let spoken = known.clone().find(|format| profile.is_some_and(|p| p.wire.dialect() == format.dialect()));
+    let native = known.clone().find(|format| dialects.clone().any(|dialect| *dialect == format.dialect()));
+    spoken.or(native).unwrap_or(Format::OpenaiChat)
+}
+
+/// One thread under one policy at one budget.
+struct Stage<'a> {
+    name: &'a str,
+    script: &'a Script,
+    policy: &'a Policy,
+    budget: u64,
+    format: Format,
+    profile: Option<&'a Profile>,
+}
+
+impl Stage<'_> {
+    fn rehearsal(&self) -> Rehearsal<'_> {
+        let spoken = self.profile.filter(|profile| profile.wire.dialect() == self.format.dialect());
+        let mut options = RenderOptions::of(self.format);
+        if let Some(profile) = spoken {
+            options.rules = profile.legality.iter().copied().collect();
+        }
+        let ceiling = Tokens(self.budget);
+        let thresholds = self.profile.map_or_else(Thresholds::default, |profile| profile.thresholds);
+        let base = Budget::new(ceiling).act(
+            thresholds.target.of(ceiling),
+            thresholds.trigger.of(ceiling),
+            thresholds.force.of(ceiling),
+        );
+        Rehearsal {
+            policy: self.policy,
+            budget: self.policy.budget(base),
+            format: self.format,
+            options,
+            cache: self.profile.map(|profile| &profile.cache),
+        }
+    }
+
+    fn sweep(&self, tally: &mut Tally) {
+        let rehearsal = self.rehearsal();
+        let mut before: Option<Prompt> = None;
+        let mut resets = 0;
+        let mut bodies = Vec::new();
+        let view = rehearsal.run(self.script, |call| match call {
+            Ok(call) => {
+                tally.calls += 1;
+                if let Some(cause) = &call.prepared.cause {
+                    *tally.epochs.entry(cause.to_string()).or_default() += 1;
+                    resets = 0;
+                }
+                self.compare(&call, before.as_ref(), &mut resets, tally);
+                self.check(&rehearsal, &call, tally);
+                bodies.push((call.view.context().head(), Digest::of(call.rendered.body.as_bytes())));
+                before = Some(call.prompt.clone());
+            }
+            Err(NoCall::Refused(_) | NoCall::Thinking(_)) => tally.refusals += 1,
+            Err(error) => {
+                tally.failed += 1;
+                tally.example(|| format!("{}: {error}", self.place()));
+            }
+        });
+        let mut again = bodies.iter();
+        rehearsal.run(self.script, |call| {
+            if let Ok(call) = call
+                && again.next().map(|(_, body)| *body) != Some(Digest::of(call.rendered.body.as_bytes()))
+            {
+                tally.not_deterministic += 1;
+                tally.example(|| format!("{}: call {} is another", self.place(), call.number));
+            }
+        });
+        self.restore(&rehearsal, &view, &bodies, tally);
+    }
+
+    /// A past call can be rendered again from the log and the records: those that changed something, and the last one.
+    fn restore(&self, rehearsal: &Rehearsal<'_>, view: &View, bodies: &[(Seq, Digest)], tally: &mut Tally) {
+        let changed: BTreeSet<Seq> =
+            view.passes().iter().rev().take(RESTORED).map(|pass| pass.head).collect();
+        let last = bodies.len().saturating_sub(1);
+        let again = bodies.iter().enumerate().filter(|(at, (head, _))| *at == last || changed.contains(head));
+        for (at, (head, body)) in again {
+            let mut line = Line::default();
+            for (event, pieces) in view.line().entries().take_while(|(event, _)| event.id.seq <= *head) {
+                line.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+            }
+            let passes = view.passes().iter().take_while(|pass| pass.head <= *head).cloned().collect();
+            let names = view.context().names();
+            let restored = View::restore(&line, passes, Arc::clone(self.script.meter()), names);
+            let rendered = self.format.render(restored.context(), &rehearsal.options);
+            if !rendered.is_ok_and(|rendered| Digest::of(rendered.body.as_bytes()) == *body) {
+                tally.restored_otherwise += 1;
+                tally.example(|| format!("{}, call {at}: restored otherwise", self.place()));
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("{} under {} at {}", self.name, self.policy.name, self.budget)
+    }
+
+    /// Within an epoch a request extends the one before it.
+    fn compare(&self, call: &Call<'_>, before: Option<&Prompt>, resets: &mut u64, tally: &mut Tally) {
+        let Some(before) = before else { return };
+        let Extension::Differs { at, layer } = extends(before, call.prompt) else { return };
+        tally.resets += 1;
+        *resets += 1;
+        tally.resets_in_an_epoch = tally.resets_in_an_epoch.max(*resets);
+        if call.prepared.cause.is_none() {
+            tally.silent_resets += 1;
+            let number = call.number;
+            tally.example(|| format!("{}: call {number} differs at block {at} ({layer:?})", self.place()));
+        }
+    }
+
+    fn check(&self, rehearsal: &Rehearsal<'_>, call: &Call<'_>, tally: &mut Tally) {
+        let place = || format!("{}, call {}", self.place(), call.number);
+        for violation in check(self.format, &call.rendered.body, &rehearsal.options.rules) {
+            tally.illegal += 1;
+            tally.example(|| format!("{}: {violation}", place()));
+        }
+        let tokens: Tokens = call.prompt.blocks.iter().map(|block| block.tokens).sum();
+        if tokens > Tokens(self.budget) {
+            tally.over_ceiling += 1;
+            tally.example(|| format!("{}: {tokens} tokens by recount", place()));
+        }
+        let context = call.view.context();
+        let accounted = context.accounted();
+        let lost = call.view.line().events().find(|event| {
+            let sees = event.event.fact.is_message() && event.event.normal.is_some();
+            sees && !accounted.contains(event.id.seq)
+        });
+        if let Some(lost) = lost {
+            tally.events_unaccounted += 1;
+            tally.example(|| format!("{}: event {} is unaccounted for", place(), lost.id.seq));
+        }
+        // Only what has changed is worth looking at again.
+        if (call.number == 0 || !call.prepared.steps.is_empty())
+            && let Some(segment) = unreachable(context)
+        {
+            tally.unreachable += 1;
+            tally.example(|| format!("{}: no handle in {segment:?}", place()));
+        }
+    }
+}
+
+/// A segment that shows less than was there and does not say how to get it back.
+fn unreachable(context: &Context) -> Option<String> {
+    let Names::Thread(_) = context.names() else { return None };
+    let found = context.segments().iter().find(|segment| match segment.fidelity() {
+        Fidelity::Verbatim | Fidelity::Injected => false,
+        Fidelity::Summary if matches!(segment.body(), Body::Summary(_)) => false,
+        Fidelity::Cut | Fidelity::Reference | Fidelity::Stub | Fidelity::Summary => {
+            !reaches(context, segment)
+        }
+    });
+    found.map(epitome::compact::headline)
+}
+
+/// Whether some handle in what a segment shows leads to what it stands for.
+fn reaches(context: &Context, segment: &Segment) -> bool {
+    let words = match segment.body() {
+        Body::Note(note) => note.text.clone(),
+        _ => shown(segment),
+    };
+    let wanted: Vec<Seq> = match segment.source() {
+        Some(source) => vec![source],
+        None => segment.stands_for().first().into_iter().chain(segment.stands_for().last()).collect(),
+    };
+    let handles = context.names().handles_in(&words);
+    wanted.iter().all(|seq| handles.contains(*seq))
+}
+
+fn shown(segment: &Segment) -> String {
+    let mut words = String::new();
+    for part in segment.shown().unwrap_or_default() {
+        part.visit_text(&mut |text| words.push_str(text));
+    }
+    words
+}
