@@ -109,8 +109,9 @@ impl Rehearsal<'_> {
         let mut number = 0;
         for (event, pieces) in &script.events {
             if let Fact::AssistantSaid { answer, model, .. } = &event.fact {
-                // Fragments of one answer came of one call.
-                if answer.is_none() || *answer != answering {
+                // Fragments of one answer came of one call, and words that open a session came of none.
+                let goes_on = answer.is_some() && *answer == answering;
+                if !goes_on && stage.has_history() {
                     self.call(&mut stage, number, model.as_ref(), event, &mut each);
                     number += 1;
                 }
@@ -182,6 +183,12 @@ impl Stage {
             now: None,
             numbers: vec![Seq::START],
         }
+    }
+
+    /// Whether there is anything to answer.
+    fn has_history(&self) -> bool {
+        let context = self.view.context();
+        context.segments().len() > context.prefix_len()
     }
 
     fn play(&mut self, event: &Event, pieces: Vec<Tokens>) {
