@@ -56,7 +56,8 @@ pub(crate) fn read(log: &str) -> Vec<Arc<Logged>> {
     read_named(log).0
 }
 
-/// Reads a log and what its names stand for: an event, or a call's event and the one with its result.
+/// Reads a log and what its names stand for: an event, a call's event and the one with its result, a pin and what it
+/// pins.
 pub(crate) fn read_named(log: &str) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<Seq>>) {
     let mut reader = Reader::default();
     for line in log.lines().filter(|line| !line.trim().is_empty()) {
@@ -106,7 +107,7 @@ impl Reader {
         let mut words = head.split_whitespace();
         let (kind, argument) = (words.next().unwrap_or_default(), words.next());
         let first = self.facts.len() as u64 + 1;
-        let kind = self.name(kind, &[first]);
+        let (kind, name) = kind.split_once('@').map_or((kind, None), |(kind, name)| (kind, Some(name)));
         let parts = if text.is_empty() { vec![] } else { vec![part(text)] };
         let number = |word: Option<&str>| match word.and_then(|word| word.strip_prefix('@')) {
             Some(name) => *self.names.get(name).and_then(|places| places.first()).expect("a name from above"),
@@ -156,16 +157,20 @@ impl Reader {
             "carried" => Fact::Carried { kind: text.to_owned() },
             other => panic!("no event is written `{other}`"),
         };
+        match &fact {
+            Fact::Pinned { pin: Pin::Event(pinned) } => self.name(name, &[first, pinned.0]),
+            _ => self.name(name, &[first]),
+        }
         self.facts.push(fact);
         self.last = Last::Said;
     }
 
-    /// Takes a name off a word, as in `user@ask`, and notes which events it stands for.
-    fn name<'w>(&mut self, word: &'w str, events: &[u64]) -> &'w str {
-        let Some((word, name)) = word.split_once('@') else { return word };
-        let events = events.iter().copied().map(Seq).collect();
-        assert!(self.names.insert(name.to_owned(), events).is_none(), "two things are named `{name}`");
-        word
+    /// Notes which events a name stands for, as in `user@ask`.
+    fn name(&mut self, name: Option<&str>, events: &[u64]) {
+        if let Some(name) = name {
+            let events = events.iter().copied().map(Seq).collect();
+            assert!(self.names.insert(name.to_owned(), events).is_none(), "two things are named `{name}`");
+        }
     }
 
     /// Adds a line to what was written last.
@@ -229,7 +234,8 @@ impl Reader {
     fn call(&mut self, word: &str, rest: &str, form: CallForm) {
         self.calls += 1;
         let answer = self.facts.len() as u64;
-        let word = self.name(word, &[answer, answer + 1]);
+        let (word, name) = word.split_once('@').map_or((word, None), |(word, name)| (word, Some(name)));
+        self.name(name, &[answer, answer + 1]);
         let id = word.split_once('#').map_or_else(|| format!("call-{}", self.calls), |(_, id)| id.to_owned());
         let (name, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
         self.called = Some(CallId(id.clone()));
