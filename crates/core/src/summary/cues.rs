@@ -99,6 +99,7 @@ cues! {
         "you may not", "may not be", "may only", "can only", "must only", "cannot be", "cant be", "can not be",
         "cannot change", "cant change", "cannot break", "cant break", "not break", "dont break", "we dont", "we do not",
         "not get", "is frozen", "are frozen", "frozen until", "read only", "readonly",
+        "nothing may", "nothing must", "nothing should", "nobody may", "nobody should", "no one may", "none may", "before i", "before we", "before anything", "before any", "not without",
     ];
     /// A rule only where nobody merely describes something.
     LIMITS = [
@@ -106,6 +107,7 @@ cues! {
         "within", "exactly", "strictly", "ensure", "ensures", "except", "unless", "as long as", "until", "not a single",
         "no new", "no more", "no other", "no extra", "no additional", "no external", "no third", "zero",
         "should", "shoud", "has to be", "is limited to", "limit is", "limit of", "budget is", "cap is", "needs to", "need to",
+        "deadline", "deadlines", "latest", "no later", "asap",
     ];
     /// What somebody would like better.
     PREFERENCES = [
@@ -129,6 +131,7 @@ cues! {
         "drop the restriction", "drop that rule", "doesnt apply", "does not apply", "not apply", "doesnt matter anymore",
         "dont need to .. anymore", "take that back", "take it back", "take back", "changed my mind", "change my mind",
         "after all", "you have permission", "go ahead and touch", "off the table", "not needed anymore", "isnt needed anymore",
+        "not needed any more", "is not needed", "are not needed", "dont need",
     ];
     /// A choice was made.
     DECISIONS = [
@@ -142,6 +145,8 @@ cues! {
         "design choice", "trade off", "tradeoff", "resolved to", "change of plan", "change of plans", "plan b",
         "postponed", "postpone", "deferred", "out of scope", "lets go for", "going for", "went for", "well go for",
         "final answer", "lets use", "let us use", "we take", "ill go", "well go", "we go with", "picked",
+        "is out", "are out", "we take", "we keep", "keep it at", "it is then",
+        "decisions", "choices",
     ];
     /// A choice, if a reason stands by it.
     INTENTIONS = [
@@ -156,12 +161,17 @@ cues! {
     ];
     /// One thing and not another.
     CONTRASTS = ["instead of", "rather than", "as opposed to", "over a", "over the"];
+    /// Why, in words that mean nothing else.
+    GROUNDS = [
+        "because", "cause", "bc", "cuz", "since", "so that", "otherwise", "thats why", "that is why", "which is why", "for the reason",
+        "given that",
+    ];
     /// Why.
     REASONS = [
         "because", "since", "as it", "as the", "as that", "as this", "as we", "due to", "so that", "to avoid", "to keep",
         "otherwise", "reason", "given that", "given the", "it means", "which means", "that way", "this way", "thanks to",
         "for the sake", "in order to", "so we", "so it", "so the", "so i", "avoids", "saves", "needs no", "the only one",
-    ];
+        "thats why", "that is why", "which is why", "therefore", "else", "would otherwise", "as they", "as our", "as you", "as there", "as most", "as every", "as some", "as a",     ];
     /// Something was tried in vain, or its cause was found.
     FAILURES = [
         "didnt work", "did not work", "doesnt work", "does not work", "dont work", "isnt working", "not working", "wont work",
@@ -184,6 +194,7 @@ cues! {
         "my mistake", "isnt the cause", "wasnt the cause", "was not the cause", "not the cause", "wasnt it", "nope", "no dice",
         "without success", "to no effect", "didnt do it", "did not do it", "cannot work", "cant work", "could not work",
         "never worked", "stopped working", "not enough", "wasnt enough", "isnt enough",
+        "no good", "no better", "no use", "is out", "are out", "not an option", "no option", "doesnt cut", "does not cut", "didnt cut", "threw it out", "threw that out", "throw it out", "take it out", "took it out", "taking it out", "ripped it out", "backed it out", "defeats", "not the whole", "only part of", "same symptom", "to no avail", "gets us nowhere", "not good enough", "falls short", "fell short", "nothing changed", "changed nothing", "no improvement", "conflicts with", "makes no sense",
     ];
     /// Something was tried; in vain only if the sentence says so.
     ATTEMPTS = [
@@ -195,8 +206,8 @@ cues! {
     VAIN = [
         "not", "didnt", "doesnt", "dont", "cant", "cannot", "wont", "isnt", "wasnt", "couldnt", "but", "fails", "failed", "broke",
         "breaks", "wrong", "too", "worse", "however", "unfortunately", "instead", "rejected", "rejects", "refuses", "deadlock",
-        "hung", "hangs", "timeout", "crashed", "crashes", "error", "errors", "lost", "loses", "slower", "leaked", "leaks", "still",
-        "corrupted", "corrupts", "flaky", "conflict", "conflicts", "because", "overflow", "panics", "panicked", "refused",
+        "hung", "hangs", "timeout", "crashed", "crashes", "lost", "loses", "slower", "leaked", "leaks", "still",
+        "corrupted", "corrupts", "flaky", "conflict", "conflicts", "overflow", "panics", "panicked", "refused",
     ];
     /// Another way is tried.
     ANEW = [
@@ -216,6 +227,7 @@ cues! {
         "fixed", "fixes", "fixing it", "solved", "solves", "resolved", "resolves", "passes", "passing", "pass now", "all pass",
         "green", "succeeded", "succeeds", "success", "builds now", "compiles now", "compiles", "the fix was", "the fix is",
         "made it pass", "no longer fails", "no longer crashes", "gone", "goes away", "went away", "clean now", "back to normal",
+        "does the job", "did the job", "what works", "is what works", "is what fixes", "what fixes", "what fixed", "was the fix", "is the fix", "what solved", "what helped", "helps", "helped", "brings", "brought",
     ];
     /// Something was not right after all, said of a success.
     DOUBTS = ["not", "didnt", "doesnt", "isnt", "wasnt", "still", "never", "cant", "cannot", "wont", "if", "should", "hopefully"];
@@ -228,12 +240,37 @@ cues! {
         "left for later", "leave for later", "for tomorrow", "tomorrow", "later on", "next up", "next thing", "next task",
         "afterwards", "after that", "when you are done", "once that is", "once this is", "once thats", "unfinished",
         "left over", "leftover", "leftovers", "needs doing", "to finish",
-    ];
+        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",     ];
     /// What is left, where an answer closes.
     NEXT = [
         "next", "then i", "then we", "ill then", "we should", "you should", "should also", "you may want", "you might want",
         "i recommend", "recommend", "suggest", "i would", "i can also", "need to", "needs to", "will need", "have to",
-        "has to", "must still", "left", "later", "wants", "waiting for", "blocked on",
+        "has to", "must still", "waiting for", "blocked on",
+    ];
+    /// Something was found to work, where something else had not.
+    FOUND = [
+        "what works", "what worked", "what solved", "what solves", "what fixes", "what fixed", "what helps", "what helped", "what did it",
+        "is what works", "was the fix", "is the fix", "the fix was", "the fix is", "does the job", "did the job", "does the trick",
+        "did the trick", "fixed it", "fixes it", "solves it", "solved it", "it is then", "replaces both", "worked instead",
+    ];
+    /// Somebody is friendly.
+    FRIENDLY = [
+        "hope you", "pleasant", "nice day", "good day", "great day", "how are you", "excited", "nice to meet", "thank", "thanks", "thx",
+        "cheers", "bye", "goodbye", "byee", "the best", "you rock", "lunch", "back at", "see you", "good night", "have a", "love it", "amazing",
+        "wonderful", "splendid", "lovely", "yay", "well done", "great job", "good job", "nice work", "welcome", "awesome", "fantastic",
+        "brilliant", "cool", "haha", "hihi", "lol", "sorry", "until tomorrow", "good afternoon", "good morning", "good evening", "grateful",
+        "appreciate", "no worries", "no problem", "my pleasure", "finally", "much nicer", "sounds great", "sounds good", "makes sense",
+    ];
+    /// Somebody wants something done.
+    REQUESTS = [
+        "please", "pls", "plz", "can you", "could you", "would you", "can we", "could we", "i need", "we need", "need", "i want", "we want",
+        "id like", "i would like", "lets", "should", "i wish", "help", "add", "fix", "write", "make", "create", "implement", "refactor", "change",
+        "update", "remove", "delete", "find", "look", "check", "investigate", "migrate", "rename", "move", "run", "test", "build", "deploy",
+        "document", "explain", "show", "tell", "give", "do", "try", "commit", "merge", "review", "split", "extract", "convert", "port", "clean",
+        "get", "set", "put", "roll", "wire", "describe", "produce", "analyse", "analyze", "repair", "teach", "drop", "start", "continue with",
+        "switch", "replace", "upgrade", "install", "configure", "generate", "compare", "measure", "debug", "restructure", "read", "search",
+        "instead", "now", "next", "forget", "revert", "undo", "finish", "publish", "release", "list", "draft", "translate", "summarise",
+        "summarize", "optimise", "optimize", "reduce", "increase", "enable", "disable", "cancel", "book", "refund", "send", "call",
     ];
     /// An earlier choice no longer holds.
     GIVEN_UP = [

@@ -11,10 +11,11 @@ use std::{
 
 use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
-    ledger::{Caps, Ledger},
+    ledger::{Caps, FIRST_REQUEST, Ledger},
     prose::{one_line, sentences},
-    said::{Answer, Speech, decide, step},
-    wishes::{Asked, ITEM, announced, hear, request},
+    said::{Answer, Speaker, Speech},
+    voices::reported,
+    wishes::{Asked, ITEM, hear, request},
     work::{Since, Work},
 };
 use crate::{
@@ -85,11 +86,11 @@ impl Extraction {
                     return;
                 }
                 hear(ledger, at, &said);
-                for index in 0..said.len() {
-                    decide(ledger, at, &said, index);
-                    if announced(&said[index]) {
-                        step(ledger, at, &said[index].text);
-                    }
+                let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
+                let speaker = if first { Speaker::Newcomer } else { Speaker::User };
+                self.speech.reply(ledger, at, &said, speaker);
+                for words in reported(&text) {
+                    self.work.report(ledger, at, words);
                 }
                 if request(ledger, at, &said, &text) == Asked::Something {
                     self.work.asked();
@@ -179,12 +180,12 @@ fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
         let Fact::Pinned { pin } = &event.event.fact else { continue };
         let mut sources = SeqSet::one(event.id.seq);
         let (text, identity) = match pin {
-            Pin::Text(text) => (verbatim(text), None),
+            Pin::Text(text) => (one_line(text, PIN_LENGTH), None),
             Pin::Event(seq) => {
                 let identity = format!("event {seq}");
                 let found = span.binary_search_by_key(seq, |event| event.id.seq).ok().map(|at| &span[at]);
                 let text =
-                    found.map(|event| verbatim(&event.event.fact.text())).filter(|text| !text.is_empty());
+                    found.map(|event| one_line(&event.event.fact.text(), PIN_LENGTH)).filter(|text| !text.is_empty());
                 if found.is_some() {
                     sources.insert(*seq);
                 }
@@ -198,15 +199,6 @@ fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
         if !text.is_empty() {
             ledger.put(Item { section: Section::Pins, text, key: identity, sources, detail: None });
         }
-    }
-}
-
-/// Word for word, as far as a pin may go.
-fn verbatim(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(PIN_LENGTH) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 

@@ -116,21 +116,20 @@ impl Ledger {
     /// Puts an item in, in place of the one with its identity, whose sources become its own.
     pub(super) fn put(&mut self, mut item: Item) {
         let identity = (item.section, item.identity().to_owned());
-        match self.places.get(&identity) {
-            Some(place) => {
-                if let Some(before) = &self.items[*place] {
-                    item.sources.extend(&before.sources);
-                }
-                item.sources = item.sources.ends(SOURCES);
-                self.items[*place] = Some(item);
-            }
+        let place = match self.places.get(&identity) {
+            Some(place) => *place,
             None => {
-                item.sources = item.sources.ends(SOURCES);
-                self.by_section.entry(item.section).or_default().push(self.items.len());
                 self.places.insert(identity, self.items.len());
-                self.items.push(Some(item));
+                self.by_section.entry(item.section).or_default().push(self.items.len());
+                self.items.push(None);
+                self.items.len() - 1
             }
+        };
+        if let Some(before) = &self.items[place] {
+            item.sources.extend(&before.sources);
         }
+        item.sources = item.sources.ends(SOURCES);
+        self.items[place] = Some(item);
     }
 
     /// Takes an item out, because something else says what it said.
@@ -166,16 +165,14 @@ impl Ledger {
 fn fold(folded: &mut Vec<FoldedItems>, section: Section, items: &[Item]) {
     let count = items.len() as u64;
     let sources = items.iter().map(|item| &item.sources);
-    match folded.iter_mut().find(|folded| folded.section == section && folded.count > 0) {
-        Some(known) => {
-            known.count = known.count.saturating_add(count);
-            known.sources = SeqSet::union(sources.chain([&known.sources])).coarse(FOLDED_SOURCES);
-        }
-        None => {
-            let sources = SeqSet::union(sources).coarse(FOLDED_SOURCES);
-            folded.push(FoldedItems { section, count, sources });
-        }
-    }
+    let place = folded.iter().position(|folded| folded.section == section && folded.count > 0);
+    let place = place.unwrap_or_else(|| {
+        folded.push(FoldedItems { section, count: 0, sources: SeqSet::default() });
+        folded.len() - 1
+    });
+    let row = &mut folded[place];
+    row.count = row.count.saturating_add(count);
+    row.sources = SeqSet::union(sources.chain([&row.sources])).coarse(FOLDED_SOURCES);
 }
 
 /// What is folded later than others of its age.

@@ -14,6 +14,7 @@ mod render;
 mod said;
 pub mod tools;
 mod topic;
+mod voices;
 mod wishes;
 mod work;
 

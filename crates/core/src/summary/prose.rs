@@ -271,7 +271,7 @@ fn sentence(text: &str, form: Form) -> Sentence {
             _ if letter.is_alphanumeric() => word.extend(letter.to_lowercase()),
             _ => {
                 if !word.is_empty() {
-                    words.push(Word { text: std::mem::take(&mut word), opens });
+                    words.push(Word { text: calm(&std::mem::take(&mut word)), opens });
                     opens = false;
                 }
                 opens |= matches!(letter, ',' | ';' | ':' | '(' | '–' | '—' | '!' | '.' | '?' | '…');
@@ -281,6 +281,17 @@ fn sentence(text: &str, form: Form) -> Sentence {
     // A dash between spaces opens a clause, one inside a word does not.
     mark_dashes(&text, &mut words);
     Sentence { text, words, form }
+}
+
+/// A word without the letters that somebody only repeats for joy: `soooo` is `so`.
+fn calm(word: &str) -> String {
+    let mut calm = String::with_capacity(word.len());
+    let letters: Vec<char> = word.chars().collect();
+    for run in letters.chunk_by(|one, next| one == next) {
+        let stretched = run.len() > 2 && run[0].is_alphabetic();
+        calm.extend(run.iter().take(if stretched { 1 } else { run.len() }));
+    }
+    calm
 }
 
 fn mark_dashes(text: &str, words: &mut [Word]) {
@@ -348,6 +359,11 @@ mod tests {
         for most in 1..40 {
             assert!(one_line("größer als erwartet, und zwar sehr viel größer", most).chars().count() <= most);
         }
+    }
+
+    #[test]
+    fn stretched_words_are_read_as_meant() {
+        assert_eq!((calm("hellooo"), calm("sooo"), calm("keep"), calm("2000")), ("hello".into(), "so".into(), "keep".into(), "2000".into()));
     }
 
     #[test]

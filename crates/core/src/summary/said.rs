@@ -6,13 +6,13 @@
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
     cues::{
-        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, GIVEN_UP, INTENTIONS, LEFT, NEXT,
-        PLANS, REASONS, SUCCESSES, VAIN,
+        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, FOUND, GIVEN_UP, GROUNDS, INTENTIONS, LEFT,
+        NEXT, PLANS, REASONS, SUCCESSES, VAIN,
     },
     ledger::Ledger,
     prose::{Form, Sentence, one_line, sentences},
     topic::{is_shared, topic},
-    wishes::{ITEM, LOOK_BACK, is_vague, item},
+    wishes::{ITEM, LOOK_BACK, announced, is_courtesy, is_vague, item},
     work::{Work, key},
 };
 use crate::{id::Seq, seq_set::SeqSet};
@@ -25,6 +25,17 @@ const FAR: u64 = 80;
 
 /// How many entries of one list of next steps are taken one by one.
 const STEPS: usize = 30;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// The user, asking for the first time: what they tell is how things are.
+    Newcomer,
+    /// The user.
+    User,
+    /// The assistant.
+    Assistant,
+}
 
 /// Where an answer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +53,10 @@ pub(super) struct Speech {
     plan: Option<(Seq, String)>,
     /// Attempts whose ending is not known, oldest first.
     open: Vec<(Seq, String)>,
+    /// Whether the user's last message asked something that nobody has answered yet.
+    asked: bool,
+    /// Whether the assistant's last words offered a choice.
+    offered: bool,
 }
 
 impl Speech {
@@ -55,7 +70,40 @@ impl Speech {
             .filter_map(|item| Some((item.sources.last()?, item.identity().to_owned())))
             .collect();
         open.reverse();
-        Self { plan: None, open }
+        Self { open, ..Self::default() }
+    }
+
+    /// Takes what a user says: what they decide, also by answering, and what is still to come.
+    pub(super) fn reply(&mut self, ledger: &mut Ledger, at: Seq, sentences: &[Sentence], speaker: Speaker) {
+        let said: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).collect();
+        let mut decided = false;
+        for index in 0..sentences.len() {
+            decided |= decide(ledger, at, sentences, index, speaker);
+        }
+        if self.offered
+            && !decided
+            && let Some(first) = said.first().filter(|first| !first.asks())
+        {
+            let reason = said.get(1).map_or("", |next| next.text.as_str());
+            put_decision(ledger, at, first, &format!("{} {reason}", first.text));
+        }
+        let mut index = 0;
+        while index < sentences.len() {
+            let sentence = &sentences[index];
+            index += 1;
+            if !announced(sentence) || is_courtesy(sentence) {
+                continue;
+            }
+            let mut text = sentence.text.clone();
+            // `And maybe fuzz it!` goes on with what was announced.
+            while let Some(next) = sentences.get(index).filter(|next| matches!(next.word(0), "and" | "also" | "then")) {
+                text = format!("{text} {}", next.text);
+                index += 1;
+            }
+            step(ledger, at, &text);
+        }
+        self.asked = said.last().is_some_and(|last| last.asks());
+        self.offered = false;
     }
 
     /// Takes what an answer says.
@@ -68,13 +116,16 @@ impl Speech {
         answer: Answer,
     ) {
         let mut told = 0;
+        let mut decided = decide_list(ledger, at, sentences);
         for index in 0..sentences.len() {
             let sentence = &sentences[index];
-            decide(ledger, at, sentences, index);
+            decided |= decide(ledger, at, sentences, index, Speaker::Assistant);
             if index < told {
                 continue;
             }
-            if is_failure(sentence) {
+            let overtaken = sentence.form != Form::Title
+                && sentences.get(index + 1).is_some_and(|next| next.word(0) == "instead" || FOUND.are_in(next));
+            if is_failure(sentence) || (overtaken && !SUCCESSES.are_in(sentence)) {
                 told = self.fail(ledger, work, at, sentences, index);
             } else if SUCCESSES.are_in(sentence) && !DOUBTS.are_in(sentence) && !sentence.asks() {
                 self.succeed(ledger, at, sentence);
@@ -83,7 +134,11 @@ impl Speech {
                 work.explain(at, &sentence.text);
             }
         }
+        if std::mem::take(&mut self.asked) && !decided {
+            explain(ledger, at, sentences);
+        }
         steps(ledger, at, sentences, answer);
+        self.offered = sentences.last().is_some_and(offers);
         let plan = sentences.iter().rev().find(|sentence| PLANS.are_in(sentence));
         if let Some(plan) = plan.or_else(|| sentences.last()) {
             self.plan = Some((at, plan.text.clone()));
@@ -162,23 +217,27 @@ impl Speech {
     }
 }
 
-/// Notes a decision with its reason. One that gives up an earlier one takes its place.
-pub(super) fn decide(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], index: usize) {
+/// Notes a decision with its reason, and says whether it was one. One that gives up an earlier one takes its place.
+fn decide(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     let sentence = &sentences[index];
-    if sentence.asks() || sentence.form == Form::Title || !is_decision(sentences, index) {
-        return;
+    if sentence.asks() || sentence.form == Form::Title || !is_decision(sentences, index, speaker) {
+        return false;
     }
     let before = index.checked_sub(1).map(|before| &sentences[before]).filter(|one| one.form != Form::Title);
     let after = sentences.get(index + 1).filter(|next| next.form == sentence.form);
-    let draws =
-        matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
+    let draws = matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
     let mut text = sentence.text.clone();
-    if let Some(before) = before.filter(|_| draws || is_vague(sentence)) {
+    if let Some(before) = before.filter(|before| (draws || is_vague(sentence)) && !is_courtesy(before)) {
         text = format!("{} {text}", before.text);
     } else if let Some(after) = after.filter(|_| !REASONS.are_in(sentence)) {
         text = format!("{text} {}", after.text);
     }
-    let mut new = item(Section::KeyDecisions, one_line(&text, ITEM), at, None);
+    put_decision(ledger, at, sentence, &text);
+    true
+}
+
+fn put_decision(ledger: &mut Ledger, at: Seq, sentence: &Sentence, text: &str) {
+    let mut new = item(Section::KeyDecisions, one_line(text, ITEM), at, None);
     if GIVEN_UP.are_in(sentence)
         && let Some(old) = superseded(ledger, at, sentence)
         && let Some(old) = ledger.strike(Section::KeyDecisions, &old)
@@ -188,31 +247,77 @@ pub(super) fn decide(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], index
     ledger.put(new);
 }
 
-fn is_decision(sentences: &[Sentence], index: usize) -> bool {
+/// Notes each entry of a list under a title that speaks of decisions.
+fn decide_list(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> bool {
+    let mut under = false;
+    let mut decided = false;
+    for sentence in sentences {
+        match sentence.form {
+            Form::Title => under = DECISIONS.are_in(sentence),
+            Form::Listed if under => {
+                put_decision(ledger, at, sentence, &sentence.text);
+                decided = true;
+            }
+            Form::Listed => {}
+            Form::Plain => under = false,
+        }
+    }
+    decided
+}
+
+/// A reasoned answer to a question tells why something was chosen.
+fn explain(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
+    let opening: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
+    if opening.iter().any(|sentence| GROUNDS.are_in(sentence)) && !opening.iter().any(|sentence| is_failure(sentence)) {
+        let text = opening.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ");
+        put_decision(ledger, at, opening[0], &text);
+    }
+}
+
+/// Whether a question leaves a choice: not `How may I help?`.
+fn offers(sentence: &Sentence) -> bool {
+    const CHOICES: [&str; 10] =
+        ["should", "shall", "or", "which", "prefer", "want", "ok", "okay", "whether", "either"];
+    sentence.asks()
+        && !matches!(sentence.word(0), "how" | "what" | "where" | "why")
+        && CHOICES.iter().any(|word| sentence.has(word))
+}
+
+fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
+    const UNDECIDED: [&str; 14] = [
+        "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once", "when", "can",
+        "need",
+    ];
+    const SPEAKERS: [&str; 16] = [
+        "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping", "id", "my", "our",
+    ];
+    const PAST: [&str; 7] = ["the", "last", "yesterday", "this", "version", "then", "v"];
     let sentence = &sentences[index];
     let open = |range: std::ops::Range<usize>| {
         let before = &sentence.words[range.start.saturating_sub(3)..range.start];
-        const UNDECIDED: [&str; 14] = [
-            "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once",
-            "when", "can", "need",
-        ];
         !before.iter().any(|word| UNDECIDED.contains(&word.text.as_str()))
     };
-    let speaks = || {
-        const SPEAKERS: [&str; 14] = [
-            "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping",
-            "id",
-        ];
-        SPEAKERS.iter().any(|word| sentence.has(word))
-    };
+    let speaks = SPEAKERS.iter().any(|word| sentence.has(word));
     let reasoned = || {
         REASONS.are_in(sentence)
-            || sentences
-                .get(index + 1)
-                .is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
+            || sentences.get(index + 1).is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
     };
-    any(&DECISIONS, sentence, open)
-        || (CONTRASTS.are_in(sentence) && speaks())
+    // `since the upgrade` is a time.
+    let grounded = GROUNDS.all(sentence).any(|range| {
+        sentence.word(range.start) != "since" || sentence.words[range.start].opens || !PAST.contains(&sentence.word(range.end))
+    });
+    let argued = match speaker {
+        Speaker::Newcomer => false,
+        Speaker::User => grounded || (sentence.has("should") && speaks && REASONS.are_in(sentence)),
+        Speaker::Assistant => grounded && speaks && !is_failure(sentence),
+    };
+    let listed = any(&DECISIONS, sentence, |range| {
+        // Of what the assistant finds to be out, more is told as a failed approach.
+        open(range.clone()) && (speaker != Speaker::Assistant || sentence.word(range.end.saturating_sub(1)) != "out")
+    });
+    argued
+        || listed
+        || (CONTRASTS.are_in(sentence) && speaks && !is_failure(sentence))
         || (any(&INTENTIONS, sentence, open) && reasoned())
 }
 
@@ -243,9 +348,20 @@ fn is_failure(sentence: &Sentence) -> bool {
     }
     let meant = |range: std::ops::Range<usize>| {
         let before = range.start.checked_sub(1).map_or("", |before| sentence.word(before));
-        !matches!(before, "0" | "no" | "zero" | "none" | "if" | "without" | "nothing")
+        let number = before.starts_with(|first: char| first.is_ascii_digit());
+        !number && !matches!(before, "no" | "zero" | "none" | "if" | "without" | "nothing")
     };
-    any(&FAILURES, sentence, meant)
+    // `failed` by itself may describe something; at the end of a clause it is told of something.
+    let failed = (0..sentence.words.len()).any(|at| {
+        let next = sentence.words.get(at + 1);
+        let ends = next.is_none_or(|next| {
+            next.opens
+                || matches!(next.text.as_str(), "as" | "because" | "since" | "when" | "at" | "on" | "with" | "due" | "again" | "and")
+        });
+        sentence.word(at) == "failed" && ends && meant(at..at + 1)
+    });
+    failed
+        || any(&FAILURES, sentence, meant)
         || (ATTEMPTS.all(sentence).any(|range| {
             let rest = Sentence {
                 text: String::new(),
@@ -286,7 +402,7 @@ fn steps(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], answer: Answer) {
     }
 }
 
-pub(super) fn step(ledger: &mut Ledger, at: Seq, text: &str) {
+fn step(ledger: &mut Ledger, at: Seq, text: &str) {
     let text = one_line(text, ITEM);
     if !text.is_empty() {
         ledger.put(item(Section::NextSteps, text, at, Some(Detail::Step(StepOrigin::Words))));

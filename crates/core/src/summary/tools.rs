@@ -124,5 +124,5 @@ pub fn deeds(call: &ToolCall, result: Option<&ToolResult>) -> Vec<Deed> {
 pub fn failure(_call: &ToolCall, result: &ToolResult) -> Option<Failure> {
     let mut words = String::new();
     result.parts.iter().for_each(|part: &Part| part.visit_text(&mut |text| words.push_str(text)));
-    result.error.then(|| Failure { exit: None, words })
+    result.error.then_some(Failure { exit: None, words })
 }

@@ -154,9 +154,11 @@ pub(super) fn is_shared(one: &BTreeSet<String>, other: &BTreeSet<String>) -> boo
     shared > 0 && (shared >= 2 || shared * 2 >= shorter)
 }
 
+/// A word without the endings that change with its use; crude, and the same for both sides.
 fn stem(word: &str) -> String {
-    let stem = word.strip_suffix("ies").or_else(|| word.strip_suffix('s')).unwrap_or(word);
-    if stem.len() >= 3 { stem.to_owned() } else { word.to_owned() }
+    const ENDINGS: [&str; 6] = ["ing", "ies", "ed", "es", "s", "e"];
+    let shortened = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending).filter(|stem| stem.len() >= 3));
+    shortened.unwrap_or(word).to_owned()
 }
 
 #[cfg(test)]

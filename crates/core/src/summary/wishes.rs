@@ -6,7 +6,9 @@
 
 use super::{
     Detail, Force, Item, Section,
-    cues::{BOUNDS, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, PREFERENCES, RULES, WITHDRAWALS, commands},
+    cues::{
+        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, PREFERENCES, REQUESTS, RULES, WITHDRAWALS, commands,
+    },
     ledger::{FIRST_REQUEST, Ledger},
     prose::{Form, Sentence, one_line},
     topic::{is_shared, topic},
@@ -42,26 +44,36 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
     }
 }
 
-/// Notes what was asked for. Nothing is noted of a greeting, a nod, or a message that only says how to work.
+/// Notes what was asked for. Nothing is noted of a greeting or a nod; a later message that only says how to work, or
+/// answers, is the current task but not what the session is about.
 pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) -> Asked {
-    let asked: Vec<&str> =
-        sentences.iter().filter(|sentence| !is_courtesy(sentence)).map(|one| one.text.as_str()).collect();
-    let only_wishes =
-        sentences.iter().enumerate().all(|(index, one)| is_courtesy(one) || is_wish_alone(one, index));
-    let mut text = asked.join(" ");
+    let said: Vec<(usize, &Sentence)> =
+        sentences.iter().enumerate().filter(|(_, sentence)| !is_courtesy(sentence)).collect();
+    let mut text = said.iter().map(|(_, sentence)| sentence.text.as_str()).collect::<Vec<_>>().join(" ");
     if sentences.is_empty() {
         whole.clone_into(&mut text);
     }
     let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
     text = one_line(&text, if first { FIRST } else { ITEM });
-    if text.is_empty() || (only_wishes && !sentences.is_empty() && !first) {
+    if text.is_empty() {
         return Asked::Nothing;
     }
-    let key = first.then(|| FIRST_REQUEST.to_owned());
-    ledger.put(Item { key, ..item(Section::SessionIntent, text.clone(), at, None) });
+    let wanted = |(index, sentence): &(usize, &Sentence)| {
+        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none()
+            && !announced(sentence)
+    };
+    if first || sentences.is_empty() || said.iter().any(wanted) {
+        let key = first.then(|| FIRST_REQUEST.to_owned());
+        ledger.put(Item { key, ..item(Section::SessionIntent, text.clone(), at, None) });
+    }
     ledger.strike(Section::CurrentTask, REQUEST);
     ledger.put(Item { key: Some(REQUEST.to_owned()), ..item(Section::CurrentTask, text, at, None) });
     Asked::Something
+}
+
+/// Whether a sentence wants something done.
+fn wants(sentence: &Sentence) -> bool {
+    REQUESTS.all(sentence).any(|range| commands(sentence, range.start) || range.len() > 1)
 }
 
 /// Whether a message asked for something.
@@ -97,7 +109,7 @@ pub(super) fn is_vague(sentence: &Sentence) -> bool {
 fn points(sentence: &Sentence) -> bool {
     const POINTING: [&str; 12] =
         ["it", "its", "that", "this", "these", "those", "them", "they", "there", "either", "same", "such"];
-    sentence.words.len() <= 9 && POINTING.iter().any(|word| sentence.has(word))
+    sentence.words.len() <= 12 && POINTING.iter().any(|word| sentence.has(word))
 }
 
 /// How much a sentence is meant as a constraint, if at all.
@@ -115,15 +127,10 @@ fn force(sentence: &Sentence, index: usize) -> Option<Force> {
         return Some(Force::Rule);
     }
     let manner = imperative(sentence, index);
-    if LIMITS.are_in(sentence) && (manner || !describes(sentence)) {
+    if (LIMITS.are_in(sentence) || has_deadline(sentence)) && (manner || !describes(sentence)) {
         return Some(Force::Rule);
     }
     (manner || PREFERENCES.are_in(sentence)).then_some(Force::Preference)
-}
-
-/// Whether a sentence says nothing but how to work.
-fn is_wish_alone(sentence: &Sentence, index: usize) -> bool {
-    force(sentence, index).is_some()
 }
 
 /// Whether a rule's word is only part of a story: `it must have been`, `I have to go`.
@@ -256,6 +263,19 @@ fn no(sentence: &Sentence) -> bool {
     })
 }
 
+/// Whether a sentence says until when: `before 6am`, `by Friday`.
+fn has_deadline(sentence: &Sentence) -> bool {
+    const DAYS: [&str; 14] = [
+        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "tonight", "noon", "midnight", "eod",
+        "tomorrow", "today", "lunch",
+    ];
+    (0..sentence.words.len()).any(|at| {
+        let next = sentence.word(at + 1);
+        matches!(sentence.word(at), "before" | "by" | "until" | "till")
+            && (DAYS.contains(&next) || next.starts_with(|first: char| first.is_ascii_digit()))
+    })
+}
+
 /// Whether a sentence orders how to work.
 fn imperative(sentence: &Sentence, index: usize) -> bool {
     (0..sentence.words.len()).filter(|at| commands(sentence, *at)).any(|at| {
@@ -310,77 +330,29 @@ fn describes(sentence: &Sentence) -> bool {
         SUBJECTS.contains(&sentence.word(0)) && !sentence.has("should") && !sentence.has("must");
     let behaves = BEHAVIOUR.iter().any(|word| sentence.has(word));
     let addressed = ["you", "should", "shoud", "please", "we", "pls"].iter().any(|word| sentence.has(word));
-    (behaves && !addressed) || (starts_as_a_story && !addressed)
+    !addressed && (behaves || starts_as_a_story)
 }
 
 /// Whether a sentence is only polite, or only agrees.
 pub(super) fn is_courtesy(sentence: &Sentence) -> bool {
     const NODS: &[&str] = &[
-        "a",
-        "again",
-        "ahead",
-        "all",
-        "alright",
-        "and",
-        "awesome",
-        "bye",
-        "cheers",
-        "continue",
-        "cool",
-        "dear",
-        "evening",
-        "excellent",
-        "fine",
-        "go",
-        "good",
-        "great",
-        "hello",
-        "hey",
-        "hi",
-        "hmm",
-        "in",
-        "is",
-        "it",
-        "job",
-        "lgtm",
-        "looks",
-        "lot",
-        "me",
-        "morning",
-        "much",
-        "nice",
-        "now",
-        "ok",
-        "okay",
-        "on",
-        "perfect",
-        "please",
-        "pls",
-        "proceed",
-        "right",
-        "so",
-        "super",
-        "sure",
-        "thank",
-        "thanks",
-        "that",
-        "thats",
-        "the",
-        "there",
-        "this",
-        "thx",
-        "to",
-        "very",
-        "well",
-        "work",
-        "works",
-        "yeah",
-        "yep",
-        "yes",
-        "you",
+        "a", "again", "ahead", "all", "alright", "and", "awesome", "bye", "cheers", "continue", "cool", "dear", "evening",
+        "excellent", "fine", "go", "good", "great", "hello", "hey", "hi", "hiya", "hmm", "in", "is", "it", "job", "later",
+        "lgtm", "looks", "lot", "me", "morning", "much", "nice", "now", "ok", "okay", "on", "oh", "perfect", "please", "pls",
+        "proceed", "right", "so", "super", "sure", "thank", "thanks", "that", "thats", "the", "there", "this", "thx", "to", "very",
+        "wait", "well", "work", "works", "yeah", "yep", "yes", "you",
     ];
-    sentence.words.len() <= 6
-        && sentence.words.iter().all(|word| NODS.binary_search(&word.text.as_str()).is_ok())
+    let nods = || sentence.words.iter().all(|word| NODS.contains(&word.text.as_str()));
+    // Whoever names a file, a number or a piece of code is not only polite.
+    let names_something = || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
+    let friendly = || {
+        FRIENDLY.are_in(sentence)
+            && force(sentence, 0).is_none()
+            && !sentence.asks()
+            && !wants(sentence)
+            && !names_something()
+    };
+    (sentence.words.len() <= 6 && nods()) || (sentence.words.len() <= 10 && friendly())
 }
 
 /// Marks the newest constraint about the same as taken back, in the user's words.
@@ -418,12 +390,11 @@ mod tests {
     use crate::summary::prose::sentences;
 
     #[test]
-    fn the_table_of_nods_is_sorted() {
+    fn a_greeting_or_a_nod_is_courtesy_and_a_wish_is_not() {
         let nod = |text: &str| is_courtesy(&sentences(text)[0]);
         assert!(nod("Thanks, looks good!") && nod("Hi there") && nod("yes please") && !nod("yes but slower"));
-        for word in ["a", "bye", "lgtm", "thx", "you", "right", "now", "it"] {
-            assert!(nod(word), "{word}");
-        }
+        assert!(nod("I hope you are having a pleasant day.") && nod("Hellooo!") && nod("you rock!"));
+        assert!(!nod("Thanks, but never do that again.") && !nod("Thanks for fixing a_b, now c"));
     }
 
     fn found(text: &str) -> Vec<(Force, String)> {

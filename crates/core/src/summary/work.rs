@@ -14,14 +14,15 @@ use serde_json::Value;
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
     ledger::Ledger,
-    prose::one_line,
+    prose::{one_line, sentences},
     said::TALE,
     tools::{Change, Deed, Todo, TodoState, deeds, failure},
-    wishes::ITEM,
+    voices::{answer, refusal},
+    wishes::{ITEM, hear},
 };
 use crate::{
     chain::Digest,
-    event::ToolCall,
+    event::{ToolCall, ToolResult},
     id::Seq,
     pairing::{Exchange, Outcome},
     seq_set::SeqSet,
@@ -135,6 +136,11 @@ impl Work {
         };
         self.since.calls += 1;
         self.since.sources.extend(&sources);
+        if let Some(result) = result
+            && self.hear(ledger, call, result, &sources)
+        {
+            return;
+        }
         let done = deeds(call, result);
         let failed = result.and_then(|result| failure(call, result));
         let subject = subject(call, &done);
@@ -166,6 +172,27 @@ impl Work {
             (Some(_), None) => self.work(ledger, &subject, &sources),
             (None, _) => {}
         }
+    }
+
+    /// Takes what the user said through a call, and says whether that was all of it.
+    fn hear(&mut self, ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
+        let at = sources.last().unwrap_or_default();
+        if let Some(said) = refusal(result) {
+            hear(ledger, at, &sentences(&said));
+            return true;
+        }
+        let Some(said) = answer(call, result) else { return false };
+        hear(ledger, at, &sentences(&said));
+        let text = one_line(&format!("The user answered: {said}"), ITEM);
+        let sources = sources.clone();
+        ledger.put(Item { section: Section::KeyDecisions, text, key: None, sources, detail: None });
+        true
+    }
+
+    /// Takes an error that the user reported.
+    pub(super) fn report(&mut self, ledger: &mut Ledger, at: Seq, words: String) {
+        let failed = Failed { subject: "the user's report".to_owned(), words, sources: SeqSet::one(at) };
+        note_error(ledger, &failed, 1, None);
     }
 
     fn change(

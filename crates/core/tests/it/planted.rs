@@ -14,11 +14,17 @@ use epitome_core::{
     event::Logged,
     id::Seq,
     seq_set::SeqSet,
-    summary::{Brief, Item, Section},
+    summary::{Brief, Caps, Item, Section, summarise},
 };
 
 pub(crate) use self::exam::{Report, examine_all};
 use self::sheet::{Agent, Session};
+
+/// The built-in summariser finds everything that is planted, and keeps it through five compactions.
+#[test]
+fn everything_planted_is_found_and_kept() {
+    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| summarise(span, previous, &Caps::default())));
+}
 
 #[test]
 fn the_sessions_are_many_long_and_of_every_agent() {
@@ -215,7 +221,7 @@ fn copy(span: &[Arc<Logged>], previous: Option<&Brief>) -> Brief {
 }
 
 fn item(section: Section, text: String, sources: SeqSet) -> Item {
-    Item { section, text, key: None, sources }
+    Item { section, text, key: None, sources, detail: None }
 }
 
 /// Says how well a summariser does, and fails unless everything planted was found and kept.
