@@ -130,6 +130,8 @@ pub enum Ending {
 pub enum StepOrigin {
     /// A plan tool; its next plan replaces this one.
     Plan,
+    /// A tool that keeps steps one by one; it says when this one is done.
+    Tracked,
     /// Somebody in their own words.
     Words,
 }

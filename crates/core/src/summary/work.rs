@@ -43,6 +43,9 @@ const KEY: usize = 240;
 /// How many changed files the current task names.
 const CHANGED: usize = 12;
 
+/// What is added to a step that is being worked on.
+const ACTIVE: &str = " (in progress)";
+
 /// How many failures of the same kind wait for the same success.
 const WAITING: usize = 8;
 
@@ -162,6 +165,9 @@ impl Work {
                     }
                 }
                 Deed::Planned { steps } => self.plan(ledger, steps, &sources),
+                Deed::Stepped { id, text, state } => {
+                    track(ledger, id.as_deref(), text.as_deref(), *state, &sources);
+                }
                 Deed::Searched { .. } => {}
             }
         }
@@ -258,7 +264,7 @@ impl Work {
         for step in steps {
             let text = match step.state {
                 TodoState::Open => one_line(&step.text, ITEM),
-                TodoState::Active => format!("{} (in progress)", one_line(&step.text, ITEM - 20)),
+                TodoState::Active => format!("{}{ACTIVE}", one_line(&step.text, ITEM - 20)),
                 TodoState::Done | TodoState::Dropped => continue,
             };
             if step.text.trim().is_empty() {
@@ -351,6 +357,27 @@ impl Work {
         let from = self.causes.partition_point(|(at, _)| *at <= since);
         self.causes.get(from..)?.last().map(|(_, words)| words.as_str())
     }
+}
+
+/// Notes how far a step is that a tool keeps by its name.
+fn track(ledger: &mut Ledger, id: Option<&str>, text: Option<&str>, state: Option<TodoState>, sources: &SeqSet) {
+    let text = text.map(|text| one_line(text, ITEM - 20)).filter(|text| !text.is_empty());
+    let identity = match (id, &text) {
+        (Some(id), _) => key(&format!("step {id}")),
+        (None, Some(text)) => key(text),
+        (None, None) => return,
+    };
+    if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
+        ledger.strike(Section::NextSteps, &identity);
+        return;
+    }
+    let known = ledger.get(Section::NextSteps, &identity).map(|item| item.text.trim_end_matches(ACTIVE).to_owned());
+    let Some(mut text) = text.or(known) else { return };
+    if state == Some(TodoState::Active) {
+        text.push_str(ACTIVE);
+    }
+    let detail = Some(Detail::Step(StepOrigin::Tracked));
+    ledger.put(Item { section: Section::NextSteps, text, key: Some(identity), sources: sources.clone(), detail });
 }
 
 /// How a command ended.
