@@ -29,10 +29,10 @@ fn everything_planted_is_found_and_kept() {
 #[test]
 fn the_sessions_are_many_long_and_of_every_agent() {
     let sessions = Session::all();
-    assert!(sessions.len() >= 9, "only {} sessions", sessions.len());
+    assert!(sessions.len() >= 24, "only {} sessions", sessions.len());
     for agent in Agent::ALL {
         let count = sessions.iter().filter(|session| session.sheet.agent == agent).count();
-        assert!(count < 9, "only {count} sessions of {agent:?}");
+        assert!(count >= 3, "only {count} sessions of {agent:?}");
     }
     for Session { name, events, sheet, .. } in &sessions {
         assert!((25..=80).contains(&events.len()), "{name} has {} events", events.len());
@@ -40,7 +40,7 @@ fn the_sessions_are_many_long_and_of_every_agent() {
     }
     for section in SECTIONS {
         let planted = sessions.iter().flat_map(Session::planted).filter(|(of, _)| *of == section).count();
-        assert!(planted >= 2, "only {planted} items are planted in {section:?}");
+        assert!(planted >= 5, "only {planted} items are planted in {section:?}");
     }
 }
 
@@ -60,7 +60,7 @@ fn who_says_exactly_what_is_planted_passes() {
     pass(&report);
     assert!(report.unknown.is_empty(), "{}", report.unknown.join("\n"));
     let total = report.total();
-    assert!((total.planted, total.right) == (total.found, total.items) && total.planted > 100, "{report}");
+    assert!((total.planted, total.right) == (total.found, total.items) && total.planted > 300, "{report}");
 }
 
 /// Every single item is missed when it is not there, and no other.
@@ -95,22 +95,15 @@ fn who_does_not_carry_fails_in_every_session() {
 /// Whoever copies every line into every section trips over every distractor.
 #[test]
 fn who_copies_everything_trips_over_every_distractor() {
+    let report = examine_all(&copy);
     for session in Session::all() {
-        let mut report = Report::default();
-        report.examine(&session, &copy);
         let sheet = &session.sheet;
-        for (section, words) in sheet
-            .absent
-            .iter()
-            .chain(&sheet.gone)
-            .flat_map(|(section, all)| all.iter().map(move |words| (section, words)))
-        {
-            let told = format!("{:?} must not be said", words.0);
-            let tripped = report.failures.iter().any(|failure| failure.contains(&told));
-            assert!(tripped, "{}: {section:?} {:?} is no line of the log", session.name, words.0);
+        for words in sheet.absent.values().chain(sheet.gone.values()).flatten() {
+            let told = format!("{}: {:?} must not be said", session.name, words.0);
+            let tripped = report.failures.iter().any(|failure| failure.starts_with(&told));
+            assert!(tripped, "{}: {:?} is no line of the log", session.name, words.0);
         }
     }
-    let report = examine_all(&copy);
     assert!(report.total().precision() < 20.0, "a copy passes for a summary:\n{report}");
 }
 
@@ -224,7 +217,12 @@ fn item(section: Section, text: String, sources: SeqSet) -> Item {
     Item { section, text, key: None, sources, detail: None }
 }
 
-/// Says how well a summariser does, and fails unless everything planted was found and kept.
+/// Prints how well a summariser does, and fails unless everything planted was found and kept and nothing was said that
+/// must not be. What [`examine_all`] reports goes here:
+///
+/// ```ignore
+/// pass(&examine_all(&|span, previous| summarise(span, previous)));
+/// ```
 pub(crate) fn pass(report: &Report) {
     println!("{report}");
     for unknown in &report.unknown {

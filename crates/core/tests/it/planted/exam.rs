@@ -11,7 +11,7 @@ use epitome_core::{
     summary::{Brief, Item, Section},
 };
 
-use super::sheet::{Planted, SPANS, Session, Words};
+use super::sheet::{Planted, SPANS, Session, Text, Words};
 
 /// Makes a summary of a span and of the summary of what came before it.
 pub(crate) type Summarise<'s> = dyn Fn(&[Arc<Logged>], Option<&Brief>) -> Brief + 's;
@@ -50,6 +50,10 @@ impl Report {
         let mut briefs: Vec<Brief> = Vec::new();
         for span in session.spans() {
             let brief = summarise(span, briefs.last());
+            if summarise(span, briefs.last()) != brief {
+                self.failures
+                    .push(format!("{}: the same span gives another summary the second time", session.name));
+            }
             self.check_form(session, span, &brief);
             briefs.push(brief);
         }
@@ -87,20 +91,16 @@ impl Report {
             // It came and went between two compactions: nobody can tell whether it was noticed.
             return;
         }
-        let mut wrong = None;
-        for after in due..until {
-            if let Err(why) = find(session, section, planted, &briefs[after]) {
-                wrong = Some(format!(
-                    "{}: {section:?} {:?} of {:?}, due after span {}, {why} after span {}",
-                    session.name,
-                    planted.says.0,
-                    planted.from.0,
-                    due + 1,
-                    after + 1
-                ));
-                break;
-            }
-        }
+        let watched = briefs.iter().enumerate().take(until).skip(due);
+        let wrong = watched.into_iter().find_map(|(after, brief)| {
+            let why = find(session, section, planted, brief).err()?;
+            let (name, says, from) = (&session.name, &planted.says.0, &planted.from.0);
+            Some(format!(
+                "{name}: {section:?} {says:?} of {from:?}, due after span {}, {why} after span {}",
+                due + 1,
+                after + 1
+            ))
+        });
         let marks = self.sections.entry(section).or_default();
         marks.planted += 1;
         marks.found += u64::from(wrong.is_none());
@@ -115,8 +115,9 @@ impl Report {
         absent: &BTreeMap<Section, Vec<Words>>,
     ) {
         for item in &brief.items {
+            let text = Text::of(item);
             for words in absent.get(&item.section).into_iter().flatten() {
-                if words.are_in(item.section, &item.text) {
+                if words.are_in(&text) {
                     self.failures.push(format!(
                         "{}: {:?} must not be said after span {}: {}",
                         session.name,
@@ -131,9 +132,11 @@ impl Report {
 
     fn count_items(&mut self, session: &Session, brief: &Brief) {
         for item in &brief.items {
+            let text = Text::of(item);
+            let planted = session.sheet.planted.get(&item.section).into_iter().flatten();
             let allowed = session.sheet.allowed.get(&item.section).into_iter().flatten();
-            let right = session.planted().any(|(section, planted)| planted.is_said_by(section, item))
-                || allowed.into_iter().any(|words| words.are_in(item.section, &item.text));
+            let known = planted.map(|planted| &planted.says).chain(allowed);
+            let right = known.into_iter().any(|words| words.are_in(&text));
             let marks = self.sections.entry(item.section).or_default();
             marks.items += 1;
             marks.right += u64::from(right);
@@ -168,9 +171,7 @@ fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -
     }
     let may_say_it = |item: &&Item| matches!(item.section, Section::FailedApproaches | Section::KeyDecisions);
     let worked = said.iter().copied().chain(brief.items.iter().filter(may_say_it));
-    if planted.worked.0.is_empty()
-        || worked.into_iter().any(|item| planted.worked.are_in(item.section, &item.text))
-    {
+    if planted.worked.0.is_empty() || worked.into_iter().any(|item| planted.worked.are_in(&Text::of(item))) {
         return Ok(());
     }
     Err(format!("is said without what worked, {:?},", planted.worked.0))

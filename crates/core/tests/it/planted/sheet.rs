@@ -3,12 +3,7 @@
 //! The sheet speaks of words, not of whole items, so that it does not prescribe how a summary puts things: an item is
 //! the planted one if it is of the right section, holds all the words, and names the right events.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use epitome_core::{
     event::{CallForm, Fact, Logged, Part, Pin},
@@ -109,26 +104,38 @@ impl From<OneOrMany> for Words {
 }
 
 impl Words {
-    /// Whether a text of a section holds all of them. Errors are told in their exact words; elsewhere case is free.
-    pub(crate) fn are_in(&self, section: Section, text: &str) -> bool {
-        let same = |text: &str| match section {
-            Section::Errors => plain(text),
-            _ => plain(text).to_lowercase(),
-        };
-        let text = same(text);
-        self.0.iter().all(|word| text.contains(&same(word)))
+    /// Whether a text holds all of them.
+    pub(crate) fn are_in(&self, text: &Text) -> bool {
+        self.0.iter().all(|word| text.plain.contains(&Text::new(text.section, word).plain))
     }
 }
 
-/// One space between words, one kind of dash.
+/// A text as it is compared: one space between words, one kind of dash. Errors are told in their exact words; elsewhere
+/// case is free.
+pub(crate) struct Text {
+    section: Section,
+    plain: String,
+}
+
+impl Text {
+    pub(crate) fn new(section: Section, text: &str) -> Self {
+        let plain = plain(text);
+        Self { section, plain: if section == Section::Errors { plain } else { plain.to_lowercase() } }
+    }
+
+    pub(crate) fn of(item: &Item) -> Self {
+        Self::new(item.section, &item.text)
+    }
+}
+
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace(['–', '‑'], "-")
 }
 
 impl Planted {
-    /// Whether an item is this one, by its words.
+    /// Whether an item is this one of a section, by its words.
     pub(crate) fn is_said_by(&self, section: Section, item: &Item) -> bool {
-        item.section == section && self.says.are_in(section, &item.text)
+        item.section == section && self.says.are_in(&Text::of(item))
     }
 
     /// What an item with the right words lacks.
@@ -223,52 +230,37 @@ impl Session {
             .unwrap_or(SPANS - 1)
     }
 
-    /// What is wrong with the sheet: a name that is not in the log, words that are not where they should be.
+    /// What is wrong with the page: a name that is not in the log, words that are not where they should be, a call that
+    /// no agent would make.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        for (section, planted) in self.planted() {
-            let named: Vec<&String> = planted.from.0.iter().chain(&planted.until).collect();
-            if let Some(name) = named.iter().find(|name| !self.names.contains_key(**name)) {
-                faults.push(format!("{}: nothing is named @{name}", self.name));
-                continue;
-            }
-            let sources: BTreeSet<Seq> =
-                planted.from.0.iter().flat_map(|name| &self.names[name]).copied().collect();
-            let text: String = sources.iter().map(|seq| self.text(*seq) + "\n").collect();
-            for word in planted.says.0.iter() {
-                if !Words(vec![word.clone()]).are_in(section, &text) {
-                    faults.push(format!(
-                        "{}: {section:?} {word:?} is not said in {:?}",
-                        self.name, planted.from.0
-                    ));
-                }
-            }
-            if planted.says.0.is_empty() || planted.from.0.is_empty() {
-                faults.push(format!("{}: something in {section:?} has no words or no source", self.name));
-            }
+        let planted = self.planted().filter_map(|(section, planted)| self.fault_of(section, planted));
+        let sheet = &self.sheet;
+        let others = [&sheet.absent, &sheet.gone, &sheet.allowed].into_iter().flatten();
+        let nowhere = others.flat_map(|(section, all)| {
+            all.iter()
+                .filter(move |words| !self.is_said_somewhere(*section, words))
+                .map(move |words| format!("{section:?} {:?} stands nowhere in the log", words.0))
+        });
+        let calls = self.events.iter().flat_map(|event| event.event.fact.parts()).filter_map(fault_of_call);
+        planted.chain(nowhere).chain(calls).map(|fault| format!("{}: {fault}", self.name)).collect()
+    }
+
+    fn fault_of(&self, section: Section, planted: &Planted) -> Option<String> {
+        let Planted { says, from, until, .. } = planted;
+        if says.0.is_empty() || from.0.is_empty() {
+            return Some(format!("something in {section:?} has no words or no source"));
         }
-        faults.extend(self.events.iter().flat_map(|event| event.event.fact.parts()).filter_map(|part| {
-            match part {
-                Part::ToolCall(call) if call.form == CallForm::Function => {
-                    let wrong = serde_json::from_str::<serde_json::Value>(&call.arguments).err()?;
-                    Some(format!("{}: {} {wrong}: {}", self.name, call.name.0, call.arguments))
-                }
-                _ => None,
-            }
-        }));
-        let all: Vec<String> = self.events.iter().map(|event| self.text(event.id.seq)).collect();
-        for (section, words) in
-            [&self.sheet.absent, &self.sheet.gone, &self.sheet.allowed].into_iter().flatten()
-        {
-            for words in words {
-                let somewhere = all.iter().any(|text| words.are_in(*section, text));
-                if !somewhere {
-                    faults
-                        .push(format!("{}: {section:?} {:?} stands nowhere in the log", self.name, words.0));
-                }
-            }
+        if let Some(name) = from.0.iter().chain(until).find(|name| !self.names.contains_key(*name)) {
+            return Some(format!("nothing is named @{name}"));
         }
-        faults
+        let sources = from.0.iter().flat_map(|name| &self.names[name]);
+        let text: String = sources.map(|seq| self.text(*seq) + "\n").collect();
+        let missing = !says.are_in(&Text::new(section, &text));
+        missing.then(|| format!("{section:?} {:?} is not said in {:?}", says.0, from.0))
+    }
+
+    fn is_said_somewhere(&self, section: Section, words: &Words) -> bool {
+        self.events.iter().any(|event| words.are_in(&Text::new(section, &self.text(event.id.seq))))
     }
 
     /// Everything planted, with its section.
@@ -284,6 +276,16 @@ impl Session {
             Fact::Pinned { pin: Pin::Event(pinned) } => self.text(*pinned),
             fact => fact.text().replace("\\n", "\n").replace("\\\"", "\""),
         }
+    }
+}
+
+fn fault_of_call(part: &Part) -> Option<String> {
+    match part {
+        Part::ToolCall(call) if call.form == CallForm::Function => {
+            let wrong = serde_json::from_str::<serde_json::Value>(&call.arguments).err()?;
+            Some(format!("{} {wrong}: {}", call.name.0, call.arguments))
+        }
+        _ => None,
     }
 }
 
