@@ -64,6 +64,42 @@ impl SeqSet {
         }
     }
 
+    /// What of it lies before an event.
+    pub fn before(&self, seq: Seq) -> Self {
+        let runs = self.runs.iter().take_while(|run| run.first < seq);
+        Self { runs: runs.map(|run| Run { first: run.first, last: run.last.min(seq.previous()) }).collect() }
+    }
+
+    /// Its first run and the newest ones, `most` in all: where something began and how it stands.
+    pub fn ends(mut self, most: usize) -> Self {
+        let too_many = self.runs.len().saturating_sub(most.max(2));
+        self.runs.drain(1..=too_many);
+        self
+    }
+
+    /// At most `most` runs that hold all of it: where it has more, the nearest are joined over what lies between.
+    pub fn coarse(mut self, most: usize) -> Self {
+        let too_many = self.runs.len().saturating_sub(most.max(1));
+        if too_many == 0 {
+            return self;
+        }
+        let mut gaps: Vec<u64> = self.runs.windows(2).map(|pair| pair[1].first.0 - pair[0].last.0).collect();
+        gaps.sort_unstable();
+        let widest_joined = gaps[too_many - 1];
+        let runs = std::mem::take(&mut self.runs);
+        let mut joined = 0;
+        for run in runs {
+            match self.runs.last_mut() {
+                Some(last) if joined < too_many && run.first.0 - last.last.0 <= widest_joined => {
+                    last.last = run.last;
+                    joined += 1;
+                }
+                _ => self.runs.push(run),
+            }
+        }
+        self
+    }
+
     /// Whether an event is in it.
     pub fn contains(&self, seq: Seq) -> bool {
         let after = self.runs.partition_point(|run| run.first <= seq);
@@ -161,6 +197,22 @@ mod tests {
         let unsorted = r#"[{"first":5,"last":9},{"first":3,"last":3}]"#;
         assert_eq!(serde_json::from_str::<SeqSet>(unsorted).unwrap(), set);
         assert!(serde_json::from_str::<SeqSet>(r#"[{"first":5,"last":4}]"#).is_err());
+    }
+
+    #[test]
+    fn a_set_is_cut_before_an_event_and_bounded_in_two_ways() {
+        let set: SeqSet = serde_json::from_str(
+            r#"[{"first":1,"last":2},{"first":4,"last":5},{"first":9,"last":9},{"first":11,"last":20}]"#,
+        )
+        .unwrap();
+        assert_eq!(set.before(Seq(5)).to_string(), "1-2, 4");
+        assert_eq!(set.before(Seq(1)).to_string(), "");
+        assert_eq!(set.before(Seq(99)), set);
+        assert_eq!(set.clone().ends(3).to_string(), "1-2, 9, 11-20");
+        assert_eq!(set.clone().ends(9), set);
+        assert_eq!(set.clone().coarse(3).to_string(), "1-5, 9, 11-20");
+        assert_eq!(set.clone().coarse(1).to_string(), "1-20");
+        assert_eq!(SeqSet::default().coarse(1).ends(1).to_string(), "");
     }
 
     proptest! {

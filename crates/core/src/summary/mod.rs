@@ -3,10 +3,29 @@
 //! A [`Brief`] is made without a model, or checked against the span if a model wrote it. Because items are data, code
 //! carries them from summary to summary: nothing that must be kept depends on what a model chooses to repeat.
 
+pub mod compaction;
+mod cues;
+mod extract;
+mod fork;
+mod ledger;
+mod pins;
+mod prose;
+mod render;
+mod said;
 pub mod tools;
+mod topic;
+mod voices;
+mod wishes;
+mod work;
 
 use serde::{Deserialize, Serialize};
 
+use self::tools::Change;
+pub use self::{
+    extract::summarise,
+    ledger::{CONSTRAINTS, Caps},
+    pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
+};
 use crate::seq_set::SeqSet;
 
 /// A structured summary.
@@ -32,8 +51,89 @@ pub struct Item {
     /// error. An item without one is replaced by nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The events it came from.
+    /// The events it came from: the first and the newest, if they are many.
     pub sources: SeqSet,
+    /// What the next summary must know to carry it on; nothing for an item that a model wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// What is known of an item beside its words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Detail {
+    /// Of a constraint: how much it was meant.
+    Wish(Force),
+    /// Of a file: where it was touched.
+    File {
+        /// How it was changed, each way once; empty if it was only read.
+        how: Vec<Change>,
+        /// Which lines, merged; empty if that is unknown, or all.
+        lines: Vec<(u64, u64)>,
+    },
+    /// Of a command: how it went.
+    Command {
+        /// How often it ran.
+        runs: u64,
+        /// How often it failed.
+        failed: u64,
+        /// How it ended the last time.
+        exit: Option<i64>,
+    },
+    /// Of an error: where it came from and what became of it.
+    Error {
+        /// What failed: a command, or a tool and its target.
+        of: String,
+        /// How often it came.
+        times: u64,
+        /// What made it go away.
+        resolved: Option<String>,
+    },
+    /// Of a failed approach: whether it is known what worked instead.
+    Attempt(Ending),
+    /// Of a next step: who wrote it down.
+    Step(StepOrigin),
+    /// Of the current task: what was done since it was asked for.
+    Progress {
+        /// How many tools were called.
+        calls: u64,
+        /// Which files were changed, the newest last.
+        changed: Vec<String>,
+    },
+}
+
+/// How much a wish was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Force {
+    /// It was taken back.
+    Withdrawn,
+    /// As a preference, or a plain request of how to work.
+    Preference,
+    /// As a rule.
+    Rule,
+}
+
+/// Whether it is known what worked in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Not yet.
+    Open,
+    /// It is.
+    Known,
+}
+
+/// Who wrote a next step down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepOrigin {
+    /// A plan tool; its next plan replaces this one.
+    Plan,
+    /// A tool that keeps steps one by one; it says when this one is done.
+    Tracked,
+    /// Somebody in their own words.
+    Words,
 }
 
 /// Items of a section that are only counted.
@@ -42,9 +142,9 @@ pub struct Item {
 pub struct FoldedItems {
     /// The section.
     pub section: Section,
-    /// How many.
+    /// How many; 0 if that cannot be known, as after a fork inside what they tell of.
     pub count: u64,
-    /// The events they came from, by which they can be found again.
+    /// The events among which they can be found again.
     pub sources: SeqSet,
 }
 
@@ -74,4 +174,67 @@ pub enum Section {
     Errors,
     /// What is left to do.
     NextSteps,
+}
+
+impl Section {
+    /// Every section, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Pins,
+        Self::SessionIntent,
+        Self::Constraints,
+        Self::CurrentTask,
+        Self::FilesModified,
+        Self::FilesRead,
+        Self::Commands,
+        Self::KeyDecisions,
+        Self::FailedApproaches,
+        Self::Errors,
+        Self::NextSteps,
+    ];
+
+    /// Its title.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Pins => "Pinned",
+            Self::SessionIntent => "Session Intent",
+            Self::Constraints => "Constraints",
+            Self::CurrentTask => "Current Task",
+            Self::FilesModified => "Files Modified",
+            Self::FilesRead => "Files Read",
+            Self::Commands => "Commands",
+            Self::KeyDecisions => "Key Decisions",
+            Self::FailedApproaches => "Failed Approaches",
+            Self::Errors => "Errors Encountered",
+            Self::NextSteps => "Next Steps",
+        }
+    }
+
+    /// Whether code carries its items from summary to summary, whatever a model writes.
+    pub const fn must_keep(self) -> bool {
+        match self {
+            Self::Pins | Self::Constraints | Self::FilesModified | Self::FailedApproaches | Self::Errors => {
+                true
+            }
+            Self::SessionIntent
+            | Self::CurrentTask
+            | Self::FilesRead
+            | Self::Commands
+            | Self::KeyDecisions
+            | Self::NextSteps => false,
+        }
+    }
+}
+
+impl Item {
+    /// What makes it the same item in the next summary: its key, or its words.
+    pub fn identity(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.text)
+    }
+}
+
+impl Brief {
+    /// The items of a section, oldest first.
+    pub fn section(&self, section: Section) -> impl DoubleEndedIterator<Item = &Item> {
+        self.items.iter().filter(move |item| item.section == section)
+    }
 }

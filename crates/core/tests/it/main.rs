@@ -5,6 +5,8 @@ mod histories;
 #[cfg(test)]
 mod notation;
 #[cfg(test)]
+mod planted;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod specs;

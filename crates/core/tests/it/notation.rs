@@ -3,14 +3,14 @@
 //! A log is a line an event, with what belongs to an event indented below it; `specs/README.md` describes it. A context
 //! is printed as a line a segment. A token is a word, and nothing is wrapped, so that every number can be checked by eye.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use epitome_core::{
     chain::{Digest, Link},
     context::{Body, Context, Names, Segment},
     event::{
-        Compaction, Event, Fact, Instruction, Logged, Part, Pin, Seal, Summary, ToolCall, ToolResult,
-        Trigger, Usage,
+        CallForm, Compaction, Event, Fact, Instruction, Logged, Part, Pin, Seal, Summary, ToolCall,
+        ToolResult, Trigger, Usage,
     },
     id::{CallId, EventId, Seq, ThreadId},
     media::{Media, Place},
@@ -53,10 +53,19 @@ pub(crate) fn context(log: &str) -> Context {
 
 /// Reads a log.
 pub(crate) fn read(log: &str) -> Vec<Arc<Logged>> {
+    read_named(log).0
+}
+
+/// Reads a log and what its names stand for: an event, a call's event and the one with its result, a pin and what it
+/// pins.
+pub(crate) fn read_named(log: &str) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<Seq>>) {
     let mut reader = Reader::default();
     for line in log.lines().filter(|line| !line.trim().is_empty()) {
         match line.strip_prefix("  ") {
-            Some(detail) => reader.detail(detail.trim()),
+            Some(detail) => match detail.trim_start().strip_prefix('|') {
+                Some(more) => reader.go_on(more.strip_prefix(' ').unwrap_or(more)),
+                None => reader.detail(detail.trim()),
+            },
             None => reader.event(line.trim()),
         }
     }
@@ -77,6 +86,17 @@ struct Reader {
     calls: usize,
     /// Whether what came last was a call, to which the next result belongs.
     called: Option<CallId>,
+    names: BTreeMap<String, Vec<Seq>>,
+    last: Last,
+}
+
+/// What was written last, which a line that begins with `|` goes on with.
+#[derive(Default)]
+enum Last {
+    #[default]
+    Said,
+    Result,
+    Beside,
 }
 
 impl Reader {
@@ -86,8 +106,13 @@ impl Reader {
         let text = text.trim();
         let mut words = head.split_whitespace();
         let (kind, argument) = (words.next().unwrap_or_default(), words.next());
+        let first = self.facts.len() as u64 + 1;
+        let (kind, name) = kind.split_once('@').map_or((kind, None), |(kind, name)| (kind, Some(name)));
         let parts = if text.is_empty() { vec![] } else { vec![part(text)] };
-        let number = |word: Option<&str>| Seq(word.and_then(|word| word.parse().ok()).expect("a number"));
+        let number = |word: Option<&str>| match word.and_then(|word| word.strip_prefix('@')) {
+            Some(name) => *self.names.get(name).and_then(|places| places.first()).expect("a name from above"),
+            None => Seq(word.and_then(|word| word.parse().ok()).expect("a number")),
+        };
         let instructed = |what, parts| Fact::Instructed { what, parts };
         let fact = match kind.split_once('#').map_or(kind, |(kind, _)| kind) {
             "settings" => instructed(Instruction::Settings, parts),
@@ -125,13 +150,47 @@ impl Reader {
                 })
             }
             "revert" => Fact::CompactionReverted { compaction: number(argument) },
+            "pin" if argument.is_none() => Fact::Pinned { pin: Pin::Text(expand(text)) },
             "pin" => Fact::Pinned { pin: Pin::Event(number(argument)) },
             "usage" => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
             "inject" => Fact::Injected { hook: argument.unwrap_or_default().to_owned(), beside: None, parts },
             "carried" => Fact::Carried { kind: text.to_owned() },
             other => panic!("no event is written `{other}`"),
         };
+        match &fact {
+            Fact::Pinned { pin: Pin::Event(pinned) } => self.name(name, &[first, pinned.0]),
+            _ => self.name(name, &[first]),
+        }
         self.facts.push(fact);
+        self.last = Last::Said;
+    }
+
+    /// Notes which events a name stands for, as in `user@ask`.
+    fn name(&mut self, name: Option<&str>, events: &[u64]) {
+        if let Some(name) = name {
+            let events = events.iter().copied().map(Seq).collect();
+            assert!(self.names.insert(name.to_owned(), events).is_none(), "two things are named `{name}`");
+        }
+    }
+
+    /// Adds a line to what was written last.
+    fn go_on(&mut self, line: &str) {
+        let part = match self.last {
+            Last::Result => self.results.last_mut().and_then(|result| result.parts.last_mut()),
+            Last::Beside => self.beside.last_mut(),
+            Last::Said => self.saying().last_mut(),
+        };
+        match part.expect("a line goes on with something") {
+            Part::Text { text } | Part::Reasoning { text, .. } => {
+                text.push('\n');
+                text.push_str(line);
+            }
+            Part::ToolCall(call) => {
+                call.arguments.push('\n');
+                call.arguments.push_str(line);
+            }
+            Part::Refusal { .. } | Part::Media(_) | Part::Opaque { .. } => panic!("only text goes on"),
+        }
     }
 
     fn detail(&mut self, line: &str) {
@@ -139,39 +198,53 @@ impl Reader {
         let rest = rest.trim();
         match word {
             "->" | "!>" => self.result(part(rest), word == "!>"),
-            "beside:" => self.beside.push(part(rest)),
+            "beside:" => {
+                self.beside.push(part(rest));
+                self.last = Last::Beside;
+            }
             "+" => self.say(part(rest)),
             "thinking:" => self.say(Part::Reasoning { text: expand(rest), seal: None }),
             "sealed:" => {
                 let seal = Some(Seal::Encrypted("x".repeat(rest.parse().expect("a number of bytes"))));
                 self.say(Part::Reasoning { text: String::new(), seal });
             }
-            call if call.starts_with("call") => self.call(call, rest),
+            call if call.starts_with("call") => self.call(call, rest, CallForm::Function),
+            call if call.starts_with("custom") => self.call(call, rest, CallForm::Custom),
             other => panic!("no detail is written `{other}`"),
         }
     }
 
     fn say(&mut self, part: Part) {
+        self.saying().push(part);
+        self.last = Last::Said;
+    }
+
+    fn saying(&mut self) -> &mut Vec<Part> {
         match self.facts.last_mut() {
             Some(
                 Fact::UserSaid { parts }
                 | Fact::AssistantSaid { parts, .. }
                 | Fact::Instructed { parts, .. }
                 | Fact::Injected { parts, .. },
-            ) => parts.push(part),
+            ) => parts,
             _ => panic!("nobody is speaking here"),
         }
     }
 
-    fn call(&mut self, word: &str, rest: &str) {
+    fn call(&mut self, word: &str, rest: &str, form: CallForm) {
         self.calls += 1;
+        let answer = self.facts.len() as u64;
+        let (word, name) = word.split_once('@').map_or((word, None), |(word, name)| (word, Some(name)));
+        self.name(name, &[answer, answer + 1]);
         let id = word.split_once('#').map_or_else(|| format!("call-{}", self.calls), |(_, id)| id.to_owned());
         let (name, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
         self.called = Some(CallId(id.clone()));
-        self.say(Part::ToolCall(ToolCall::function(id, name, expand(arguments))));
+        let call = ToolCall { form, ..ToolCall::function(id, name, expand(arguments)) };
+        self.say(Part::ToolCall(call));
     }
 
     fn result(&mut self, part: Part, error: bool) {
+        self.last = Last::Result;
         match self.called.take() {
             Some(call) => self.results.push(ToolResult { call, name: None, parts: vec![part], error }),
             None => self.results.last_mut().expect("a result follows its call").parts.push(part),
@@ -187,9 +260,9 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Vec<Arc<Logged>> {
+    fn finish(mut self) -> (Vec<Arc<Logged>>, BTreeMap<String, Vec<Seq>>) {
         self.flush();
-        (1..).zip(self.facts).map(|(seq, fact)| logged(seq, fact)).collect()
+        ((1..).zip(self.facts).map(|(seq, fact)| logged(seq, fact)).collect(), self.names)
     }
 }
 

@@ -1,0 +1,381 @@
+//! Drafting a compaction: where to cut, and what stands for what lies before.
+//!
+//! The cut falls between two turns, where no call is parted from its result. The summary is the built-in one; the
+//! numbers are the meter's, and the draft is refused if it would not make the context smaller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Brief, Caps, Detail, Item, Section, prose::one_line, summarise};
+use crate::{
+    context::{Body, Context, Names, Segment},
+    event::{Compaction, Fact, Logged, Summary, Trigger},
+    id::Seq,
+    meter::Meter,
+    project::{Line, project},
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// How compactions are drafted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drafting {
+    /// What stays verbatim.
+    pub keep: Keep,
+    /// How long the summary may be.
+    pub length: Length,
+    /// How many items it shows.
+    pub caps: Caps,
+}
+
+/// What stays verbatim. The newest turn always does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// The last turns, as many as this.
+    Turns(u64),
+    /// The last turns, as many as fit into this many tokens.
+    Tokens(Tokens),
+    /// As many as fit, but beginning with a turn that matters: one with a message of the user, or with an error that
+    /// nothing has resolved. What stands before the first such turn is left to the summary.
+    Important(Tokens),
+}
+
+/// How long a summary may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// This many tokens.
+    Fixed(Tokens),
+    /// A share of what it stands for.
+    Scaled {
+        /// The share, in percent.
+        percent: u64,
+        /// But at least this.
+        least: Tokens,
+        /// And at most this.
+        most: Tokens,
+    },
+}
+
+impl Default for Drafting {
+    fn default() -> Self {
+        Self {
+            keep: Keep::Tokens(Tokens(30_000)),
+            length: Length::Scaled { percent: 15, least: Tokens(1_500), most: Tokens(6_000) },
+            caps: Caps::default(),
+        }
+    }
+}
+
+impl Length {
+    /// The limit for a summary of a span of this size.
+    pub fn of(self, span: Tokens) -> Tokens {
+        match self {
+            Self::Fixed(tokens) => tokens,
+            Self::Scaled { percent, least, most } => {
+                let share = u128::from(span.0) * u128::from(percent) / 100;
+                Tokens(u64::try_from(share).unwrap_or(u64::MAX)).max(least).min(most)
+            }
+        }
+    }
+}
+
+/// Why there is no compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NothingGained {
+    /// Everything is kept verbatim.
+    #[error(
+        "nothing to compact: what is to be kept verbatim is all there is. Keep fewer turns, or fewer tokens"
+    )]
+    NothingOld,
+    /// The summary would be no smaller than what it stands for.
+    #[error(
+        "nothing gained: the context has {before} tokens and would have {after} with the summary. Let the summary be \
+         shorter, or wait until there is more to summarise"
+    )]
+    NotSmaller {
+        /// The context's size as it is.
+        before: Tokens,
+        /// Its size with the compaction.
+        after: Tokens,
+    },
+}
+
+impl Drafting {
+    /// Drafts the compaction of a line as it stands. It is not in force until it is logged.
+    pub fn draft(
+        &self,
+        line: &Line,
+        meter: &Arc<Meter>,
+        names: Names,
+        trigger: Trigger,
+    ) -> Result<Compaction, NothingGained> {
+        let context = project(line, Arc::clone(meter), names);
+        let standing = context.segments().iter().find_map(|segment| match segment.body() {
+            Body::Summary(event) => Some(event),
+            _ => None,
+        });
+        let cuts = cuts(&context);
+        let events: Vec<&Arc<Logged>> = line.events().collect();
+        let cut = match self.keep {
+            Keep::Turns(turns) => within_turns(&cuts, &context, turns),
+            Keep::Tokens(tokens) => within_tokens(&cuts, tokens).first(),
+            Keep::Important(tokens) => {
+                let matters = turns_that_matter(&context, &events, self);
+                let fitting = within_tokens(&cuts, tokens);
+                fitting.iter().find(|cut| matters.contains(&cut.turn)).or(fitting.first())
+            }
+        };
+        // With the newest turn kept there is always a last cut, unless there is no turn at all.
+        let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
+        let brief = brief(&events, standing, cut, &self.caps);
+        let text = brief.render(self.length.of(cut.covered), meter, names);
+        let before = context.tokens();
+        let after = before.less(cut.covered) + meter.overhead().message + meter.text(&text);
+        if after >= before {
+            return Err(NothingGained::NotSmaller { before, after });
+        }
+        Ok(Compaction {
+            summary: Summary::Structured { text, brief: Box::new(brief) },
+            through: cut.first_kept.previous(),
+            first_kept: Some(cut.first_kept),
+            tokens_before: Some(before),
+            tokens_after: Some(after),
+            trigger,
+        })
+    }
+}
+
+/// A place where the line may be cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// The turn that is then the first kept one.
+    turn: u64,
+    first_kept: Seq,
+    /// What everything before it costs, the prefix aside.
+    covered: Tokens,
+    /// What it and everything after it costs.
+    kept: Tokens,
+    /// Whether anything lies before it that is not a summary already.
+    is_progress: bool,
+}
+
+/// Every place between two turns where nothing is parted, oldest first.
+fn cuts(context: &Context) -> Vec<Cut> {
+    let segments = &context.segments()[context.prefix_len()..];
+    let mut cuts = Vec::new();
+    let all: Tokens = segments.iter().map(Segment::tokens).sum();
+    let (mut covered, mut last, mut turn, mut is_progress) = (Tokens(0), Seq::START, None, false);
+    for segment in segments {
+        let summary = matches!(segment.body(), Body::Summary(_));
+        let first = segment.stands_for().first().unwrap_or_default();
+        if !summary && turn != Some(segment.turn()) {
+            turn = Some(segment.turn());
+            // A result that came after its turn was over holds the turns together.
+            if last < first {
+                let kept = all.less(covered);
+                cuts.push(Cut { turn: segment.turn(), first_kept: first, covered, kept, is_progress });
+            }
+        }
+        covered += segment.tokens();
+        if !summary {
+            // A compaction that is stood on comes after what it kept, and stands for nothing there.
+            last = last.max(segment.stands_for().last().unwrap_or_default());
+            is_progress = true;
+        }
+    }
+    cuts
+}
+
+fn within_turns<'c>(cuts: &'c [Cut], context: &Context, turns: u64) -> Option<&'c Cut> {
+    let oldest = context.last_turn().saturating_sub(turns.max(1) - 1);
+    cuts.iter().rev().find(|cut| cut.turn <= oldest)
+}
+
+/// The cuts that keep no more than this, oldest first.
+fn within_tokens(cuts: &[Cut], tokens: Tokens) -> &[Cut] {
+    &cuts[cuts.partition_point(|cut| cut.kept > tokens)..]
+}
+
+/// The turns with a message of the user or an error that nothing has resolved.
+fn turns_that_matter(context: &Context, events: &[&Arc<Logged>], drafting: &Drafting) -> BTreeSet<u64> {
+    let span: Vec<Arc<Logged>> = events.iter().map(|event| Arc::clone(event)).collect();
+    let brief = summarise(&span, None, &drafting.caps);
+    let open = brief
+        .section(Section::Errors)
+        .filter(|item| matches!(item.detail, Some(Detail::Error { resolved: None, .. })))
+        .map(|item| &item.sources);
+    let open = SeqSet::union(open);
+    let matters = |segment: &&Segment| {
+        segment.is_user()
+            || (segment.call().is_some()
+                && segment
+                    .stands_for()
+                    .runs()
+                    .iter()
+                    .any(|run| open.contains(run.first) || open.contains(run.last)))
+    };
+    context.segments().iter().filter(matters).map(Segment::turn).collect()
+}
+
+/// The summary of everything before a cut, on top of the one that stands.
+fn brief(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut, caps: &Caps) -> Brief {
+    let compaction = standing.and_then(|event| match &event.event.fact {
+        Fact::Compacted(compaction) => Some((event, compaction)),
+        _ => None,
+    });
+    let previous = compaction.map(|(event, compaction)| match &compaction.summary {
+        Summary::Structured { brief, .. } => (**brief).clone(),
+        Summary::Text(_) | Summary::Encrypted(_) => unread(event, compaction),
+    });
+    let after = compaction.map_or(Seq::START, |(event, compaction)| {
+        // What a compaction says of places may be nonsense; what it kept cannot lie behind itself.
+        let kept = compaction.first_kept.unwrap_or(event.id.seq);
+        compaction.through.max(kept.previous()).min(event.id.seq)
+    });
+    // A pin is never rendered by itself: what was pinned later must be told now too.
+    let told = |event: &&&Arc<Logged>| {
+        let seq = event.id.seq;
+        (after < seq && seq < cut.first_kept) || matches!(event.event.fact, Fact::Pinned { .. })
+    };
+    let span: Vec<Arc<Logged>> = events.iter().filter(told).map(|event| Arc::clone(event)).collect();
+    summarise(&span, previous.as_ref(), caps)
+}
+
+/// A summary that holds no items is kept as one: its beginning, and where it is.
+fn unread(event: &Logged, compaction: &Compaction) -> Brief {
+    let text = match &compaction.summary {
+        Summary::Encrypted(_) => "An earlier summary that only its provider can read.".to_owned(),
+        summary => format!("An earlier summary begins: {}", one_line(summary.text(), 600)),
+    };
+    let sources = SeqSet::one(event.id.seq);
+    let key = Some(format!("summary {}", event.id.seq));
+    Brief {
+        items: vec![Item { section: Section::SessionIntent, text, key, sources, detail: None }],
+        folded: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::{logged, meter, read};
+
+    fn drafting(keep: Keep) -> Drafting {
+        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default() }
+    }
+
+    const LOG: &str = "
+system: Rules.
+user: Add a cache. Never touch the lock file.
+assistant: Reading.
+  call#a read_file {\"path\":\"src/a.rs\"}
+  -> 200 words of \"code\"
+assistant: Testing.
+  call#b bash {\"command\":\"make\"}
+  !> boom
+user: Go on.
+assistant: Done.
+  call#c bash {\"command\":\"ls\"}
+  -> 90 words of \"file\"
+assistant: All is well.
+";
+
+    fn check(keep: Keep, expect: Result<(u64, u64), NothingGained>) {
+        let draft = drafting(keep).draft(&Line::new(read(LOG)), &meter(), Names::Messages, Trigger::Manual);
+        let places = draft.map(|draft| (draft.through.0, draft.first_kept.unwrap().0));
+        assert_eq!(places, expect, "{keep:?}");
+    }
+
+    #[test]
+    fn the_cut_falls_between_turns() {
+        check(Keep::Turns(1), Ok((9, 10)));
+        check(Keep::Turns(2), Ok((6, 7)));
+        check(Keep::Turns(3), Ok((4, 5)));
+        check(Keep::Turns(9), Err(NothingGained::NothingOld));
+        check(Keep::Tokens(Tokens(0)), Ok((9, 10)));
+        check(Keep::Tokens(Tokens(100)), Ok((6, 7)));
+        check(Keep::Tokens(Tokens::MAX), Err(NothingGained::NothingOld));
+    }
+
+    #[test]
+    fn what_is_kept_by_importance_begins_with_an_error_or_a_message() {
+        check(Keep::Important(Tokens(120)), Ok((4, 5)));
+        check(Keep::Important(Tokens(100)), Ok((6, 7)));
+        check(Keep::Important(Tokens(3)), Ok((9, 10)));
+    }
+
+    #[test]
+    fn a_result_that_came_late_is_not_parted_from_its_call() {
+        let log = "
+user: Go.
+assistant:
+  call#a bash {\"command\":\"sleep 9\"}
+user: Meanwhile, 90 words.
+assistant: Yes.
+result a: done
+user: And?
+assistant: Fine.
+";
+        let line = Line::new(read(log));
+        let cut: Vec<u64> =
+            cuts(&project(&line, meter(), Names::Messages)).iter().map(|cut| cut.first_kept.0).collect();
+        assert_eq!(cut, [1, 6]);
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_context_it_makes() {
+        let mut line = Line::new(read(LOG));
+        let draft =
+            drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
+        let before = project(&line, meter(), Names::Messages).tokens();
+        line.push_uncounted(logged(11, Fact::Compacted(draft.clone())));
+        let after = project(&line, meter(), Names::Messages).tokens();
+        assert_eq!((draft.tokens_before, draft.tokens_after), (Some(before), Some(after)));
+    }
+
+    #[test]
+    fn a_second_draft_stands_on_the_first() {
+        let mut line = Line::new(read(LOG));
+        let draft =
+            drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
+        line.push_uncounted(logged(11, Fact::Compacted(draft)));
+        let again = drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual);
+        assert_eq!(again, Err(NothingGained::NothingOld));
+        let more =
+            read("user: Now the docs.\nassistant: 300 words of \"word\"\nuser: Thanks.\nassistant: Bye.");
+        for (seq, event) in (12..).zip(more) {
+            line.push_uncounted(logged(seq, event.event.fact.clone()));
+        }
+        let draft =
+            drafting(Keep::Turns(1)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
+        assert_eq!((draft.through.0, draft.first_kept.unwrap().0), (13, 14));
+        let Summary::Structured { text, .. } = draft.summary else {
+            panic!("the built-in summary has items")
+        };
+        for words in ["Never touch the lock file", "Now the docs", "boom", "src/a.rs"] {
+            assert!(text.contains(words), "{words} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_draft_that_gains_nothing_is_refused_with_the_numbers() {
+        let line = Line::new(read("user: One.\nassistant: Yes.\nuser: Two.\nassistant: Yes."));
+        let refused =
+            drafting(Keep::Turns(1)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap_err();
+        assert!(matches!(refused, NothingGained::NotSmaller { before: Tokens(4), .. }), "{refused}");
+    }
+
+    #[test]
+    fn the_length_is_fixed_or_follows_the_span() {
+        let scaled = Length::Scaled { percent: 10, least: Tokens(50), most: Tokens(500) };
+        for (span, expect) in [(100, 50), (2_000, 200), (90_000, 500), (u64::MAX, 500)] {
+            assert_eq!(scaled.of(Tokens(span)), Tokens(expect));
+        }
+        assert_eq!(Length::Fixed(Tokens(7)).of(Tokens(1)), Tokens(7));
+    }
+}

@@ -1,0 +1,355 @@
+//! Cues: the words by which people and models say that they demand, decide, gave up or are not done.
+//!
+//! A cue is a few words in a row; `..` in it stands for any words of the same sentence. The tables are data: what they
+//! do not know is not found, what they know is found wherever it is said, and the rules that use them decide whether it
+//! was meant.
+
+use std::{collections::HashMap, ops::Range, sync::LazyLock};
+
+use super::prose::{Sentence, Word};
+
+/// A table of cues.
+pub(super) struct Cues {
+    by_first: HashMap<&'static str, Vec<Vec<&'static str>>>,
+}
+
+impl Cues {
+    fn new(cues: &[&'static str]) -> Self {
+        let mut by_first: HashMap<&'static str, Vec<Vec<&'static str>>> = HashMap::new();
+        for cue in cues {
+            let mut words = cue.split(' ');
+            let first = words.next().unwrap_or_default();
+            by_first.entry(first).or_default().push(words.collect());
+        }
+        Self { by_first }
+    }
+
+    /// Where the first cue stands in a sentence.
+    pub(super) fn find(&self, sentence: &Sentence) -> Option<Range<usize>> {
+        self.all(sentence).next()
+    }
+
+    /// Whether any cue stands in a sentence.
+    pub(super) fn are_in(&self, sentence: &Sentence) -> bool {
+        self.find(sentence).is_some()
+    }
+
+    /// Where cues stand in a sentence, in order.
+    pub(super) fn all<'s>(&'s self, sentence: &'s Sentence) -> impl Iterator<Item = Range<usize>> + 's {
+        let words = &sentence.words;
+        (0..words.len()).filter_map(move |at| {
+            let cues = self.by_first.get(words[at].text.as_str())?;
+            cues.iter().find_map(|rest| after(rest, words, at + 1)).map(|end| at..end)
+        })
+    }
+}
+
+/// Where the rest of a cue ends, if it stands from `at` on.
+fn after(rest: &[&str], words: &[Word], mut at: usize) -> Option<usize> {
+    let mut rest = rest;
+    while let Some((first, more)) = rest.split_first() {
+        if *first == ".." {
+            return (at..words.len()).find_map(|later| after(more, words, later));
+        }
+        if words.get(at).is_none_or(|word| word.text != *first) {
+            return None;
+        }
+        at += 1;
+        rest = more;
+    }
+    Some(at)
+}
+
+macro_rules! cues {
+    ($($(#[$doc:meta])* $name:ident = [$($cue:literal),* $(,)?];)*) => {
+        $($(#[$doc])* pub(super) static $name: LazyLock<Cues> = LazyLock::new(|| Cues::new(&[$($cue),*]));)*
+    };
+}
+
+cues! {
+    /// A rule, however the sentence is built.
+    RULES = [
+        "never", "nver", "must", "mustnt", "shall", "should not", "shouldnt", "not allowed", "isnt allowed",
+        "arent allowed", "not permitted", "forbidden", "prohibited", "off limits", "hands off", "keep hands off",
+        "no go", "under no circumstances", "in no case", "at all costs", "no matter what", "whatever you do",
+        "whatever happens", "non negotiable", "not negotiable", "make sure", "makes sure", "be sure", "make certain",
+        "keep in mind", "bear in mind", "take care that", "take care to", "be careful to", "be careful not",
+        "no more than", "not more than", "no less than", "no later than", "not exceed", "leave .. alone",
+        "leave .. as is", "leave .. as it is", "leave .. as they are", "leave .. untouched", "leave .. unchanged",
+        "leave .. in place", "keep .. unchanged", "keep .. untouched", "keep .. as is", "keep .. as it is",
+        "keep .. as they are", "keep .. the same", "keep .. intact", "keep .. compatible", "keep .. green",
+        "keep .. stable", "keep .. working", "keep .. passing", "keep .. under", "keep .. below", "keep .. out of",
+        "stay .. unchanged", "stays as", "stay as", "stays the same", "stay the same", "stays green", "stay green",
+        "stay compatible", "stays compatible", "remain unchanged", "remain compatible", "remains unchanged",
+        "backwards compatible", "backward compatible", "dont touch", "not touch", "not to touch", "no touching",
+        "dont you dare", "not to be", "ask me before", "ask before", "ask first", "ask me first", "check with me",
+        "without asking", "wait for my", "until i say", "until i confirm", "unless i", "only after i", "before you",
+        "nothing but", "nothing else", "and nothing more", "is sacred", "are sacred", "non optional", "not optional",
+        "is mandatory", "are mandatory", "is required", "are required", "is a must", "a hard requirement",
+        "hard requirement", "hard rule", "hard limit", "hard constraint", "strict rule", "the rule is", "rule number",
+        "house rule", "golden rule", "one rule", "requirement is", "condition is", "constraint is", "in any case keep",
+        "has to", "have to", "need to be", "needs to be", "needs to stay", "need to stay", "needs to remain",
+        "need to remain", "needs to keep", "needs to work", "needs to run", "needs to support", "want .. to stay",
+        "want .. to remain", "want .. to keep", "dont want", "do not want", "didnt want", "not want", "wont accept",
+        "will not accept", "do not accept", "dont accept", "not acceptable", "no excuses", "no exceptions",
+        "without exception", "stay away from", "stay out of", "keep away from", "keep out of", "steer clear",
+        "refrain from", "important that", "is important", "very important", "imperative that", "it is essential",
+        "is essential", "is not for you", "not your business", "please not", "plz not", "pls not", "please no",
+        "pls no", "please dont", "we cannot", "we cant", "we can not", "you cannot", "you cant", "you can not",
+        "you may not", "may not be", "may only", "can only", "must only", "cannot be", "cant be", "can not be",
+        "cannot change", "cant change", "cannot break", "cant break", "not break", "dont break", "we dont", "we do not",
+        "not get", "is frozen", "are frozen", "frozen until", "read only", "readonly",
+        "nothing may", "nothing must", "nothing should", "nobody may", "nobody should", "no one may", "none may", "before i", "before we", "before anything", "before any", "not without",
+    ];
+    /// A rule only where nobody merely describes something.
+    LIMITS = [
+        "only", "olny", "always", "allways", "without", "at most", "at least", "maximum", "max", "at maximum", "minimum",
+        "within", "exactly", "strictly", "ensure", "ensures", "except", "unless", "as long as", "until", "not a single",
+        "no new", "no more", "no other", "no extra", "no additional", "no external", "no third", "zero",
+        "should", "shoud", "has to be", "is limited to", "limit is", "limit of", "budget is", "cap is", "needs to", "need to",
+        "deadline", "deadlines", "latest", "no later", "asap",
+    ];
+    /// What somebody would like better.
+    PREFERENCES = [
+        "prefer", "preferably", "preferred", "preference", "id rather", "would rather", "rather than", "instead of",
+        "rather have", "like better", "if possible", "ideally", "stick to", "stick with", "please use", "pls use",
+        "plz use", "kindly use", "we use", "we only use", "we are using", "were using", "we are on", "were on",
+        "we run on", "we still support", "our convention", "our conventions", "convention is", "our style",
+        "style guide", "our policy", "policy is", "standard is", "favour", "favor", "would be nice if you", "i want you to use",
+        "i would like you to", "id like you to", "i like", "i hate", "hate it when", "i love", "im allergic", "cant stand",
+        "not a fan", "be brief", "be concise", "keep it simple", "keep it short", "keep it small", "remember to",
+        "remember that", "from now on", "going forward", "in the future", "in future", "every time", "each time",
+        "whenever",
+    ];
+    /// The user takes something back.
+    WITHDRAWALS = [
+        "forget about", "forget the", "forget what", "forget my", "ignore what i said", "ignore my", "ignore the rule",
+        "ignore the earlier", "ignore that rule", "never mind", "nevermind", "scratch that", "no longer", "you can now",
+        "you may now", "can now", "may now", "allowed now", "now allowed", "is allowed again", "its ok to", "it is ok to",
+        "its okay to", "it is okay to", "its fine to", "it is fine to", "is fine now", "are fine now", "is ok now", "are ok now",
+        "is okay now", "i lift", "lifted", "lift the", "drop the rule", "drop the requirement", "drop the constraint",
+        "drop the restriction", "drop that rule", "doesnt apply", "does not apply", "not apply", "doesnt matter anymore",
+        "dont need to .. anymore", "take that back", "take it back", "take back", "changed my mind", "change my mind",
+        "after all", "you have permission", "go ahead and touch", "off the table", "not needed anymore", "isnt needed anymore",
+        "not needed any more", "is not needed", "are not needed", "dont need",
+    ];
+    /// A choice was made.
+    DECISIONS = [
+        "decided", "decide to", "decision", "settled on", "settle on", "settling on", "settled for", "opted for", "opted to",
+        "opting for", "opt for", "chose", "choosing", "chosen", "i choose", "we choose", "my choice", "going with", "go with",
+        "went with", "goes with", "gone with", "lets stick", "ill stick", "sticking with", "sticking to", "stick with",
+        "switching to", "switched to", "switch to", "switch from", "switching from", "lets switch", "in favour of",
+        "in favor of", "take option", "the plan is", "agreed", "the winner", "best option", "better option",
+        "better choice", "right choice", "right call", "simplest option", "safest option", "made the call", "final call",
+        "my call", "verdict", "concluded", "ruled out", "ruling out", "rejected", "rejecting", "committing to",
+        "design choice", "trade off", "tradeoff", "resolved to", "change of plan", "change of plans", "plan b",
+        "postponed", "postpone", "deferred", "out of scope", "lets go for", "going for", "went for", "well go for",
+        "final answer", "lets use", "let us use", "we take", "ill go", "well go", "we go with", "picked",
+        "is out", "are out", "we take", "we keep", "keep it at", "it is then",
+        "decisions", "choices",
+    ];
+    /// A choice, if a reason stands by it.
+    INTENTIONS = [
+        "ill use", "well use", "i will use", "we will use", "im going to use", "i am going to use", "im using", "i am using",
+        "were using", "we are using", "we use", "i use", "ill keep", "well keep", "i will keep", "we will keep", "lets keep",
+        "lets do", "lets take", "lets make", "lets put", "lets have", "lets not", "i used", "we used", "moving to", "moved to",
+        "picking", "i pick", "ill pick", "ill take", "ill implement", "i will implement", "well implement", "ill store",
+        "well store", "changed to use", "defer", "for now we", "i kept", "we kept", "ive kept", "i went", "we went",
+        "leaning on", "adopted", "adopt", "adopting", "replaced .. with", "replacing .. with", "ill replace", "ill put",
+        "well put", "ill make", "well do", "ill do", "ill write", "ill leave", "i left", "leaving", "keeping", "kept", "using",
+        "ill avoid", "avoiding", "ill skip", "skipping", "ill add", "i made", "i put", "ill build", "ill split", "ill wrap",
+    ];
+    /// One thing and not another.
+    CONTRASTS = ["instead of", "rather than", "as opposed to", "over a", "over the"];
+    /// Why, in words that mean nothing else.
+    GROUNDS = [
+        "because", "cause", "bc", "cuz", "since", "so that", "otherwise", "thats why", "that is why", "which is why", "for the reason",
+        "given that",
+    ];
+    /// Why.
+    REASONS = [
+        "because", "since", "as it", "as the", "as that", "as this", "as we", "due to", "so that", "to avoid", "to keep",
+        "otherwise", "reason", "given that", "given the", "it means", "which means", "that way", "this way", "thanks to",
+        "for the sake", "in order to", "so we", "so it", "so the", "so i", "avoids", "saves", "needs no", "the only one",
+        "thats why", "that is why", "which is why", "therefore", "else", "would otherwise", "as they", "as our", "as you", "as there", "as most", "as every", "as some", "as a",     ];
+    /// Something was tried in vain, or its cause was found.
+    FAILURES = [
+        "didnt work", "did not work", "doesnt work", "does not work", "dont work", "isnt working", "not working", "wont work",
+        "will not work", "didnt help", "did not help", "doesnt help", "does not help", "no help", "didnt fix", "did not fix",
+        "doesnt fix", "does not fix", "didnt solve", "doesnt solve", "does not solve", "did not solve", "not work",
+        "didnt change anything", "changes nothing", "changed nothing", "no effect", "no difference", "no luck", "no avail",
+        "in vain", "fails because", "fails since", "failed because", "failed since", "failed with", "failed again",
+        "still failing", "still fails", "still fail", "still broken", "still breaks", "still wrong", "still red", "still hangs",
+        "still crashes", "still deadlocks", "still times out", "still the same", "still leaks", "still get", "still gets",
+        "still getting", "still see", "still there", "same error", "same failure", "same problem", "same result", "same crash",
+        "that broke", "this broke", "it broke", "broke because", "breaks because", "backfired", "made it worse",
+        "made things worse", "makes it worse", "makes things worse", "worse than before", "got worse", "even worse", "was worse",
+        "reverting", "reverted", "rolling back", "rolled back", "roll it back", "backing out", "backed out", "undoing", "undid",
+        "dead end", "wrong approach", "wrong path", "wrong track", "wrong tree", "wrong direction", "blind alley", "turns out",
+        "turned out", "the problem was", "the issue was", "the bug was", "the cause was", "the mistake was", "root cause",
+        "the culprit", "gave up", "giving up", "give up on", "abandoning", "abandoned", "scrapping", "scrapped", "scrap that",
+        "discarded", "discarding", "cant be done", "isnt possible", "not possible", "not viable", "isnt viable",
+        "isnt going to work", "not going to work", "too slow", "too fragile", "blew up", "blows up", "deadlocks", "deadlocked",
+        "unsuccessful", "doesnt compile", "does not compile", "didnt compile", "did not compile", "was wrong", "was a mistake",
+        "my mistake", "isnt the cause", "wasnt the cause", "was not the cause", "not the cause", "wasnt it", "nope", "no dice",
+        "without success", "to no effect", "didnt do it", "did not do it", "cannot work", "cant work", "could not work",
+        "never worked", "stopped working", "not enough", "wasnt enough", "isnt enough",
+        "no good", "no better", "no use", "is out", "are out", "not an option", "no option", "doesnt cut", "does not cut", "didnt cut", "threw it out", "threw that out", "throw it out", "take it out", "took it out", "taking it out", "ripped it out", "backed it out", "defeats", "not the whole", "only part of", "same symptom", "to no avail", "gets us nowhere", "not good enough", "falls short", "fell short", "nothing changed", "changed nothing", "no improvement", "conflicts with", "makes no sense",
+    ];
+    /// Something was tried; in vain only if the sentence says so.
+    ATTEMPTS = [
+        "tried", "trying", "attempted", "attempt", "first attempt", "second attempt", "approach", "try", "failed", "fails",
+        "impossible", "not supported", "isnt supported", "not an option", "causes", "caused", "led to", "leads to", "broke",
+        "breaks", "regression", "regressed", "idea", "experiment", "workaround", "refuses", "refused", "rejects", "rejected",
+    ];
+    /// That it was in vain.
+    VAIN = [
+        "not", "didnt", "doesnt", "dont", "cant", "cannot", "wont", "isnt", "wasnt", "couldnt", "but", "fails", "failed", "broke",
+        "breaks", "wrong", "too", "worse", "however", "unfortunately", "instead", "rejected", "rejects", "refuses", "deadlock",
+        "hung", "hangs", "timeout", "crashed", "crashes", "lost", "loses", "slower", "leaked", "leaks", "still",
+        "corrupted", "corrupts", "flaky", "conflict", "conflicts", "overflow", "panics", "panicked", "refused",
+    ];
+    /// Another way is tried.
+    ANEW = [
+        "instead", "let me try", "lets try", "try a different", "trying a different", "another approach", "different approach",
+        "another way", "other way", "switching to", "switch to", "switched to", "ill try", "i will try", "going back", "so ill",
+        "so i will", "so i", "so we", "moving on", "back to", "plan b", "what works", "what worked", "works", "worked", "fixed",
+        "solved", "the fix", "need to", "needs", "have to", "has to", "must", "because", "since", "it needs", "reason",
+    ];
+    /// What was about to be tried.
+    PLANS = [
+        "let me", "ill", "i will", "im going to", "i am going to", "lets", "trying", "ill try", "first i", "maybe", "perhaps",
+        "my guess", "i think", "idea", "we could", "i can", "plan", "attempt", "bump", "bumping", "raising", "adding", "changing",
+    ];
+    /// Something worked, or is right now.
+    SUCCESSES = [
+        "works", "worked", "working now", "works now", "that works", "that did it", "did the trick", "does the trick",
+        "fixed", "fixes", "fixing it", "solved", "solves", "resolved", "resolves", "passes", "passing", "pass now", "all pass",
+        "green", "succeeded", "succeeds", "success", "builds now", "compiles now", "compiles", "the fix was", "the fix is",
+        "made it pass", "no longer fails", "no longer crashes", "gone", "goes away", "went away", "clean now", "back to normal",
+        "does the job", "did the job", "what works", "is what works", "is what fixes", "what fixes", "what fixed", "was the fix", "is the fix", "what solved", "what helped", "helps", "helped", "brings", "brought",
+    ];
+    /// Something was not right after all, said of a success.
+    DOUBTS = ["not", "didnt", "doesnt", "isnt", "wasnt", "still", "never", "cant", "cannot", "wont", "if", "should", "hopefully"];
+    /// What is left, whoever says it and wherever.
+    LEFT = [
+        "next step", "next steps", "todo", "todos", "to do", "remaining", "remains to", "left to do", "still to do",
+        "still left", "still open", "still need", "still needs", "still have to", "still has to", "still missing",
+        "still pending", "pending", "not done yet", "not yet done", "not yet", "follow up", "followup", "follow ups", "outstanding",
+        "open items", "open points", "open tasks", "whats left", "what is left", "up next", "action items", "to be done",
+        "left for later", "leave for later", "for tomorrow", "tomorrow", "later on", "next up", "next thing", "next task",
+        "afterwards", "after that", "when you are done", "once that is", "once this is", "once thats", "unfinished",
+        "left over", "leftover", "leftovers", "needs doing", "to finish",
+        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",     ];
+    /// What is left, where an answer closes.
+    NEXT = [
+        "next", "then i", "then we", "ill then", "we should", "you should", "should also", "you may want", "you might want",
+        "i recommend", "recommend", "suggest", "i would", "i can also", "need to", "needs to", "will need", "have to",
+        "has to", "must still", "waiting for", "blocked on",
+    ];
+    /// Something was found to work, where something else had not.
+    FOUND = [
+        "what works", "what worked", "what solved", "what solves", "what fixes", "what fixed", "what helps", "what helped", "what did it",
+        "is what works", "was the fix", "is the fix", "the fix was", "the fix is", "does the job", "did the job", "does the trick",
+        "did the trick", "fixed it", "fixes it", "solves it", "solved it", "it is then", "replaces both", "worked instead",
+    ];
+    /// Somebody is friendly.
+    FRIENDLY = [
+        "hope you", "pleasant", "nice day", "good day", "great day", "how are you", "excited", "nice to meet", "thank", "thanks", "thx",
+        "cheers", "bye", "goodbye", "byee", "the best", "you rock", "lunch", "back at", "see you", "good night", "have a", "love it", "amazing",
+        "wonderful", "splendid", "lovely", "yay", "well done", "great job", "good job", "nice work", "welcome", "awesome", "fantastic",
+        "brilliant", "cool", "haha", "hihi", "lol", "sorry", "until tomorrow", "good afternoon", "good morning", "good evening", "grateful",
+        "appreciate", "no worries", "no problem", "my pleasure", "finally", "much nicer", "sounds great", "sounds good", "makes sense",
+    ];
+    /// Somebody wants something done.
+    REQUESTS = [
+        "please", "pls", "plz", "can you", "could you", "would you", "can we", "could we", "i need", "we need", "need", "i want", "we want",
+        "id like", "i would like", "lets", "should", "i wish", "help", "add", "fix", "write", "make", "create", "implement", "refactor", "change",
+        "update", "remove", "delete", "find", "look", "check", "investigate", "migrate", "rename", "move", "run", "test", "build", "deploy",
+        "document", "explain", "show", "tell", "give", "do", "try", "commit", "merge", "review", "split", "extract", "convert", "port", "clean",
+        "get", "set", "put", "roll", "wire", "describe", "produce", "analyse", "analyze", "repair", "teach", "drop", "start", "continue with",
+        "switch", "replace", "upgrade", "install", "configure", "generate", "compare", "measure", "debug", "restructure", "read", "search",
+        "instead", "now", "next", "forget", "revert", "undo", "finish", "publish", "release", "list", "draft", "translate", "summarise",
+        "summarize", "optimise", "optimize", "reduce", "increase", "enable", "disable", "cancel", "book", "refund", "send", "call",
+    ];
+    /// An earlier choice no longer holds.
+    GIVEN_UP = [
+        "switch", "switching", "switched", "instead", "instead of", "rather than", "replace", "replacing", "replaced", "drop",
+        "dropping", "dropped", "no longer", "change of plan", "change of plans", "changed my mind", "back to", "scrap",
+        "scrapping", "scrapped", "abandon", "abandoning", "actually", "on second thought", "reconsidered", "reconsidering",
+        "after all", "not going with", "moving from", "moving away", "move away", "supersedes", "revert", "reverting",
+        "going back", "overrule", "overruled", "forget", "now we", "new decision", "new plan",
+    ];
+}
+
+/// Verbs that, as an imperative, say how to work and not what to do.
+pub(super) const MANNER: &[&str] = &[
+    "use", "keep", "leave", "stick", "stay", "follow", "respect", "preserve", "maintain", "prefer", "avoid",
+    "limit", "target", "ensure", "remember", "ask", "wait", "treat", "pin", "assume", "stop", "skip",
+    "ignore", "support", "match", "reuse", "honour", "honor", "restrict", "retain", "mind", "adhere",
+    "comply", "cap", "quit", "spare", "mock", "confirm", "consult", "reserve", "guard", "protect", "favour",
+    "favor", "minimize", "minimise",
+];
+
+/// Verbs that say how to work if the sentence says when, where or with what.
+pub(super) const MANNER_IF_BOUND: &[&str] = &[
+    "write", "name", "put", "call", "format", "answer", "reply", "respond", "speak", "run", "commit", "test",
+    "store", "place", "return", "document", "log", "work", "do", "make", "push", "merge", "squash", "prefix",
+    "quote", "round", "report", "talk", "comment", "indent", "tag", "sign", "verify", "check", "save",
+];
+
+/// What binds such a verb.
+pub(super) const BOUNDS: &[&str] = &[
+    "in",
+    "before",
+    "after",
+    "every",
+    "each",
+    "all",
+    "as",
+    "under",
+    "inside",
+    "everything",
+    "whenever",
+    "any",
+    "small",
+    "into",
+];
+
+/// Whether a word stands where an imperative begins: first in a clause, or after a word that joins or softens.
+pub(super) fn commands(sentence: &Sentence, at: usize) -> bool {
+    const JOINING: [&str; 20] = [
+        "please", "pls", "plz", "kindly", "and", "but", "also", "just", "then", "so", "ok", "okay", "now",
+        "again", "always", "yes", "no", "instead", "btw", "simply",
+    ];
+    let Some(word) = sentence.words.get(at) else { return false };
+    word.opens || at.checked_sub(1).is_some_and(|before| JOINING.contains(&sentence.word(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::prose::sentences;
+
+    #[test]
+    fn a_cue_is_words_in_a_row_and_may_have_a_gap() {
+        let check = |cues: &Cues, text: &str, expect: Option<Range<usize>>| {
+            assert_eq!(cues.find(&sentences(text)[0]), expect, "{text}");
+        };
+        let cues = Cues::new(&["keep .. unchanged", "make sure"]);
+        check(&cues, "Please keep the API unchanged.", Some(1..5));
+        check(&cues, "Keep it. Unchanged.", None);
+        check(&cues, "Make very sure", None);
+        check(&cues, "I want to make sure", Some(3..5));
+    }
+
+    #[test]
+    fn an_imperative_opens_a_clause() {
+        let check = |text: &str, at: usize, expect: bool| {
+            assert_eq!(commands(&sentences(text)[0], at), expect, "{text}");
+        };
+        check("Use tabs", 0, true);
+        check("Fix it and use tabs", 3, true);
+        check("They use tabs", 1, false);
+    }
+}

@@ -1,0 +1,222 @@
+//! The built-in summariser: a summary from the events themselves, without a model.
+//!
+//! One pass over the span, in order. What users said goes to `wishes`, what the assistant said to `said`, what tools did
+//! to `work`; the ledger keeps the items, those of the summary before among them. The same span and the same summary
+//! before give the same summary, always.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    Brief, Detail, Item, PIN_LENGTH, Section,
+    ledger::{Caps, FIRST_REQUEST, Ledger},
+    prose::{one_line, sentences},
+    said::{Answer, Speaker, Speech},
+    voices::reported,
+    wishes::{Asked, ITEM, hear, request},
+    work::{Since, Work},
+};
+use crate::{
+    event::{Fact, Logged, Part, Pin},
+    id::Seq,
+    pairing::{Exchange, Outcome, pair},
+    seq_set::SeqSet,
+    turn::Turns,
+};
+
+/// The key of what was done, among the current task.
+const PROGRESS: &str = "progress";
+
+/// The key of the assistant's last words, among the current task.
+const LAST_WORDS: &str = "last words";
+
+/// Summarises a span of a thread, oldest event first, on top of the summary of what came before it.
+///
+/// Every item names events of the span, or those that the earlier summary named. Items of the earlier summary stay until
+/// a later state of the same thing replaces them; what is over its cap is counted. Compactions inside the span are passed
+/// over: whoever has one passes its summary as `previous`.
+pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) -> Brief {
+    let mut ledger = Ledger::carrying(previous);
+    let mut extraction = Extraction {
+        work: Work::carrying(&ledger),
+        speech: Speech::carrying(&ledger),
+        last_words: None,
+        request: None,
+    };
+    extraction.work.since = done_before(&ledger);
+    let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+    let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
+    for exchange in &paired.exchanges {
+        let at = match exchange.outcome {
+            Outcome::Returned { at, .. } => at,
+            Outcome::Unanswered => exchange.at,
+        };
+        returned.entry(at).or_default().push(exchange);
+    }
+    let closing = closing(span);
+    for event in span {
+        let at = event.id.seq;
+        extraction.hear(&mut ledger, at, &event.event.fact, &closing);
+        for exchange in returned.get(&at).into_iter().flatten() {
+            extraction.work.take(&mut ledger, exchange);
+        }
+    }
+    pins(&mut ledger, span);
+    extraction.finish(&mut ledger);
+    ledger.settle(caps)
+}
+
+struct Extraction {
+    work: Work,
+    speech: Speech,
+    last_words: Option<(Seq, String)>,
+    /// Where the newest request of this span is.
+    request: Option<Seq>,
+}
+
+impl Extraction {
+    fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact, closing: &HashSet<Seq>) {
+        match fact {
+            Fact::UserSaid { parts } => {
+                let text = text(parts);
+                let said = sentences(&text);
+                if text.trim().is_empty() || is_note_of_client(&text) {
+                    return;
+                }
+                hear(ledger, at, &said);
+                let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
+                let speaker = if first { Speaker::Newcomer } else { Speaker::User };
+                self.speech.reply(ledger, at, &said, speaker);
+                for words in reported(&text) {
+                    self.work.report(ledger, at, words);
+                }
+                if request(ledger, at, &said, &text) == Asked::Something {
+                    self.work.asked();
+                    self.request = Some(at);
+                    self.last_words = None;
+                }
+            }
+            // What stands beside results is the user's, who spoke while tools ran.
+            Fact::ToolReturned { parts, .. } => hear(ledger, at, &sentences(&text(parts))),
+            Fact::AssistantSaid { parts, .. } => {
+                let text = text(parts);
+                if text.trim().is_empty() {
+                    return;
+                }
+                let answer = if closing.contains(&at) { Answer::Closing } else { Answer::Working };
+                self.speech.take(ledger, &mut self.work, at, &sentences(&text), answer);
+                self.last_words = Some((at, text));
+            }
+            Fact::Instructed { .. }
+            | Fact::CompactionRequested { .. }
+            | Fact::Compacted(_)
+            | Fact::CompactionReverted { .. }
+            | Fact::Pinned { .. }
+            | Fact::Injected { .. }
+            | Fact::UsageReported { .. }
+            | Fact::ModelChanged { .. }
+            | Fact::Carried { .. } => {}
+        }
+    }
+
+    /// Says how far the current task is.
+    fn finish(self, ledger: &mut Ledger) {
+        if self.request.is_some() {
+            // What was done for an earlier request is past.
+            ledger.strike(Section::CurrentTask, PROGRESS);
+            ledger.strike(Section::CurrentTask, LAST_WORDS);
+        }
+        let Since { calls, changed, sources, ran } = self.work.since;
+        if !sources.is_empty() {
+            let mut text = format!("Since then: {calls} {}", if calls == 1 { "call" } else { "calls" });
+            if !changed.is_empty() {
+                let names: Vec<&str> = changed.iter().map(String::as_str).collect();
+                text = format!("{text}; changed {}", one_line(&names.join(", "), ITEM / 2));
+            }
+            if let Some(ran) = ran {
+                text = format!("{text}; last ran {}", one_line(&ran, ITEM / 3));
+            }
+            let detail = Some(Detail::Progress { calls, changed });
+            let key = Some(PROGRESS.to_owned());
+            ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail });
+        }
+        if let Some((at, words)) = self.last_words {
+            ledger.strike(Section::CurrentTask, LAST_WORDS);
+            let said: Vec<String> = sentences(&words).into_iter().map(|sentence| sentence.text).collect();
+            let said = if said.is_empty() { words } else { said.join(" ") };
+            ledger.put(Item {
+                section: Section::CurrentTask,
+                text: format!("Last said: {}", one_line(&said, ITEM - 20)),
+                key: Some(LAST_WORDS.to_owned()),
+                sources: SeqSet::one(at),
+                detail: None,
+            });
+        }
+    }
+}
+
+/// What the summary before says was done for the newest request.
+fn done_before(ledger: &Ledger) -> Since {
+    match ledger.get(Section::CurrentTask, PROGRESS) {
+        Some(Item { detail: Some(Detail::Progress { calls, changed }), sources, .. }) => {
+            Since { calls: *calls, changed: changed.clone(), sources: sources.clone(), ran: None }
+        }
+        _ => Since::default(),
+    }
+}
+
+/// The assistant's events that belong to an answer which calls nothing.
+fn closing(span: &[Arc<Logged>]) -> HashSet<Seq> {
+    let turns = Turns::of(span.iter().map(|event| &**event));
+    let closing = turns.iter().filter(|turn| turn.tool_calls == 0);
+    closing.flat_map(|turn| &turn.answered).map(|id| id.seq).collect()
+}
+
+/// Puts in what was pinned, word for word. A pinned event that is not in the span is named by its place.
+fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
+    for event in span {
+        let Fact::Pinned { pin } = &event.event.fact else { continue };
+        let mut sources = SeqSet::one(event.id.seq);
+        let (text, identity) = match pin {
+            Pin::Text(text) => (one_line(text, PIN_LENGTH), None),
+            Pin::Event(seq) => {
+                let identity = format!("event {seq}");
+                let found = span.binary_search_by_key(seq, |event| event.id.seq).ok().map(|at| &span[at]);
+                let text =
+                    found.map(|event| one_line(&event.event.fact.text(), PIN_LENGTH)).filter(|text| !text.is_empty());
+                if found.is_some() {
+                    sources.insert(*seq);
+                }
+                // A pin that was told before is not told worse.
+                if text.is_none() && ledger.get(Section::Pins, &identity).is_some() {
+                    continue;
+                }
+                (text.unwrap_or_else(|| format!("event {seq}")), Some(identity))
+            }
+        };
+        if !text.is_empty() {
+            ledger.put(Item { section: Section::Pins, text, key: identity, sources, detail: None });
+        }
+    }
+}
+
+fn text(parts: &[Part]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        if let Part::Text { text: said } = part {
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(said);
+        }
+    }
+    text
+}
+
+/// Clients write some messages in the user's name: they are one bracket, or one tag.
+fn is_note_of_client(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with('[') && text.ends_with(']') && !text[1..].contains('[')
+}

@@ -1,0 +1,87 @@
+//! A summary as of an earlier place: for a fork inside the span that it tells of.
+
+use super::{Brief, FoldedItems, Section};
+use crate::{id::Seq, seq_set::SeqSet};
+
+impl Brief {
+    /// What this summary knows of the events before `seq`, and of nothing else.
+    ///
+    /// An item stays if all its events lie before. One that was carried on by later events may have said something else
+    /// at the time; what that was is not known here, and how many such items there were neither: they become a row whose
+    /// count is 0, with the events in which they can be found. What only came later is gone without a trace.
+    pub fn before(&self, seq: Seq) -> Self {
+        let mut brief = Self::default();
+        let mut unknown: Vec<(Section, SeqSet)> = Vec::new();
+        for item in &self.items {
+            if lies_before(&item.sources, seq) {
+                brief.items.push(item.clone());
+            } else {
+                unknown.push((item.section, item.sources.before(seq)));
+            }
+        }
+        for folded in &self.folded {
+            if folded.count > 0 && lies_before(&folded.sources, seq) {
+                brief.folded.push(folded.clone());
+            } else {
+                unknown.push((folded.section, folded.sources.before(seq)));
+            }
+        }
+        for section in Section::ALL {
+            let rows = unknown.iter().filter(|(of, _)| *of == section).map(|(_, sources)| sources);
+            let sources = SeqSet::union(rows);
+            if !sources.is_empty() {
+                brief.folded.push(FoldedItems { section, count: 0, sources });
+            }
+        }
+        brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
+        brief
+    }
+}
+
+/// An item without events is nobody's, and cannot be said to lie anywhere.
+fn lies_before(sources: &SeqSet, seq: Seq) -> bool {
+    sources.last().is_some_and(|last| last < seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Item;
+
+    #[test]
+    fn a_fork_keeps_what_lies_before_it_and_says_what_it_cannot_know() {
+        let item = |text: &str, runs: &[(u64, u64)]| Item {
+            section: Section::FilesModified,
+            text: text.to_owned(),
+            key: None,
+            sources: SeqSet::union(
+                &runs.iter().map(|(a, b)| SeqSet::run(Seq(*a), Seq(*b))).collect::<Vec<_>>(),
+            ),
+            detail: None,
+        };
+        let folded = |count, from, to| FoldedItems {
+            section: Section::Errors,
+            count,
+            sources: SeqSet::run(Seq(from), Seq(to)),
+        };
+        let brief = Brief {
+            items: vec![item("early", &[(1, 2)]), item("both", &[(3, 4), (9, 9)]), item("late", &[(7, 8)])],
+            folded: vec![folded(5, 2, 6), folded(7, 1, 30)],
+        };
+        let fork = brief.before(Seq(7));
+        assert_eq!(fork.items, [item("early", &[(1, 2)])]);
+        let rows: Vec<String> = fork
+            .folded
+            .iter()
+            .map(|row| format!("{} {} [{}]", row.section.title(), row.count, row.sources))
+            .collect();
+        assert_eq!(
+            rows,
+            ["Files Modified 0 [3-4]", "Errors Encountered 5 [2-6]", "Errors Encountered 0 [1-6]"]
+        );
+        assert_eq!(brief.before(Seq(1)), Brief::default());
+        assert_eq!(brief.before(Seq(99)), brief);
+        // A fork of a fork knows no more.
+        assert_eq!(fork.before(Seq(7)), fork);
+    }
+}

@@ -1,0 +1,244 @@
+//! The ledger: the items of a summary while it is made.
+//!
+//! It begins with the items of the summary before. An item stays until another of the same identity takes its place, or
+//! until its section is over its cap: then the least important of the oldest are folded into a count with their events.
+//! Nothing else leaves it but what its owner strikes, so that nothing is lost by omission.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Brief, Detail, FoldedItems, Force, Item, PINS, Section};
+use crate::seq_set::SeqSet;
+
+/// How many constraints are shown. Beyond it preferences are folded before rules, older ones before newer.
+pub const CONSTRAINTS: usize = 40;
+
+/// How many runs of events an item names.
+const SOURCES: usize = 12;
+
+/// How many runs of events a fold names; between them it names too much rather than too little.
+const FOLDED_SOURCES: usize = 12;
+
+/// The key of the first request, which is never folded.
+pub(super) const FIRST_REQUEST: &str = "first request";
+
+/// How many items of each section a summary shows; pins and constraints have caps of their own ([`PINS`],
+/// [`CONSTRAINTS`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Caps {
+    /// Requests of the user, beside the first.
+    pub session_intent: usize,
+    /// Changed files.
+    pub files_modified: usize,
+    /// Files that were only read.
+    pub files_read: usize,
+    /// Commands.
+    pub commands: usize,
+    /// Decisions.
+    pub key_decisions: usize,
+    /// Failed approaches.
+    pub failed_approaches: usize,
+    /// Errors.
+    pub errors: usize,
+    /// Next steps.
+    pub next_steps: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            session_intent: 16,
+            files_modified: 120,
+            files_read: 60,
+            commands: 40,
+            key_decisions: 40,
+            failed_approaches: 40,
+            errors: 40,
+            next_steps: 24,
+        }
+    }
+}
+
+impl Caps {
+    /// How many items of a section are shown.
+    pub const fn of(&self, section: Section) -> usize {
+        match section {
+            Section::Pins => PINS,
+            Section::SessionIntent => self.session_intent,
+            Section::Constraints => CONSTRAINTS,
+            // The request, what was done since, and the last words.
+            Section::CurrentTask => 3,
+            Section::FilesModified => self.files_modified,
+            Section::FilesRead => self.files_read,
+            Section::Commands => self.commands,
+            Section::KeyDecisions => self.key_decisions,
+            Section::FailedApproaches => self.failed_approaches,
+            Section::Errors => self.errors,
+            Section::NextSteps => self.next_steps,
+        }
+    }
+}
+
+/// Items, by section and identity.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    items: Vec<Option<Item>>,
+    places: HashMap<(Section, String), usize>,
+    by_section: BTreeMap<Section, Vec<usize>>,
+    folded: Vec<FoldedItems>,
+}
+
+impl Ledger {
+    /// Begins with what the summary before says.
+    pub(super) fn carrying(previous: Option<&Brief>) -> Self {
+        let mut ledger = Self::default();
+        if let Some(previous) = previous {
+            previous.items.iter().for_each(|item| ledger.put(item.clone()));
+            ledger.folded.clone_from(&previous.folded);
+        }
+        ledger
+    }
+
+    /// The item of a section with this identity.
+    pub(super) fn get(&self, section: Section, identity: &str) -> Option<&Item> {
+        // A map's key of two parts cannot be borrowed apart.
+        self.places.get(&(section, identity.to_owned())).and_then(|place| self.items[*place].as_ref())
+    }
+
+    /// The items of a section, the last put in first.
+    pub(super) fn newest(&self, section: Section) -> impl Iterator<Item = &Item> {
+        let places = self.by_section.get(&section).map_or(&[][..], Vec::as_slice);
+        places.iter().rev().filter_map(|place| self.items[*place].as_ref())
+    }
+
+    /// Puts an item in, in place of the one with its identity, whose sources become its own.
+    pub(super) fn put(&mut self, mut item: Item) {
+        let identity = (item.section, item.identity().to_owned());
+        let place = match self.places.get(&identity) {
+            Some(place) => *place,
+            None => {
+                self.places.insert(identity, self.items.len());
+                self.by_section.entry(item.section).or_default().push(self.items.len());
+                self.items.push(None);
+                self.items.len() - 1
+            }
+        };
+        if let Some(before) = &self.items[place] {
+            item.sources.extend(&before.sources);
+        }
+        item.sources = item.sources.ends(SOURCES);
+        self.items[place] = Some(item);
+    }
+
+    /// Takes an item out, because something else says what it said.
+    pub(super) fn strike(&mut self, section: Section, identity: &str) -> Option<Item> {
+        let place = self.places.remove(&(section, identity.to_owned()))?;
+        self.items[place].take()
+    }
+
+    /// The summary: items in order, each section within its cap.
+    pub(super) fn settle(self, caps: &Caps) -> Brief {
+        let mut sections: BTreeMap<Section, Vec<Item>> = BTreeMap::new();
+        for item in self.items.into_iter().flatten() {
+            sections.entry(item.section).or_default().push(item);
+        }
+        let mut brief = Brief { items: Vec::new(), folded: self.folded };
+        for (section, mut items) in sections {
+            let too_many = items.len().saturating_sub(caps.of(section));
+            if too_many > 0 {
+                items.sort_by_key(|item| (weight(item), item.sources.last()));
+                let kept = items.split_off(too_many);
+                fold(&mut brief.folded, section, &items);
+                items = kept;
+            }
+            items.sort_by_key(|item| (item.sources.last(), item.sources.first()));
+            brief.items.append(&mut items);
+        }
+        brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
+        brief
+    }
+}
+
+/// Counts items instead of telling them.
+fn fold(folded: &mut Vec<FoldedItems>, section: Section, items: &[Item]) {
+    let count = items.len() as u64;
+    let sources = items.iter().map(|item| &item.sources);
+    let place = folded.iter().position(|folded| folded.section == section && folded.count > 0);
+    let place = place.unwrap_or_else(|| {
+        folded.push(FoldedItems { section, count: 0, sources: SeqSet::default() });
+        folded.len() - 1
+    });
+    let row = &mut folded[place];
+    row.count = row.count.saturating_add(count);
+    row.sources = SeqSet::union(sources.chain([&row.sources])).coarse(FOLDED_SOURCES);
+}
+
+/// What is folded later than others of its age.
+fn weight(item: &Item) -> u8 {
+    match &item.detail {
+        Some(Detail::Wish(Force::Withdrawn) | Detail::Error { resolved: Some(_), .. }) => 0,
+        Some(Detail::Wish(Force::Rule)) => 2,
+        _ if item.section == Section::SessionIntent && item.key.as_deref() == Some(FIRST_REQUEST) => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Seq;
+
+    fn item(section: Section, text: &str, key: Option<&str>, seq: u64) -> Item {
+        let key = key.map(str::to_owned);
+        Item { section, text: text.to_owned(), key, sources: SeqSet::one(Seq(seq)), detail: None }
+    }
+
+    fn show(brief: &Brief) -> String {
+        let items = brief.items.iter().map(|item| format!("{} [{}]", item.text, item.sources));
+        let folded = brief.folded.iter().map(|folded| format!("+{} [{}]", folded.count, folded.sources));
+        items.chain(folded).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_later_state_of_a_key_replaces_and_equal_words_are_one_item() {
+        let mut ledger = Ledger::default();
+        ledger.put(item(Section::Commands, "make: 1", Some("make"), 1));
+        ledger.put(item(Section::KeyDecisions, "tabs", None, 2));
+        ledger.put(item(Section::KeyDecisions, "tabs", None, 3));
+        ledger.put(item(Section::Commands, "make: 0", Some("make"), 4));
+        let brief = ledger.settle(&Caps::default());
+        assert_eq!(show(&brief), "make: 0 [1, 4]; tabs [2-3]");
+        let again = Ledger::carrying(Some(&brief)).settle(&Caps::default());
+        assert_eq!(again, brief);
+    }
+
+    #[test]
+    fn what_is_over_the_cap_is_counted_with_its_events() {
+        let caps = Caps { commands: 2, ..Caps::default() };
+        let mut ledger = Ledger::default();
+        (1..=4).for_each(|seq| ledger.put(item(Section::Commands, &format!("c{seq}"), None, seq * 2)));
+        let brief = ledger.settle(&caps);
+        assert_eq!(show(&brief), "c3 [6]; c4 [8]; +2 [2, 4]");
+        let mut ledger = Ledger::carrying(Some(&brief));
+        ledger.put(item(Section::Commands, "c5", None, 10));
+        assert_eq!(show(&ledger.settle(&caps)), "c4 [8]; c5 [10]; +3 [2, 4, 6]");
+    }
+
+    #[test]
+    fn the_first_request_and_rules_are_folded_last() {
+        let caps = Caps { session_intent: 2, ..Caps::default() };
+        let mut ledger = Ledger::default();
+        ledger.put(item(Section::SessionIntent, "first", Some(FIRST_REQUEST), 1));
+        (2..=4).for_each(|seq| ledger.put(item(Section::SessionIntent, &format!("r{seq}"), None, seq)));
+        assert_eq!(show(&ledger.settle(&caps)), "first [1]; r4 [4]; +2 [2-3]");
+        let mut ledger = Ledger::default();
+        for seq in 0..=CONSTRAINTS as u64 {
+            let force = if seq == 0 { Force::Rule } else { Force::Preference };
+            let detail = Some(Detail::Wish(force));
+            ledger.put(Item { detail, ..item(Section::Constraints, &format!("w{seq}"), None, seq + 1) });
+        }
+        assert!(show(&ledger.settle(&caps)).starts_with("w0 [1]; w2 [3]; w3"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Pins: what somebody ordered to be kept, word for word.
+//!
+//! Every summary shows every pin, so there may not be too many: whoever pins asks first, and is told why not.
+
+use thiserror::Error;
+
+use crate::event::Pin;
+
+/// How many pins a session may have.
+pub const PINS: usize = 20;
+
+/// How many characters a pin may have.
+pub const PIN_LENGTH: usize = 500;
+
+/// Why something cannot be pinned.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PinRefused {
+    /// There are as many pins as may be.
+    #[error(
+        "cannot pin: the session has {PINS} pins already, which is the most; every summary shows all of them. Put \
+         several into one, or start a new session"
+    )]
+    TooMany,
+    /// It is too long.
+    #[error(
+        "cannot pin {length} characters: a pin may have {PIN_LENGTH}, because every summary shows it in full. Pin the \
+         words that matter"
+    )]
+    TooLong {
+        /// Its characters.
+        length: usize,
+    },
+}
+
+/// Whether `new` may be pinned beside the pins there are. What is pinned already may be pinned again.
+pub fn check_pin<'p>(pins: impl IntoIterator<Item = &'p Pin>, new: &Pin) -> Result<(), PinRefused> {
+    if let Pin::Text(text) = new {
+        let length = text.trim().chars().count();
+        if length > PIN_LENGTH {
+            return Err(PinRefused::TooLong { length });
+        }
+    }
+    let mut known: Vec<&Pin> = Vec::new();
+    for pin in pins {
+        if pin == new {
+            return Ok(());
+        }
+        if known.len() < PINS && !known.contains(&pin) {
+            known.push(pin);
+        }
+    }
+    if known.len() < PINS { Ok(()) } else { Err(PinRefused::TooMany) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Seq;
+
+    #[test]
+    fn pinning_beyond_the_cap_is_refused_and_repeating_a_pin_is_not() {
+        let pins: Vec<Pin> = (0..PINS as u64).map(|seq| Pin::Event(Seq(seq))).collect();
+        assert_eq!(check_pin(&pins[1..], &pins[0]), Ok(()));
+        assert_eq!(check_pin(&pins, &Pin::Text("one more".into())), Err(PinRefused::TooMany));
+        assert_eq!(check_pin(&pins, &pins[3]), Ok(()));
+        let twice: Vec<Pin> = vec![Pin::Event(Seq(1)); 100];
+        assert_eq!(check_pin(&twice, &Pin::Event(Seq(2))), Ok(()));
+    }
+
+    #[test]
+    fn a_pin_that_is_too_long_is_refused_with_its_length() {
+        let refused = check_pin([], &Pin::Text("x".repeat(501))).unwrap_err();
+        assert_eq!(refused, PinRefused::TooLong { length: 501 });
+        assert!(refused.to_string().starts_with("cannot pin 501 characters: a pin may have 500"));
+    }
+}

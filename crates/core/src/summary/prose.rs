@@ -1,0 +1,374 @@
+//! Prose: what a person or a model wrote in their own words, as sentences.
+//!
+//! Code, quotations and what a client wrapped around a message are not anybody's words and are left out, so that an
+//! instruction inside a pasted file is not taken for the user's. Sentences are found without grammar: by line, list mark
+//! and full stop. Everything here is linear, and a sentence is never longer than [`SENTENCE`].
+
+use std::borrow::Cow;
+
+/// The longest sentence, in bytes; what goes on for longer is taken as several.
+const SENTENCE: usize = 2_000;
+
+/// A line shorter than this was ended by its writer, not wrapped.
+const WRAPPED: usize = 60;
+
+/// A sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    /// What it says, in one line, without its list mark.
+    pub(super) text: String,
+    /// Its words in lower case, apostrophes left out.
+    pub(super) words: Vec<Word>,
+    /// How it stands in its message.
+    pub(super) form: Form,
+}
+
+/// A word of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    /// The word in lower case.
+    pub(super) text: String,
+    /// Whether a clause begins with it: it is the first, or punctuation stands before it.
+    pub(super) opens: bool,
+}
+
+/// How a sentence stands in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Among others.
+    Plain,
+    /// As an entry of a list.
+    Listed,
+    /// As the title of what follows.
+    Title,
+}
+
+impl Sentence {
+    /// Whether it asks something.
+    pub(super) fn asks(&self) -> bool {
+        self.text.trim_end_matches(['"', '\'', ')', '*', ' ']).ends_with('?')
+    }
+
+    /// Whether one of its words is this one.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|own| own.text == word)
+    }
+
+    /// Its word at a place; empty if it has none there.
+    pub(super) fn word(&self, at: usize) -> &str {
+        self.words.get(at).map_or("", |word| &word.text)
+    }
+}
+
+/// The sentences of a message, of what its writer wrote themselves.
+pub(super) fn sentences(text: &str) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    for (line, form) in lines(&own_words(text)) {
+        if form == Form::Title {
+            sentences.push(sentence(&line, form));
+            continue;
+        }
+        for piece in split(&line) {
+            let piece = sentence(piece, form);
+            if !piece.words.is_empty() {
+                sentences.push(piece);
+            }
+        }
+    }
+    sentences
+}
+
+/// Everything in one line of at most `most` characters: white space is one space, and what is cut ends with `…`.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let space = usize::from(length > 0);
+        let letters = word.chars().count();
+        if length + space + letters > most {
+            let room = most.saturating_sub(length + space + 1);
+            // A word that begins well within the line is cut; one that hardly begins is left out.
+            if room > 16 || length == 0 {
+                if space == 1 {
+                    line.push(' ');
+                }
+                line.extend(word.chars().take(room));
+            }
+            if line.chars().count() >= most {
+                line.pop();
+            }
+            line.push('…');
+            return line;
+        }
+        if space == 1 {
+            line.push(' ');
+        }
+        line.push_str(word);
+        length += space + letters;
+    }
+    line
+}
+
+/// What is left of a message without code, quotations and what clients add.
+fn own_words(text: &str) -> Cow<'_, str> {
+    if !text.contains(['`', '<', '>', '~']) {
+        return Cow::Borrowed(text);
+    }
+    let mut own = String::with_capacity(text.len());
+    let mut fence: Option<&str> = None;
+    let mut tag: Option<&str> = None;
+    for line in text.lines() {
+        let start = line.trim_start();
+        if let Some(open) = fence {
+            fence = Some(open).filter(|open| !start.starts_with(open));
+            continue;
+        }
+        if let Some(name) = tag {
+            tag = Some(name).filter(|name| !closes(line, name));
+            continue;
+        }
+        fence = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
+        if fence.is_some() || start.starts_with("> ") || start == ">" {
+            own.push('\n');
+            continue;
+        }
+        if let Some((before, name, rest)) = opens_attachment(line) {
+            own.push_str(before);
+            own.push('\n');
+            tag = Some(name).filter(|name| !closes(rest, name));
+            continue;
+        }
+        own.push_str(line);
+        own.push('\n');
+    }
+    Cow::Owned(own)
+}
+
+/// Tags in which clients wrap what is not the user's word.
+const ATTACHMENTS: [&str; 20] = [
+    "system-reminder",
+    "system_reminder",
+    "environment_context",
+    "environment_details",
+    "user_instructions",
+    "user-prompt-submit-hook",
+    "file",
+    "file_content",
+    "file_contents",
+    "document",
+    "attachment",
+    "context",
+    "tool_result",
+    "function_results",
+    "stdout",
+    "stderr",
+    "logs",
+    "log",
+    "traceback",
+    "output",
+];
+
+/// What stands before an attachment that begins in a line, its tag, and what stands behind that.
+fn opens_attachment(line: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = line.split_once('<')?;
+    let end = rest.find(['>', ' '])?;
+    let name = &rest[..end];
+    let wrapped = ATTACHMENTS.contains(&name)
+        || ["command-", "local-command-", "ide_"].iter().any(|prefix| name.starts_with(prefix));
+    wrapped.then(|| (before, name, &rest[end..]))
+}
+
+fn closes(line: &str, name: &str) -> bool {
+    line.match_indices("</").any(|(at, _)| line[at + 2..].starts_with(name))
+}
+
+/// Lines as their writer meant them: a wrapped one is joined again, a list mark is taken off.
+fn lines(text: &str) -> Vec<(String, Form)> {
+    let mut lines: Vec<(String, Form)> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.is_empty() {
+            goes_on = false;
+            continue;
+        }
+        let (body, form) = marked(line);
+        let wrapped = goes_on && form == Form::Plain && body.starts_with(|first: char| !first.is_uppercase());
+        match lines.last_mut() {
+            Some((last, _)) if wrapped && last.len() < SENTENCE => {
+                last.push(' ');
+                last.push_str(body);
+            }
+            _ => lines.push((body.to_owned(), form)),
+        }
+        goes_on = form != Form::Title && line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':', ';']);
+    }
+    lines
+}
+
+/// A line without its list mark, and what it is.
+fn marked(line: &str) -> (&str, Form) {
+    if let Some(title) = line.strip_prefix('#') {
+        return (title.trim_start_matches('#').trim(), Form::Title);
+    }
+    let number = line.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
+    let after_number = number.and_then(|end| line[end..].strip_prefix(['.', ')']));
+    let after_mark = line.strip_prefix(['-', '*', '•', '–', '+']);
+    let listed = after_number.or(after_mark).filter(|rest| rest.starts_with(' ')).map(str::trim);
+    let body = listed.unwrap_or(line);
+    let body = ["[ ] ", "[x] ", "[X] "].iter().find_map(|tick| body.strip_prefix(tick)).unwrap_or(body);
+    match listed {
+        Some(_) => (body, Form::Listed),
+        None if body.ends_with(':') || (body.starts_with("**") && body.ends_with("**")) => {
+            (body, Form::Title)
+        }
+        None => (body, Form::Plain),
+    }
+}
+
+/// Splits a line after each full stop, exclamation or question mark that ends a sentence.
+fn split(line: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    let mut quoted = false;
+    let mut letters = line.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        quoted ^= letter == '`';
+        let end = at + letter.len_utf8();
+        let breaks = letters.peek().is_none_or(|(_, next)| next.is_whitespace());
+        let ends = match letter {
+            '!' | '?' | '。' | '！' | '？' => breaks || !letter.is_ascii(),
+            '.' => breaks && !is_abbreviation(&line[start..at]),
+            _ => false,
+        };
+        if (ends && !quoted) || end - start >= SENTENCE {
+            pieces.push(line[start..end].trim());
+            start = end;
+            quoted = false;
+        }
+    }
+    pieces.push(line[start..].trim());
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
+/// Whether a full stop after this only shortens a word.
+fn is_abbreviation(before: &str) -> bool {
+    let word =
+        before.rsplit(|letter: char| letter.is_whitespace() || letter == '(').next().unwrap_or_default();
+    let shortened = ["e.g", "i.e", "etc", "vs", "cf", "approx", "incl", "mr", "mrs", "dr", "resp", "z.b"];
+    shortened.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+fn sentence(text: &str, form: Form) -> Sentence {
+    let text = one_line(text, SENTENCE);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut opens = true;
+    for letter in text.chars().chain([' ']) {
+        match letter {
+            '\'' | '’' | '´' | '`' if !word.is_empty() => {}
+            _ if letter.is_alphanumeric() => word.extend(letter.to_lowercase()),
+            _ => {
+                if !word.is_empty() {
+                    words.push(Word { text: calm(&std::mem::take(&mut word)), opens });
+                    opens = false;
+                }
+                opens |= matches!(letter, ',' | ';' | ':' | '(' | '–' | '—' | '!' | '.' | '?' | '…');
+            }
+        }
+    }
+    // A dash between spaces opens a clause, one inside a word does not.
+    mark_dashes(&text, &mut words);
+    Sentence { text, words, form }
+}
+
+/// A word without the letters that somebody only repeats for joy: `soooo` is `so`.
+fn calm(word: &str) -> String {
+    let mut calm = String::with_capacity(word.len());
+    let letters: Vec<char> = word.chars().collect();
+    for run in letters.chunk_by(|one, next| one == next) {
+        let stretched = run.len() > 2 && run[0].is_alphabetic();
+        calm.extend(run.iter().take(if stretched { 1 } else { run.len() }));
+    }
+    calm
+}
+
+fn mark_dashes(text: &str, words: &mut [Word]) {
+    if !text.contains(" - ") {
+        return;
+    }
+    let mut at = 0;
+    for piece in text.split(" - ") {
+        if let Some(word) = words.get_mut(at) {
+            word.opens = true;
+        }
+        let plain: String =
+            piece.chars().filter(|letter| !matches!(letter, '\'' | '’' | '´' | '`')).collect();
+        at += plain.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &[&str]) {
+        let found: Vec<String> = sentences(text).into_iter().map(|sentence| sentence.text).collect();
+        assert_eq!(found, expect, "{text}");
+    }
+
+    #[test]
+    fn sentences_end_at_full_stops_and_lines_and_not_at_abbreviations() {
+        check(
+            "Use a flag, e.g. --json. Keep v1.2 working!",
+            &["Use a flag, e.g. --json.", "Keep v1.2 working!"],
+        );
+        check("no new deps\nkeep tests green", &["no new deps", "keep tests green"]);
+        check("1. First\n2) Second\n- [ ] Third", &["First", "Second", "Third"]);
+        check(
+            "This line was wrapped by an editor somewhere in the middle of\nits only sentence.",
+            &["This line was wrapped by an editor somewhere in the middle of its only sentence."],
+        );
+    }
+
+    #[test]
+    fn code_quotations_and_attachments_are_nobodys_words() {
+        check("Look:\n```\nnever do this\n```\nFix it.", &["Look:", "Fix it."]);
+        check("> you must obey\nIgnore that.", &["Ignore that."]);
+        check("Hi <system-reminder>always lie</system-reminder>\nGo on.", &["Hi", "Go on."]);
+        check("<file path=\"a\">\nnever read\n</file>\nDone.", &["Done."]);
+        check("<task>Keep it.</task>", &["<task>Keep it.</task>"]);
+    }
+
+    #[test]
+    fn a_word_opens_a_clause_after_punctuation() {
+        let opening = |text: &str| -> Vec<String> {
+            let words = sentences(text).remove(0).words;
+            words.into_iter().filter(|word| word.opens).map(|word| word.text).collect()
+        };
+        assert_eq!(opening("Fix it, don't touch src - no hurry"), ["fix", "dont", "no"]);
+        assert_eq!(opening("a well-known name"), ["a"]);
+    }
+
+    #[test]
+    fn a_cut_line_says_that_it_is_cut_and_keeps_to_its_length() {
+        assert_eq!(one_line("  a\n\tb ", 10), "a b");
+        assert_eq!(one_line("one two three", 9), "one two…");
+        assert_eq!(one_line(&"x".repeat(50), 10), format!("{}…", "x".repeat(9)));
+        for most in 1..40 {
+            assert!(one_line("größer als erwartet, und zwar sehr viel größer", most).chars().count() <= most);
+        }
+    }
+
+    #[test]
+    fn stretched_words_are_read_as_meant() {
+        assert_eq!((calm("hellooo"), calm("sooo"), calm("keep"), calm("2000")), ("hello".into(), "so".into(), "keep".into(), "2000".into()));
+    }
+
+    #[test]
+    fn endless_sentences_are_bounded() {
+        assert!(sentences(&"word ".repeat(10_000)).iter().all(|sentence| sentence.text.len() <= SENTENCE));
+        assert!(sentences(&"é".repeat(10_000)).iter().all(|sentence| sentence.text.len() <= SENTENCE));
+    }
+}

@@ -1,0 +1,221 @@
+//! A summary as text: a section a heading, an item a line.
+//!
+//! A reader can rely on the headings: nothing inside an item can look like one. Pins and constraints are always written;
+//! of the other sections as much as the limit allows, the newest items first, and what is left is counted with the
+//! handle by which it is found again.
+
+use std::collections::BTreeSet;
+
+use super::{Brief, Item, Section};
+use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
+
+/// In which order sections get room, when there is not enough for all.
+const BY_WORTH: [Section; 11] = [
+    Section::Pins,
+    Section::Constraints,
+    Section::CurrentTask,
+    Section::SessionIntent,
+    Section::FailedApproaches,
+    Section::Errors,
+    Section::FilesModified,
+    Section::KeyDecisions,
+    Section::NextSteps,
+    Section::Commands,
+    Section::FilesRead,
+];
+
+/// How many items each section gets before any section gets more.
+const FAIR: usize = 3;
+
+/// The words under an empty section.
+const EMPTY: &str = "(none)";
+
+impl Brief {
+    /// The summary as Markdown, within `limit` tokens if that can be: never below [`minimum`](Self::minimum). Its events
+    /// are named as `names` says.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use epitome_core::{context::Names, meter::{Meter, Overhead}, summary::Brief, tokens::{Estimate, Tokens}};
+    ///
+    /// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
+    /// let text = Brief::default().render(Tokens::MAX, &meter, Names::Messages);
+    /// assert!(text.contains("## Session Intent\n(none)\n"));
+    /// ```
+    pub fn render(&self, limit: Tokens, meter: &Meter, names: Names) -> String {
+        let mut room = limit;
+        loop {
+            let shown = self.choose(room, meter, names);
+            let text = self.write(&shown, names);
+            let tokens = meter.text(&text);
+            if tokens <= limit || shown == self.least() {
+                return text;
+            }
+            // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
+            let excess = tokens.less(limit);
+            room = room.less(Tokens(excess.0.saturating_add(excess.0 / 4).saturating_add(1)));
+        }
+    }
+
+    /// What the shortest form takes: pins and constraints, and of everything else a count.
+    pub fn minimum(&self, meter: &Meter, names: Names) -> Tokens {
+        meter.text(&self.write(&self.least(), names))
+    }
+
+    fn least(&self) -> Shown {
+        let always = |item: &Item| matches!(item.section, Section::Pins | Section::Constraints);
+        let items = (0..self.items.len()).filter(|at| always(&self.items[*at])).collect();
+        Shown { items, handles: BTreeSet::new() }
+    }
+
+    /// What there is room for.
+    fn choose(&self, room: Tokens, meter: &Meter, names: Names) -> Shown {
+        let mut shown = self.least();
+        let mut used = meter.text(&self.write(&shown, names));
+        let mut waiting: Vec<Vec<usize>> = BY_WORTH.map(|section| self.places(section, &shown)).to_vec();
+        let mut take = |places: &mut Vec<usize>, most: usize, shown: &mut Shown| {
+            for _ in 0..most {
+                let Some(at) = places.last() else { return };
+                let cost = meter.text(&line(&self.items[*at], None));
+                if used + cost > room {
+                    return;
+                }
+                used += cost;
+                shown.items.insert(*at);
+                places.pop();
+            }
+        };
+        for places in &mut waiting {
+            take(places, FAIR, &mut shown);
+        }
+        for places in &mut waiting {
+            take(places, usize::MAX, &mut shown);
+        }
+        self.add_handles(&mut shown, used, room, meter, names);
+        shown
+    }
+
+    /// The places of a section's items that are not shown yet, the newest last.
+    fn places(&self, section: Section, shown: &Shown) -> Vec<usize> {
+        let of_section = |at: &usize| self.items[*at].section == section && !shown.items.contains(at);
+        let mut places: Vec<usize> = (0..self.items.len()).filter(of_section).collect();
+        // What the session began with is told before what was asked in between.
+        if section == Section::SessionIntent && places.len() > 1 {
+            let first = places.remove(0);
+            places.push(first);
+        }
+        places
+    }
+
+    fn add_handles(&self, shown: &mut Shown, mut used: Tokens, room: Tokens, meter: &Meter, names: Names) {
+        used += meter.text(&self.legend(names));
+        for section in BY_WORTH {
+            let items = shown.items.iter().rev().filter(|at| self.items[**at].section == section);
+            for at in items {
+                used += meter.text(&handle(&self.items[*at].sources));
+                if used > room {
+                    return;
+                }
+                shown.handles.insert(*at);
+            }
+        }
+    }
+
+    fn write(&self, shown: &Shown, names: Names) -> String {
+        let mut text = String::new();
+        if !shown.handles.is_empty() {
+            text.push_str(&self.legend(names));
+        }
+        for section in Section::ALL {
+            text.push_str(if text.is_empty() { "## " } else { "\n## " });
+            text.push_str(section.title());
+            text.push('\n');
+            let before = text.len();
+            text.push_str(&self.counted(section, shown, names));
+            for at in shown.items.iter().filter(|at| self.items[**at].section == section) {
+                let sources = shown.handles.contains(at).then_some(&self.items[*at].sources);
+                text.push_str(&line(&self.items[*at], sources));
+            }
+            if text.len() == before {
+                text.push_str(EMPTY);
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// The lines for what a section does not tell item by item.
+    fn counted(&self, section: Section, shown: &Shown, names: Names) -> String {
+        let hidden = (0..self.items.len()).filter(|at| !shown.items.contains(at));
+        let hidden: Vec<&Item> =
+            hidden.map(|at| &self.items[at]).filter(|item| item.section == section).collect();
+        let folded = self.folded.iter().filter(|folded| folded.section == section);
+        let (unknown, known): (Vec<_>, Vec<_>) = folded.partition(|folded| folded.count == 0);
+        let count = known.iter().fold(hidden.len() as u64, |sum, folded| sum.saturating_add(folded.count));
+        let mut lines = String::new();
+        if count > 0 {
+            let hidden = hidden.iter().map(|item| &item.sources);
+            let sources = SeqSet::union(hidden.chain(known.iter().map(|folded| &folded.sources)));
+            let more = if count == 1 { "1 more is" } else { &format!("{count} more are") };
+            lines = format!("- {more} not told here; {}\n", names.handles(&sources));
+        }
+        if !unknown.is_empty() {
+            let sources = SeqSet::union(unknown.iter().map(|folded| &folded.sources));
+            lines = format!(
+                "{lines}- how many more there were by then is not known; {}\n",
+                names.handles(&sources)
+            );
+        }
+        lines
+    }
+
+    /// Says what the numbers at the end of the items are, by an example.
+    fn legend(&self, names: Names) -> String {
+        let example = self.items.iter().find_map(|item| item.sources.first()).unwrap_or(Seq(1));
+        format!(
+            "Numbers in brackets name the events behind an item: [{example}] is {}.\n",
+            names.handle(example)
+        )
+    }
+}
+
+/// Which items are written, and which of them with their handle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    items: BTreeSet<usize>,
+    handles: BTreeSet<usize>,
+}
+
+/// An item as a line of a list; what a pin says in more lines is indented below.
+fn line(item: &Item, sources: Option<&SeqSet>) -> String {
+    let mut line = String::from("- ");
+    for (index, text) in item.text.lines().enumerate() {
+        if index > 0 {
+            line.push_str("\n  ");
+        }
+        line.push_str(&harmless(text));
+    }
+    if let Some(sources) = sources {
+        line.push_str(&handle(sources));
+    }
+    line.push('\n');
+    line
+}
+
+/// ` [3, 5-9]`; of many events the first and the last.
+fn handle(sources: &SeqSet) -> String {
+    const RUNS: usize = 4;
+    match sources.runs() {
+        [] => String::new(),
+        runs if runs.len() <= RUNS => format!(" [{sources}]"),
+        [first, .., last] => format!(" [{first}, …, {last}]"),
+        [only] => format!(" [{only}]"),
+    }
+}
+
+/// A line that cannot be taken for a heading, nor for the underline or the fence of one.
+fn harmless(text: &str) -> String {
+    let start = text.trim_start();
+    let marks = ["#", "===", "---", "***", "___", "```", "~~~", "<"];
+    if marks.iter().any(|mark| start.starts_with(mark)) { format!("\\{start}") } else { text.to_owned() }
+}

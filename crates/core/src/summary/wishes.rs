@@ -1,0 +1,507 @@
+//! What the user wants: requests, constraints, and constraints taken back.
+//!
+//! Only what users wrote themselves is asked; what tools returned, hooks added or a project's files say never comes here.
+//! A constraint that is missed is worse than a sentence too many, so that a rule needs only its cue; words which also
+//! describe (`only`, `always`) must not stand in a description.
+
+use super::{
+    Detail, Force, Item, Section,
+    cues::{
+        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, PREFERENCES, REQUESTS, RULES, WITHDRAWALS, commands,
+    },
+    ledger::{FIRST_REQUEST, Ledger},
+    prose::{Form, Sentence, one_line},
+    topic::{is_shared, topic},
+};
+use crate::{id::Seq, seq_set::SeqSet};
+
+/// How long an item is at most, in characters.
+pub(super) const ITEM: usize = 300;
+
+/// How long the first request may be.
+const FIRST: usize = 600;
+
+/// How many items back a withdrawal or a new decision looks for what it takes back.
+pub(super) const LOOK_BACK: usize = 200;
+
+/// The key of the newest request among the current task.
+pub(super) const REQUEST: &str = "request";
+
+/// Takes what a user wrote: every constraint in it, every one it takes back, and the request itself.
+pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
+    for (index, sentence) in sentences.iter().enumerate() {
+        if WITHDRAWALS.are_in(sentence) && withdraw(ledger, at, sentence) {
+            continue;
+        }
+        if let Some(force) = force(sentence, index) {
+            let text = with_what_it_means(sentences, index, ITEM);
+            let force = match ledger.get(Section::Constraints, &text) {
+                Some(Item { detail: Some(Detail::Wish(before)), .. }) => force.max(*before),
+                _ => force,
+            };
+            ledger.put(item(Section::Constraints, text, at, Some(Detail::Wish(force))));
+        }
+    }
+}
+
+/// Notes what was asked for. Nothing is noted of a greeting or a nod; a later message that only says how to work, or
+/// answers, is the current task but not what the session is about.
+pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) -> Asked {
+    let said: Vec<(usize, &Sentence)> =
+        sentences.iter().enumerate().filter(|(_, sentence)| !is_courtesy(sentence)).collect();
+    let mut text = said.iter().map(|(_, sentence)| sentence.text.as_str()).collect::<Vec<_>>().join(" ");
+    if sentences.is_empty() {
+        whole.clone_into(&mut text);
+    }
+    let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
+    text = one_line(&text, if first { FIRST } else { ITEM });
+    if text.is_empty() {
+        return Asked::Nothing;
+    }
+    let wanted = |(index, sentence): &(usize, &Sentence)| {
+        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none()
+            && !announced(sentence)
+    };
+    if first || sentences.is_empty() || said.iter().any(wanted) {
+        let key = first.then(|| FIRST_REQUEST.to_owned());
+        ledger.put(Item { key, ..item(Section::SessionIntent, text.clone(), at, None) });
+    }
+    ledger.strike(Section::CurrentTask, REQUEST);
+    ledger.put(Item { key: Some(REQUEST.to_owned()), ..item(Section::CurrentTask, text, at, None) });
+    Asked::Something
+}
+
+/// Whether a sentence wants something done.
+fn wants(sentence: &Sentence) -> bool {
+    REQUESTS.all(sentence).any(|range| commands(sentence, range.start) || range.len() > 1)
+}
+
+/// Whether a message asked for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It did.
+    Something,
+    /// It did not.
+    Nothing,
+}
+
+pub(super) fn item(section: Section, text: String, at: Seq, detail: Option<Detail>) -> Item {
+    Item { section, text, key: None, sources: SeqSet::one(at), detail }
+}
+
+/// A sentence, with the one before it where it only says `it` or `that`.
+pub(super) fn with_what_it_means(sentences: &[Sentence], index: usize, most: usize) -> String {
+    let sentence = &sentences[index];
+    match index.checked_sub(1).map(|before| &sentences[before]) {
+        Some(before) if points(sentence) && !is_courtesy(before) => {
+            one_line(&format!("{} {}", before.text, sentence.text), most)
+        }
+        _ => one_line(&sentence.text, most),
+    }
+}
+
+/// Whether a sentence says next to nothing by itself.
+pub(super) fn is_vague(sentence: &Sentence) -> bool {
+    sentence.words.len() <= 3 || points(sentence)
+}
+
+/// Whether a sentence speaks of something it does not name.
+fn points(sentence: &Sentence) -> bool {
+    const POINTING: [&str; 12] =
+        ["it", "its", "that", "this", "these", "those", "them", "they", "there", "either", "same", "such"];
+    sentence.words.len() <= 12 && POINTING.iter().any(|word| sentence.has(word))
+}
+
+/// How much a sentence is meant as a constraint, if at all.
+fn force(sentence: &Sentence, index: usize) -> Option<Force> {
+    if sentence.form == Form::Title && sentence.words.len() <= 4 {
+        return None;
+    }
+    let polite = ["can you", "could you", "would you", "will you", "can we", "could we"];
+    let text = sentence.text.to_lowercase();
+    if sentence.asks() && !polite.iter().any(|words| text.contains(words)) {
+        return None;
+    }
+    let told = |range: std::ops::Range<usize>| !is_told(sentence, &range);
+    if RULES.all(sentence).any(told) || dont(sentence) || no(sentence) {
+        return Some(Force::Rule);
+    }
+    let manner = imperative(sentence, index);
+    if (LIMITS.are_in(sentence) || has_deadline(sentence)) && (manner || !describes(sentence)) {
+        return Some(Force::Rule);
+    }
+    (manner || PREFERENCES.are_in(sentence)).then_some(Force::Preference)
+}
+
+/// Whether a rule's word is only part of a story: `it must have been`, `I have to go`.
+fn is_told(sentence: &Sentence, range: &std::ops::Range<usize>) -> bool {
+    let before = range.start.checked_sub(1).map_or("", |before| sentence.word(before));
+    let next = [sentence.word(range.end), sentence.word(range.end + 1)];
+    match sentence.word(range.start) {
+        "must" => matches!(next, ["have", _] | ["be", "because" | "that" | "some" | "something" | "the"]),
+        "has" | "have" => matches!(before, "i" | "ive" | "they" | "will" | "might"),
+        "never" => matches!(next[0], "mind" | "seen" | "worked" | "had" | "heard" | "finished" | "happened"),
+        "no" => next[0] == "what",
+        _ => false,
+    }
+}
+
+/// `don't` as an order: not `the tests don't pass`, not `I don't know`.
+fn dont(sentence: &Sentence) -> bool {
+    const ORDERED_AFTER: [&str; 24] = [
+        "please",
+        "pls",
+        "plz",
+        "but",
+        "and",
+        "also",
+        "just",
+        "so",
+        "you",
+        "we",
+        "i",
+        "then",
+        "or",
+        "really",
+        "simply",
+        "absolutely",
+        "to",
+        "ok",
+        "okay",
+        "still",
+        "again",
+        "folks",
+        "guys",
+        "definitely",
+    ];
+    const THOUGHTS: [&str; 22] = [
+        "know",
+        "think",
+        "understand",
+        "see",
+        "remember",
+        "mind",
+        "care",
+        "get",
+        "have",
+        "believe",
+        "recall",
+        "worry",
+        "feel",
+        "expect",
+        "like",
+        "trust",
+        "really",
+        "even",
+        "seem",
+        "suppose",
+        "quite",
+        "blame",
+    ];
+    let words = &sentence.words;
+    (0..words.len()).any(|at| {
+        let (word, next) = match sentence.word(at) {
+            "dont" | "donot" | "dnt" => (true, sentence.word(at + 1)),
+            "do" if sentence.word(at + 1) == "not" => (true, sentence.word(at + 2)),
+            _ => (false, ""),
+        };
+        let before = at.checked_sub(1).map_or("", |before| sentence.word(before));
+        let ordered = words[at].opens || ORDERED_AFTER.contains(&before);
+        let person = matches!(before, "i" | "we" | "you");
+        let exempt =
+            if person { THOUGHTS.contains(&next) } else { matches!(next, "worry" | "mind" | "know") };
+        word && ordered && !exempt && !next.is_empty()
+    })
+}
+
+/// `no new files` as an order: not `no, that is wrong`, not `no problem`.
+fn no(sentence: &Sentence) -> bool {
+    const SAYINGS: [&str; 30] = [
+        "problem",
+        "problems",
+        "worries",
+        "idea",
+        "luck",
+        "longer",
+        "thanks",
+        "one",
+        "way",
+        "it",
+        "i",
+        "this",
+        "that",
+        "the",
+        "wait",
+        "not",
+        "but",
+        "you",
+        "we",
+        "hurry",
+        "rush",
+        "stress",
+        "clue",
+        "change",
+        "difference",
+        "doubt",
+        "wonder",
+        "errors",
+        "error",
+        "offense",
+    ];
+    (0..sentence.words.len()).any(|at| {
+        let word = sentence.word(at);
+        let joined = at.checked_sub(1).is_some_and(|before| {
+            matches!(
+                sentence.word(before),
+                "and" | "but" | "so" | "please" | "with" | "pls" | "also" | "absolutely"
+            )
+        });
+        let next = sentence.words.get(at + 1);
+        matches!(word, "no" | "zero")
+            && (sentence.words[at].opens || joined)
+            && next.is_some_and(|next| !next.opens && !SAYINGS.contains(&next.text.as_str()))
+    })
+}
+
+/// Whether a sentence says until when: `before 6am`, `by Friday`.
+fn has_deadline(sentence: &Sentence) -> bool {
+    const DAYS: [&str; 14] = [
+        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "tonight", "noon", "midnight", "eod",
+        "tomorrow", "today", "lunch",
+    ];
+    (0..sentence.words.len()).any(|at| {
+        let next = sentence.word(at + 1);
+        matches!(sentence.word(at), "before" | "by" | "until" | "till")
+            && (DAYS.contains(&next) || next.starts_with(|first: char| first.is_ascii_digit()))
+    })
+}
+
+/// Whether a sentence orders how to work.
+fn imperative(sentence: &Sentence, index: usize) -> bool {
+    (0..sentence.words.len()).filter(|at| commands(sentence, *at)).any(|at| {
+        let verb = sentence.word(at);
+        let bound = || sentence.words[at + 1..].iter().any(|word| BOUNDS.contains(&word.text.as_str()));
+        let told = matches!(sentence.word(at + 1), "of" | "cases" | "case" | "up" | "to" | "like");
+        (MANNER.contains(&verb) && !told && sentence.words.len() > at + 1)
+            || (MANNER_IF_BOUND.contains(&verb) && index > 0 && bound())
+    })
+}
+
+/// Whether a sentence tells how something behaves.
+fn describes(sentence: &Sentence) -> bool {
+    const BEHAVIOUR: [&str; 34] = [
+        "works",
+        "fails",
+        "crashes",
+        "happens",
+        "happened",
+        "breaks",
+        "throws",
+        "returns",
+        "hangs",
+        "shows",
+        "seems",
+        "says",
+        "got",
+        "gets",
+        "appears",
+        "failed",
+        "crashed",
+        "saw",
+        "noticed",
+        "reported",
+        "complains",
+        "occurs",
+        "takes",
+        "took",
+        "was",
+        "were",
+        "had",
+        "did",
+        "goes",
+        "comes",
+        "prints",
+        "looks",
+        "sees",
+        "tried",
+    ];
+    const SUBJECTS: [&str; 8] = ["it", "this", "that", "they", "there", "he", "she", "which"];
+    let starts_as_a_story =
+        SUBJECTS.contains(&sentence.word(0)) && !sentence.has("should") && !sentence.has("must");
+    let behaves = BEHAVIOUR.iter().any(|word| sentence.has(word));
+    let addressed = ["you", "should", "shoud", "please", "we", "pls"].iter().any(|word| sentence.has(word));
+    !addressed && (behaves || starts_as_a_story)
+}
+
+/// Whether a sentence is only polite, or only agrees.
+pub(super) fn is_courtesy(sentence: &Sentence) -> bool {
+    const NODS: &[&str] = &[
+        "a", "again", "ahead", "all", "alright", "and", "awesome", "bye", "cheers", "continue", "cool", "dear", "evening",
+        "excellent", "fine", "go", "good", "great", "hello", "hey", "hi", "hiya", "hmm", "in", "is", "it", "job", "later",
+        "lgtm", "looks", "lot", "me", "morning", "much", "nice", "now", "ok", "okay", "on", "oh", "perfect", "please", "pls",
+        "proceed", "right", "so", "super", "sure", "thank", "thanks", "that", "thats", "the", "there", "this", "thx", "to", "very",
+        "wait", "well", "work", "works", "yeah", "yep", "yes", "you",
+    ];
+    let nods = || sentence.words.iter().all(|word| NODS.contains(&word.text.as_str()));
+    // Whoever names a file, a number or a piece of code is not only polite.
+    let names_something = || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
+    let friendly = || {
+        FRIENDLY.are_in(sentence)
+            && force(sentence, 0).is_none()
+            && !sentence.asks()
+            && !wants(sentence)
+            && !names_something()
+    };
+    (sentence.words.len() <= 6 && nods()) || (sentence.words.len() <= 10 && friendly())
+}
+
+/// Marks the newest constraint about the same as taken back, in the user's words.
+fn withdraw(ledger: &mut Ledger, at: Seq, sentence: &Sentence) -> bool {
+    let about = topic(sentence);
+    let withdrawn = ledger
+        .newest(Section::Constraints)
+        .take(LOOK_BACK)
+        .filter(|item| item.detail != Some(Detail::Wish(Force::Withdrawn)))
+        .find(|item| super::prose::sentences(&item.text).iter().any(|known| is_shared(&topic(known), &about)))
+        .cloned();
+    let Some(withdrawn) = withdrawn else { return false };
+    let key = withdrawn.identity().to_owned();
+    let was = one_line(&withdrawn.text, ITEM / 2);
+    let reason = one_line(&sentence.text, ITEM / 2 - 30);
+    let text = format!("No longer holds: {was} (the user: {reason})");
+    ledger.put(Item {
+        key: Some(key),
+        ..item(Section::Constraints, text, at, Some(Detail::Wish(Force::Withdrawn)))
+    });
+    true
+}
+
+/// Notes what a user says is still to come.
+pub(super) fn announced(sentence: &Sentence) -> bool {
+    LEFT.all(sentence).any(|range| match sentence.word(range.start) {
+        "todo" | "todos" | "to" | "pending" => sentence.words[range.start].opens,
+        _ => true,
+    }) && !sentence.asks()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::prose::sentences;
+
+    #[test]
+    fn a_greeting_or_a_nod_is_courtesy_and_a_wish_is_not() {
+        let nod = |text: &str| is_courtesy(&sentences(text)[0]);
+        assert!(nod("Thanks, looks good!") && nod("Hi there") && nod("yes please") && !nod("yes but slower"));
+        assert!(nod("I hope you are having a pleasant day.") && nod("Hellooo!") && nod("you rock!"));
+        assert!(!nod("Thanks, but never do that again.") && !nod("Thanks for fixing a_b, now c"));
+    }
+
+    fn found(text: &str) -> Vec<(Force, String)> {
+        let mut ledger = Ledger::default();
+        hear(&mut ledger, Seq(1), &sentences(text));
+        let mut found: Vec<(Force, String)> = ledger
+            .newest(Section::Constraints)
+            .map(|item| match item.detail {
+                Some(Detail::Wish(force)) => (force, item.text.clone()),
+                _ => panic!("a constraint without force"),
+            })
+            .collect();
+        found.reverse();
+        found
+    }
+
+    #[test]
+    fn what_is_forbidden_or_demanded_is_a_rule() {
+        for text in [
+            "Never push to main.",
+            "dont touch the billing folder pls",
+            "Do NOT edit generated files",
+            "You must keep Python 3.8 support.",
+            "No new dependencies.",
+            "Fix the parser, but no unsafe please.",
+            "Only change src/auth, nothing else.",
+            "The public API has to stay as it is.",
+            "make sure that the tests stay green",
+            "leave the migrations alone",
+            "Please finish it without touching the lock file.",
+            "It is not allowed to call the network in tests.",
+            "Could you make sure the output is sorted?",
+            "at most 3 retries",
+            "Ask me before you delete anything.",
+            "we dont use mocks here",
+        ] {
+            assert!(matches!(found(text)[..], [(Force::Rule, _)]), "{text}: {:?}", found(text));
+        }
+    }
+
+    #[test]
+    fn a_plain_imperative_of_manner_is_a_preference() {
+        for text in [
+            "Use tabs.",
+            "Add a flag and use clap for it.",
+            "I prefer small commits.",
+            "Follow the style of the neighbouring files.",
+            "we use pnpm in this repo",
+            "Fix it. Write the comments in English.",
+        ] {
+            assert!(matches!(found(text)[..], [(Force::Preference, _)]), "{text}: {:?}", found(text));
+        }
+    }
+
+    #[test]
+    fn a_story_a_question_or_a_task_is_no_constraint() {
+        for text in [
+            "The tests don't pass on my machine.",
+            "I don't know why it fails.",
+            "It only happens on Linux.",
+            "It always crashes at startup.",
+            "Why do we never flush the cache?",
+            "no problem, thanks",
+            "No, that is the old file.",
+            "Add a --json flag to the export command.",
+            "The login fails without the header.",
+            "Please fix the typo in the README.",
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_constraint_that_only_points_brings_along_what_it_points_to() {
+        assert_eq!(
+            found("There is a folder called legacy. Don't touch it."),
+            [(Force::Rule, "There is a folder called legacy. Don't touch it.".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_user_takes_a_constraint_back_with_a_reason() {
+        let mut ledger = Ledger::default();
+        hear(&mut ledger, Seq(1), &sentences("Never touch the migrations. No new dependencies."));
+        hear(&mut ledger, Seq(5), &sentences("You can now change the migrations, the freeze is over."));
+        let texts: Vec<String> = ledger.newest(Section::Constraints).map(|item| item.text.clone()).collect();
+        assert_eq!(
+            texts,
+            [
+                "No new dependencies.",
+                "No longer holds: Never touch the migrations. (the user: You can now change the migrations, the freeze \
+                 is over.)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_nod_is_no_request_and_a_later_request_does_not_replace_the_first() {
+        let mut ledger = Ledger::default();
+        for (seq, text) in
+            [(1, "Hi! Add a cache."), (3, "ok thanks"), (5, "Now write the docs. Use British spelling.")]
+        {
+            request(&mut ledger, Seq(seq), &sentences(text), text);
+        }
+        let texts: Vec<&str> = ledger.newest(Section::SessionIntent).map(|item| item.text.as_str()).collect();
+        assert_eq!(texts, ["Now write the docs. Use British spelling.", "Add a cache."]);
+        let task = ledger.get(Section::CurrentTask, REQUEST).unwrap();
+        assert_eq!((task.text.as_str(), task.sources.to_string().as_str()), (texts[0], "5"));
+    }
+}

@@ -1,0 +1,696 @@
+//! What was done: files, commands, errors, plans, and what became of what failed.
+//!
+//! A failure is open until the same thing works: the same command, one that begins with the same two words, or another
+//! change of the same file. What was changed in between is then taken for what made it work.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt::Write as _,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use serde_json::Value;
+
+use super::{
+    Detail, Ending, Item, Section, StepOrigin,
+    ledger::Ledger,
+    prose::{one_line, sentences},
+    said::TALE,
+    tools::{Change, Deed, Todo, TodoState, deeds, failure},
+    voices::{answer, refusal},
+    wishes::{ITEM, hear},
+};
+use crate::{
+    chain::Digest,
+    event::{ToolCall, ToolResult},
+    id::Seq,
+    pairing::{Exchange, Outcome},
+    seq_set::SeqSet,
+};
+
+/// How many characters of an error are kept.
+const ERROR: usize = 400;
+
+/// How long the name of what failed may be.
+const SUBJECT: usize = 120;
+
+/// How many runs of lines are told of a file.
+const LINES: usize = 12;
+
+/// How long a key may be before its end is replaced by a digest.
+const KEY: usize = 240;
+
+/// How many changed files the current task names.
+const CHANGED: usize = 12;
+
+/// What is added to a step that is being worked on.
+const ACTIVE: &str = " (in progress)";
+
+/// How many failures of the same kind wait for the same success.
+const WAITING: usize = 8;
+
+/// What is remembered of the work, from call to call.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// What failed and has not worked since, by kind.
+    failed: BTreeMap<String, Vec<Failed>>,
+    newest: Option<Failed>,
+    /// Changes of files, in order.
+    changes: Vec<(Seq, String)>,
+    /// What the assistant said of causes, in order.
+    causes: Vec<(Seq, String)>,
+    /// What was replaced by what, by file.
+    replaced: HashMap<String, HashSet<(u64, u64)>>,
+    /// The steps of the plan that holds.
+    plan: Vec<String>,
+    /// How many tools were called and what they changed, since the newest request.
+    pub(super) since: Since,
+}
+
+/// What was done since the newest request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Since {
+    pub(super) calls: u64,
+    pub(super) changed: Vec<String>,
+    pub(super) sources: SeqSet,
+    /// The last command and how it ended.
+    pub(super) ran: Option<String>,
+}
+
+/// Something that failed.
+#[derive(Clone, Debug)]
+pub(super) struct Failed {
+    /// What was tried.
+    pub(super) subject: String,
+    /// How it failed, in its own words.
+    pub(super) words: String,
+    /// The call and its result.
+    pub(super) sources: SeqSet,
+}
+
+impl Work {
+    /// Goes on where the summary before stopped.
+    pub(super) fn carrying(ledger: &Ledger) -> Self {
+        let mut work = Self::default();
+        for item in ledger.newest(Section::Errors) {
+            if let (Some(Detail::Error { of, resolved: None, .. }), Some(words)) = (&item.detail, &item.key) {
+                let failed =
+                    Failed { subject: of.clone(), words: words.clone(), sources: item.sources.clone() };
+                work.failed.entry(kind(of)).or_default().push(failed);
+            }
+        }
+        let planned = |item: &&Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
+        work.plan = ledger
+            .newest(Section::NextSteps)
+            .filter(planned)
+            .map(|item| item.identity().to_owned())
+            .collect();
+        work
+    }
+
+    /// The newest failure, if nothing has worked since and it is not long ago.
+    pub(super) fn newest_failure(&self, at: Seq) -> Option<&Failed> {
+        const NEAR: u64 = 12;
+        self.newest
+            .as_ref()
+            .filter(|failed| failed.sources.last().is_some_and(|last| at.0.saturating_sub(last.0) <= NEAR))
+    }
+
+    /// The assistant said what something was due to.
+    pub(super) fn explain(&mut self, at: Seq, words: &str) {
+        self.causes.push((at, words.to_owned()));
+    }
+
+    /// A new request: what is done from here on is done for it.
+    pub(super) fn asked(&mut self) {
+        self.since = Since::default();
+    }
+
+    /// Takes a call with its outcome.
+    pub(super) fn take(&mut self, ledger: &mut Ledger, exchange: &Exchange<'_>) {
+        let call = exchange.call;
+        let mut sources = SeqSet::one(exchange.at);
+        let result = match exchange.outcome {
+            Outcome::Returned { at, result } => {
+                sources.insert(at);
+                Some(result)
+            }
+            Outcome::Unanswered => None,
+        };
+        self.since.calls += 1;
+        self.since.sources.extend(&sources);
+        if let Some(result) = result
+            && self.hear(ledger, call, result, &sources)
+        {
+            return;
+        }
+        let done = deeds(call, result);
+        let failed = result.and_then(|result| failure(call, result));
+        let subject = subject(call, &done);
+        for deed in &done {
+            match deed {
+                Deed::Read { path, lines } => read(ledger, path, *lines, &sources),
+                Deed::Changed { path, how, lines } => self.change(ledger, call, path, *how, lines, &sources),
+                Deed::Ran { command, exit } => {
+                    let exit = exit.or_else(|| failed.as_ref().and_then(|failed| failed.exit));
+                    let end = match (result, &failed) {
+                        (None, _) => End::Unknown,
+                        (Some(_), Some(_)) => End::Failed,
+                        (Some(_), None) if exit.is_some_and(|exit| exit != 0) => End::Failed,
+                        (Some(_), None) => End::Worked,
+                    };
+                    self.since.ran = Some(ran(ledger, command, exit, end, &sources));
+                    if end == End::Worked {
+                        self.take_back(ledger, command, &sources);
+                    }
+                }
+                Deed::Planned { steps } => self.plan(ledger, steps, &sources),
+                Deed::Stepped { id, text, state } => {
+                    track(ledger, id.as_deref(), text.as_deref(), *state, &sources);
+                }
+                Deed::Searched { .. } => {}
+            }
+        }
+        match (result, failed) {
+            (Some(_), Some(failed)) => {
+                self.fail(ledger, Failed { subject, words: one_line(&failed.words, ERROR), sources });
+            }
+            (Some(_), None) => self.work(ledger, &subject, &sources),
+            (None, _) => {}
+        }
+    }
+
+    /// Takes what the user said through a call, and says whether that was all of it.
+    fn hear(&mut self, ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
+        let at = sources.last().unwrap_or_default();
+        if let Some(said) = refusal(result) {
+            hear(ledger, at, &sentences(&said));
+            return true;
+        }
+        let Some(said) = answer(call, result) else { return false };
+        hear(ledger, at, &sentences(&said));
+        let text = one_line(&format!("The user answered: {said}"), ITEM);
+        let sources = sources.clone();
+        ledger.put(Item { section: Section::KeyDecisions, text, key: None, sources, detail: None });
+        true
+    }
+
+    /// Takes an error that the user reported.
+    pub(super) fn report(&mut self, ledger: &mut Ledger, at: Seq, words: String) {
+        let failed = Failed { subject: "the user's report".to_owned(), words, sources: SeqSet::one(at) };
+        note_error(ledger, &failed, 1, None);
+    }
+
+    fn change(
+        &mut self,
+        ledger: &mut Ledger,
+        call: &ToolCall,
+        path: &str,
+        how: Change,
+        lines: &[(u64, u64)],
+        sources: &SeqSet,
+    ) {
+        let path = plain_path(path);
+        changed(ledger, &path, how, lines, sources);
+        let at = sources.last().unwrap_or_default();
+        self.changes.push((at, path.clone()));
+        self.since.changed.retain(|known| *known != path);
+        self.since.changed.push(path.clone());
+        if self.since.changed.len() > CHANGED {
+            self.since.changed.remove(0);
+        }
+        let known = self.replaced.entry(path.clone()).or_default();
+        let replaced = replacements(call);
+        let back = replaced.iter().any(|(old, new)| known.contains(&(*new, *old)));
+        known.extend(replaced);
+        if back {
+            let text = format!("The change of {} was taken back by a later edit.", one_line(&path, SUBJECT));
+            attempt(ledger, text, key(&format!("back {path}")), sources.clone(), Ending::Known);
+        }
+    }
+
+    /// A command that takes changes back ends an approach.
+    fn take_back(&mut self, ledger: &mut Ledger, command: &str, sources: &SeqSet) {
+        let Some(scope) = takes_back(command) else { return };
+        let paths: Vec<&str> = match &scope {
+            Scope::Everything => last_distinct(self.changes.iter().map(|(_, path)| path.as_str()), 4),
+            Scope::Named(named) => {
+                let named: Vec<&str> = named.iter().map(String::as_str).collect();
+                let touched = self.changes.iter().map(|(_, path)| path.as_str());
+                last_distinct(touched.filter(|path| named.iter().any(|name| is_same_file(path, name))), 4)
+            }
+        };
+        if paths.is_empty() {
+            return;
+        }
+        let what = format!("{} {}", one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
+        let text = format!(
+            "The change of {} was taken back with `{}`.",
+            one_line(&paths.join(", "), SUBJECT),
+            one_line(command, SUBJECT)
+        );
+        attempt(ledger, text, key(&what), sources.clone(), Ending::Known);
+    }
+
+    fn plan(&mut self, ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
+        for step in std::mem::take(&mut self.plan) {
+            let stands = ledger
+                .get(Section::NextSteps, &step)
+                .is_some_and(|item| item.detail == Some(Detail::Step(StepOrigin::Plan)));
+            if stands {
+                ledger.strike(Section::NextSteps, &step);
+            }
+        }
+        for step in steps {
+            let text = match step.state {
+                TodoState::Open => one_line(&step.text, ITEM),
+                TodoState::Active => format!("{}{ACTIVE}", one_line(&step.text, ITEM - 20)),
+                TodoState::Done | TodoState::Dropped => continue,
+            };
+            if step.text.trim().is_empty() {
+                continue;
+            }
+            let identity = key(&one_line(&step.text, ITEM));
+            self.plan.push(identity.clone());
+            ledger.put(Item {
+                section: Section::NextSteps,
+                text,
+                key: Some(identity),
+                sources: sources.clone(),
+                detail: Some(Detail::Step(StepOrigin::Plan)),
+            });
+        }
+    }
+
+    fn fail(&mut self, ledger: &mut Ledger, failed: Failed) {
+        if failed.words.is_empty() {
+            return;
+        }
+        let identity = key(&failed.words);
+        let times = match ledger.get(Section::Errors, &identity).and_then(|item| item.detail.as_ref()) {
+            Some(Detail::Error { times, .. }) => times.saturating_add(1),
+            _ => 1,
+        };
+        note_error(ledger, &failed, times, None);
+        let kind = kind(&failed.subject);
+        if times > 1 {
+            let text = format!(
+                "{} failed {times} times in the same way: {}",
+                failed.subject,
+                one_line(&failed.words, ITEM)
+            );
+            attempt(ledger, text, tale_key(&kind, &failed.words), failed.sources.clone(), Ending::Open);
+        }
+        let waiting = self.failed.entry(kind).or_default();
+        waiting.retain(|known| known.words != failed.words);
+        if waiting.len() == WAITING {
+            waiting.remove(0);
+        }
+        waiting.push(failed.clone());
+        self.newest = Some(failed);
+    }
+
+    /// Something worked: what of its kind had failed is resolved.
+    fn work(&mut self, ledger: &mut Ledger, subject: &str, sources: &SeqSet) {
+        let kind = kind(subject);
+        let Some(waiting) = self.failed.remove(&kind) else { return };
+        for failed in waiting {
+            let how = self.how(&failed, subject, sources);
+            let times = match ledger
+                .get(Section::Errors, &key(&failed.words))
+                .and_then(|item| item.detail.as_ref())
+            {
+                Some(Detail::Error { times, .. }) => *times,
+                _ => 1,
+            };
+            let resolved = Failed { sources: sources.clone(), ..failed.clone() };
+            note_error(ledger, &resolved, times, Some(one_line(&how, SUBJECT)));
+            let cause = self.cause(&failed).map(|cause| format!(" — {}", one_line(cause, ITEM / 2)));
+            let words = one_line(&failed.words, ITEM / 2);
+            let text = format!("Tried {}: {words} → {how}{}", failed.subject, cause.unwrap_or_default());
+            let all = SeqSet::union([&failed.sources, sources]);
+            attempt(ledger, one_line(&text, TALE), tale_key(&kind, &failed.words), all, Ending::Known);
+        }
+        self.newest = None;
+    }
+
+    /// What made it work, as far as can be told.
+    fn how(&self, failed: &Failed, subject: &str, sources: &SeqSet) -> String {
+        let since = failed.sources.last().unwrap_or_default();
+        let end = sources.first().unwrap_or_default();
+        let from = self.changes.partition_point(|(at, _)| *at <= since);
+        let until = self.changes.partition_point(|(at, _)| *at <= end);
+        let between = self.changes.get(from..until).unwrap_or_default();
+        let changed = last_distinct(between.iter().map(|(_, path)| path.as_str()), 4);
+        let mut how =
+            if subject == failed.subject { "worked".to_owned() } else { format!("{subject} worked") };
+        if !changed.is_empty() {
+            let _ = write!(how, " after changing {}", one_line(&changed.join(", "), SUBJECT));
+        } else if subject == failed.subject {
+            how.push_str(" later");
+        }
+        how
+    }
+
+    fn cause(&self, failed: &Failed) -> Option<&str> {
+        let since = failed.sources.last().unwrap_or_default();
+        let from = self.causes.partition_point(|(at, _)| *at <= since);
+        self.causes.get(from..)?.last().map(|(_, words)| words.as_str())
+    }
+}
+
+/// Notes how far a step is that a tool keeps by its name.
+fn track(ledger: &mut Ledger, id: Option<&str>, text: Option<&str>, state: Option<TodoState>, sources: &SeqSet) {
+    let text = text.map(|text| one_line(text, ITEM - 20)).filter(|text| !text.is_empty());
+    let identity = match (id, &text) {
+        (Some(id), _) => key(&format!("step {id}")),
+        (None, Some(text)) => key(text),
+        (None, None) => return,
+    };
+    if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
+        ledger.strike(Section::NextSteps, &identity);
+        return;
+    }
+    let known = ledger.get(Section::NextSteps, &identity).map(|item| item.text.trim_end_matches(ACTIVE).to_owned());
+    let Some(mut text) = text.or(known) else { return };
+    if state == Some(TodoState::Active) {
+        text.push_str(ACTIVE);
+    }
+    let detail = Some(Detail::Step(StepOrigin::Tracked));
+    ledger.put(Item { section: Section::NextSteps, text, key: Some(identity), sources: sources.clone(), detail });
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Worked,
+    Failed,
+    Unknown,
+}
+
+fn read(ledger: &mut Ledger, path: &str, lines: Option<(u64, u64)>, sources: &SeqSet) {
+    let path = plain_path(path);
+    let identity = key(&path);
+    if path.is_empty() || ledger.get(Section::FilesModified, &identity).is_some() {
+        return;
+    }
+    let known = match ledger.get(Section::FilesRead, &identity).map(|item| &item.detail) {
+        Some(Some(Detail::File { lines, .. })) => Some(lines.clone()),
+        _ => None,
+    };
+    // All of it, once read, says more than any part.
+    let merged = match (known, lines) {
+        (_, None) => Vec::new(),
+        (Some(known), Some(_)) if known.is_empty() => Vec::new(),
+        (Some(known), Some(new)) => merge(known, [new]),
+        (None, Some(new)) => merge(Vec::new(), [new]),
+    };
+    let text = format!("{}{}", one_line(&path, ITEM - 100), in_lines(&merged, ": "));
+    let detail = Some(Detail::File { how: Vec::new(), lines: merged });
+    let sources = sources.clone();
+    ledger.put(Item { section: Section::FilesRead, text, key: Some(identity), sources, detail });
+}
+
+fn changed(ledger: &mut Ledger, path: &str, new: Change, new_lines: &[(u64, u64)], sources: &SeqSet) {
+    if path.is_empty() {
+        return;
+    }
+    let identity = key(path);
+    let mut sources = sources.clone();
+    if let Some(read) = ledger.strike(Section::FilesRead, &identity) {
+        sources.extend(&read.sources);
+    }
+    let (mut how, known) = match ledger.get(Section::FilesModified, &identity).map(|item| &item.detail) {
+        Some(Some(Detail::File { how, lines })) => (how.clone(), lines.clone()),
+        _ => (Vec::new(), Vec::new()),
+    };
+    how.retain(|known| *known != new);
+    how.push(new);
+    // A file written as a whole has no changed part.
+    let lines = match new {
+        Change::Written | Change::Deleted => Vec::new(),
+        Change::Edited | Change::Moved => merge(known, new_lines.iter().copied()),
+    };
+    let words: Vec<&str> = how.iter().map(|how| verb(*how)).collect();
+    let text = format!("{} ({}{})", one_line(path, ITEM - 100), words.join(", "), in_lines(&lines, "; "));
+    let detail = Some(Detail::File { how, lines });
+    ledger.put(Item { section: Section::FilesModified, text, key: Some(identity), sources, detail });
+}
+
+fn verb(how: Change) -> &'static str {
+    match how {
+        Change::Written => "written",
+        Change::Edited => "edited",
+        Change::Deleted => "deleted",
+        Change::Moved => "moved here",
+    }
+}
+
+/// `; lines 1-5, 9`
+fn in_lines(lines: &[(u64, u64)], before: &str) -> String {
+    let runs: Vec<String> = lines
+        .iter()
+        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") })
+        .collect();
+    if runs.is_empty() { String::new() } else { format!("{before}lines {}", runs.join(", ")) }
+}
+
+/// Runs of lines in order, those that touch joined; if they are too many, the nearest are joined too.
+fn merge(known: Vec<(u64, u64)>, new: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut runs = known;
+    runs.extend(new.into_iter().filter(|(from, to)| from <= to));
+    runs.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in runs {
+        match merged.last_mut() {
+            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    while merged.len() > LINES {
+        let gap = |at: &usize| merged[at + 1].0 - merged[*at].1;
+        let Some(nearest) = (0..merged.len() - 1).min_by_key(gap) else { break };
+        merged[nearest].1 = merged[nearest + 1].1;
+        merged.remove(nearest + 1);
+    }
+    merged
+}
+
+fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources: &SeqSet) -> String {
+    let identity = key(&one_line(command, usize::MAX));
+    let (runs, failed) = match ledger.get(Section::Commands, &identity).map(|item| &item.detail) {
+        Some(Some(Detail::Command { runs, failed, .. })) => (*runs, *failed),
+        _ => (0, 0),
+    };
+    let runs = runs.saturating_add(1);
+    let failed = failed.saturating_add(u64::from(end == End::Failed));
+    let ended = match (exit, end) {
+        (Some(exit), _) => format!("exit {exit}"),
+        (None, End::Worked) => "ok".to_owned(),
+        (None, End::Failed) => "failed".to_owned(),
+        (None, End::Unknown) => "no result".to_owned(),
+    };
+    let last = format!("`{}` → {ended}", one_line(command, ITEM - 80));
+    let mut text = last.clone();
+    if runs > 1 {
+        let _ = write!(text, " (ran {runs} times, {failed} failed)");
+    }
+    let detail = Some(Detail::Command { runs, failed, exit });
+    ledger.put(Item {
+        section: Section::Commands,
+        text,
+        key: Some(identity),
+        sources: sources.clone(),
+        detail,
+    });
+    last
+}
+
+fn note_error(ledger: &mut Ledger, failed: &Failed, times: u64, resolved: Option<String>) {
+    let mut text = format!("{} — from {}", failed.words, failed.subject);
+    if times > 1 {
+        let _ = write!(text, ", {times} times");
+    }
+    match &resolved {
+        Some(how) => {
+            let _ = write!(text, "; resolved: {how}");
+        }
+        None => text.push_str("; not resolved"),
+    }
+    let detail = Some(Detail::Error { of: failed.subject.clone(), times, resolved });
+    let key = Some(key(&failed.words));
+    ledger.put(Item { section: Section::Errors, text, key, sources: failed.sources.clone(), detail });
+}
+
+fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, ending: Ending) {
+    let detail = Some(Detail::Attempt(ending));
+    ledger.put(Item { section: Section::FailedApproaches, text, key: Some(key), sources, detail });
+}
+
+fn tale_key(kind: &str, words: &str) -> String {
+    key(&format!("{kind}: {words}"))
+}
+
+/// A text as a key: itself, or its beginning and a digest of all of it.
+pub(super) fn key(text: &str) -> String {
+    match text.char_indices().nth(KEY) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let digest: String = Digest::of(text.as_bytes()).to_string().chars().take(12).collect();
+            format!("{}#{digest}", &text[..end])
+        }
+    }
+}
+
+/// What a call was about, in words that stay the same: a command, or the tool and its target.
+fn subject(call: &ToolCall, done: &[Deed]) -> String {
+    let command = done.iter().find_map(|deed| match deed {
+        Deed::Ran { command, .. } => Some(command),
+        _ => None,
+    });
+    if let Some(command) = command {
+        return format!("`{}`", one_line(command, SUBJECT));
+    }
+    let path = done.iter().find_map(|deed| match deed {
+        Deed::Read { path, .. } | Deed::Changed { path, .. } => Some(plain_path(path)),
+        _ => None,
+    });
+    let target = path.or_else(|| target(call));
+    let name = one_line(&call.name.0, 60);
+    target.map_or_else(|| name.clone(), |target| format!("{name} {}", one_line(&target, SUBJECT)))
+}
+
+/// The first short text among a call's arguments that names something.
+fn target(call: &ToolCall) -> Option<String> {
+    const NAMES: [&str; 14] = [
+        "file_path",
+        "path",
+        "filePath",
+        "filename",
+        "file",
+        "absolute_path",
+        "notebook_path",
+        "command",
+        "cmd",
+        "query",
+        "pattern",
+        "url",
+        "id",
+        "name",
+    ];
+    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else { return None };
+    NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
+}
+
+/// What a success and a failure must share to be of the same kind: the first two words of a command, or the tool's
+/// target.
+fn kind(subject: &str) -> String {
+    let Some(command) = subject.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else {
+        // Whichever tool changes a file, the file is what is changed.
+        return subject.split_once(' ').map_or(subject, |(_, target)| target).to_owned();
+    };
+    let steps = command.split("&&").map(str::trim);
+    let step = steps.into_iter().find(|step| !step.starts_with("cd ")).unwrap_or(command);
+    let words = step.split_whitespace().filter(|word| {
+        !word.starts_with('-')
+            && !matches!(*word, "sudo" | "time" | "env" | "npx" | "exec")
+            && !is_assignment(word)
+    });
+    words.take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    })
+}
+
+/// What a command takes back.
+enum Scope {
+    Everything,
+    Named(Vec<String>),
+}
+
+fn takes_back(command: &str) -> Option<Scope> {
+    let at = command.find("git ")?;
+    let mut words = command[at + 4..].split_whitespace();
+    let verb = words.next()?;
+    let rest: Vec<&str> = words.take_while(|word| !matches!(*word, "&&" | ";" | "|" | "||")).collect();
+    let named: Vec<String> =
+        rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect();
+    match verb {
+        "reset" if rest.contains(&"--hard") => Some(Scope::Everything),
+        "stash" if rest.first().is_none_or(|word| matches!(*word, "push" | "save" | "-u")) => {
+            Some(Scope::Everything)
+        }
+        "revert" => Some(Scope::Everything),
+        "checkout" | "restore" if rest.contains(&".") => Some(Scope::Everything),
+        "checkout" | "restore" if !rest.contains(&"-b") && !rest.contains(&"--staged") => {
+            Some(Scope::Named(named))
+        }
+        _ => None,
+    }
+}
+
+fn is_same_file(path: &str, name: &str) -> bool {
+    let (path, name) = (path.trim_start_matches("./"), name.trim_start_matches("./"));
+    let tail = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|head| head.ends_with('/'));
+    !name.is_empty() && (path == name || tail(path, name) || tail(name, path))
+}
+
+/// The last few, each once, in order.
+fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>, most: usize) -> Vec<&'p str> {
+    let mut last: Vec<&str> = Vec::new();
+    for path in paths.rev() {
+        if last.len() == most {
+            break;
+        }
+        if !last.contains(&path) {
+            last.push(path);
+        }
+    }
+    last.reverse();
+    last
+}
+
+fn plain_path(path: &str) -> String {
+    let path = path.trim();
+    one_line(path.strip_prefix("./").unwrap_or(path), usize::MAX)
+}
+
+/// What a call replaces by what, as digests: enough to see that a later call does the opposite.
+fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
+    const MOST: usize = 64;
+    const NAMES: [(&str, &str); 6] = [
+        ("old_string", "new_string"),
+        ("old_str", "new_str"),
+        ("oldString", "newString"),
+        ("oldText", "newText"),
+        ("old_text", "new_text"),
+        ("search", "replace"),
+    ];
+    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else {
+        return Vec::new();
+    };
+    let nested =
+        arguments.get("edits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    let mut found = Vec::new();
+    for fields in std::iter::once(&arguments).chain(nested).take(MOST) {
+        for (old, new) in NAMES {
+            let texts = (fields.get(old).and_then(Value::as_str), fields.get(new).and_then(Value::as_str));
+            if let (Some(old), Some(new)) = texts
+                && !old.trim().is_empty()
+                && !new.trim().is_empty()
+            {
+                found.push((digest(old), digest(new)));
+            }
+        }
+    }
+    found
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
