@@ -46,6 +46,16 @@ impl Line {
         self.events.push(Entry { event, pieces: None });
     }
 
+    /// Takes the newest event away again.
+    pub(crate) fn pop(&mut self) {
+        self.events.pop();
+    }
+
+    /// The newest event.
+    pub fn last(&self) -> Option<&Arc<Logged>> {
+        self.events.last().map(|entry| &entry.event)
+    }
+
     /// The events.
     pub fn events(&self) -> impl Iterator<Item = &Arc<Logged>> {
         self.events.iter().map(|entry| &entry.event)

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use toml::{Spanned, Table};
+use toml::{Spanned, Table, Value};
 
-use super::{Limits, Policy, PolicyError, Step, When};
+use super::{Limits, Policy, PolicyError, Step, SummaryRules, When};
 use crate::{context::Tier, profile::Share, reducers::AnyReducer};
 
 #[derive(Deserialize)]
@@ -18,6 +18,8 @@ struct File {
     limits: Option<Spanned<Limits>>,
     caps: Option<BTreeMap<Tier, Share>>,
     reduce: Option<Vec<Spanned<Table>>>,
+    /// `false`, or how.
+    summary: Option<Spanned<Value>>,
 }
 
 pub(super) fn read(text: &str) -> Result<Policy, PolicyError> {
@@ -49,7 +51,11 @@ pub(super) fn read(text: &str) -> Result<Policy, PolicyError> {
         (None, None) => return Err(missing("reduce")),
     };
     let caps = file.caps.or_else(|| base.map(|base| base.caps.clone())).unwrap_or_default();
-    Ok(Policy { name, about, limits, caps, reduce })
+    let summary = match file.summary {
+        Some(said) => summary(said, &wrong)?,
+        None => base.and_then(|base| base.summary),
+    };
+    Ok(Policy { name, about, limits, caps, reduce, summary })
 }
 
 /// The limits of a file, over those of its base, in an order that can settle.
@@ -85,6 +91,20 @@ fn limits(
     Ok(limits)
 }
 
+fn summary(
+    said: Spanned<Value>,
+    wrong: impl Fn(usize, String) -> PolicyError,
+) -> Result<Option<SummaryRules>, PolicyError> {
+    let at = said.span().start;
+    match said.into_inner() {
+        Value::Boolean(false) => Ok(None),
+        Value::Boolean(true) => Ok(Some(SummaryRules::default())),
+        rules => SummaryRules::deserialize(rules)
+            .map(Some)
+            .map_err(|error| wrong(at, format!("`summary`: {}", error.message().trim_end()))),
+    }
+}
+
 fn step(mut table: Table) -> Result<Step, String> {
     let when = match table.remove("when") {
         Some(when) => {
@@ -92,7 +112,7 @@ fn step(mut table: Table) -> Result<Step, String> {
         }
         None => When::default(),
     };
-    let name = table.get("reducer").and_then(toml::Value::as_str).map(str::to_owned);
+    let name = table.get("reducer").and_then(Value::as_str).map(str::to_owned);
     let reducer = AnyReducer::deserialize(table).map_err(|error| {
         let reason = error.message().trim_end().to_owned();
         match name {

@@ -17,6 +17,10 @@ use crate::{
     pipeline::{Pipeline, Reducer},
     profile::Share,
     reducers::{self, AnyReducer},
+    summary::{
+        Caps,
+        compaction::{Drafting, Keep, Length},
+    },
     tokens::Tokens,
 };
 
@@ -33,6 +37,44 @@ pub struct Policy {
     pub caps: BTreeMap<Tier, Share>,
     /// Its reducers, in order.
     pub reduce: Vec<Step>,
+    /// How it summarises what its reducers leave too large; `None` if it never does.
+    pub summary: Option<SummaryRules>,
+}
+
+/// How a policy summarises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SummaryRules {
+    /// What stays verbatim.
+    pub keep: Keep,
+    /// How long a summary may be.
+    pub length: Length,
+    /// How many items it shows of each section.
+    pub caps: Caps,
+    /// How it is shown.
+    pub shape: Shape,
+}
+
+/// How the summary of a compaction is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// As a message of the user.
+    #[default]
+    Message,
+    /// As the model's answer to a short question of the user.
+    QuestionAndAnswer,
+}
+
+impl SummaryRules {
+    /// How to draft a compaction that leaves a context at `target`, of which `prefix` cannot go: what is kept and how
+    /// long the summary is are as the policy says, or as much as there is room for.
+    pub fn drafting(&self, target: Tokens, prefix: Tokens) -> Drafting {
+        let room = target.less(prefix);
+        let length = self.length.at_most(Tokens(room.0 / 3));
+        let keep = self.keep.at_most(room.less(length.most()));
+        Drafting { keep, length, caps: self.caps }
+    }
 }
 
 /// When a policy acts, and how far it goes. Where it says nothing the model's profile does.

@@ -10,17 +10,16 @@ use thiserror::Error;
 
 use super::{Brief, Caps, Detail, Item, Section, prose::one_line, summarise};
 use crate::{
-    context::{Body, Context, Names, Segment},
+    context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
     id::Seq,
-    meter::Meter,
-    project::{Line, project},
+    project::Line,
     seq_set::SeqSet,
     tokens::Tokens,
 };
 
 /// How compactions are drafted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Drafting {
     /// What stays verbatim.
@@ -61,17 +60,47 @@ pub enum Length {
     },
 }
 
-impl Default for Drafting {
+impl Default for Keep {
     fn default() -> Self {
-        Self {
-            keep: Keep::Tokens(Tokens(30_000)),
-            length: Length::Scaled { percent: 15, least: Tokens(1_500), most: Tokens(6_000) },
-            caps: Caps::default(),
+        Self::Tokens(Tokens(30_000))
+    }
+}
+
+impl Keep {
+    /// The same, where there is room for no more than this. Turns are counted in turns and not bound by it.
+    pub fn at_most(self, room: Tokens) -> Self {
+        match self {
+            Self::Turns(_) => self,
+            Self::Tokens(tokens) => Self::Tokens(tokens.min(room)),
+            Self::Important(tokens) => Self::Important(tokens.min(room)),
         }
     }
 }
 
+impl Default for Length {
+    fn default() -> Self {
+        Self::Scaled { percent: 15, least: Tokens(1_500), most: Tokens(6_000) }
+    }
+}
+
 impl Length {
+    /// The same, where there is room for no more than this.
+    pub fn at_most(self, room: Tokens) -> Self {
+        match self {
+            Self::Fixed(tokens) => Self::Fixed(tokens.min(room)),
+            Self::Scaled { percent, least, most } => {
+                Self::Scaled { percent, least: least.min(room), most: most.min(room) }
+            }
+        }
+    }
+
+    /// The most it may be, whatever the span.
+    pub fn most(self) -> Tokens {
+        match self {
+            Self::Fixed(tokens) | Self::Scaled { most: tokens, .. } => tokens,
+        }
+    }
+
     /// The limit for a summary of a span of this size.
     pub fn of(self, span: Tokens) -> Tokens {
         match self {
@@ -106,26 +135,25 @@ pub enum NothingGained {
 }
 
 impl Drafting {
-    /// Drafts the compaction of a line as it stands. It is not in force until it is logged.
+    /// Drafts the compaction of a line, of which `context` is what is shown now. It is not in force until it is logged.
     pub fn draft(
         &self,
+        context: &Context,
         line: &Line,
-        meter: &Arc<Meter>,
-        names: Names,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let context = project(line, Arc::clone(meter), names);
+        let (meter, names) = (context.meter(), context.names());
         let standing = context.segments().iter().find_map(|segment| match segment.body() {
             Body::Summary(event) => Some(event),
             _ => None,
         });
-        let cuts = cuts(&context);
+        let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
-            Keep::Turns(turns) => within_turns(&cuts, &context, turns),
+            Keep::Turns(turns) => within_turns(&cuts, context, turns),
             Keep::Tokens(tokens) => within_tokens(&cuts, tokens).first(),
             Keep::Important(tokens) => {
-                let matters = turns_that_matter(&context, &events, self);
+                let matters = turns_that_matter(context, &events, self);
                 let fitting = within_tokens(&cuts, tokens);
                 fitting.iter().find(|cut| matters.contains(&cut.turn)).or(fitting.first())
             }
@@ -263,7 +291,11 @@ fn unread(event: &Logged, compaction: &Compaction) -> Brief {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notation::{logged, meter, read};
+    use crate::{
+        context::Names,
+        notation::{logged, meter, read},
+        project::project,
+    };
 
     fn drafting(keep: Keep) -> Drafting {
         Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default() }
@@ -285,8 +317,12 @@ assistant: Done.
 assistant: All is well.
 ";
 
+    fn draft(keep: Keep, line: &Line) -> Result<Compaction, NothingGained> {
+        drafting(keep).draft(&project(line, meter(), Names::Messages), line, Trigger::Manual)
+    }
+
     fn check(keep: Keep, expect: Result<(u64, u64), NothingGained>) {
-        let draft = drafting(keep).draft(&Line::new(read(LOG)), &meter(), Names::Messages, Trigger::Manual);
+        let draft = draft(keep, &Line::new(read(LOG)));
         let places = draft.map(|draft| (draft.through.0, draft.first_kept.unwrap().0));
         assert_eq!(places, expect, "{keep:?}");
     }
@@ -330,8 +366,7 @@ assistant: Fine.
     #[test]
     fn the_numbers_are_those_of_the_context_it_makes() {
         let mut line = Line::new(read(LOG));
-        let draft =
-            drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
+        let draft = draft(Keep::Turns(2), &line).unwrap();
         let before = project(&line, meter(), Names::Messages).tokens();
         line.push_uncounted(logged(11, Fact::Compacted(draft.clone())));
         let after = project(&line, meter(), Names::Messages).tokens();
@@ -341,18 +376,16 @@ assistant: Fine.
     #[test]
     fn a_second_draft_stands_on_the_first() {
         let mut line = Line::new(read(LOG));
-        let draft =
-            drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
-        line.push_uncounted(logged(11, Fact::Compacted(draft)));
-        let again = drafting(Keep::Turns(2)).draft(&line, &meter(), Names::Messages, Trigger::Manual);
+        let first = draft(Keep::Turns(2), &line).unwrap();
+        line.push_uncounted(logged(11, Fact::Compacted(first)));
+        let again = draft(Keep::Turns(2), &line);
         assert_eq!(again, Err(NothingGained::NothingOld));
         let more =
             read("user: Now the docs.\nassistant: 300 words of \"word\"\nuser: Thanks.\nassistant: Bye.");
         for (seq, event) in (12..).zip(more) {
             line.push_uncounted(logged(seq, event.event.fact.clone()));
         }
-        let draft =
-            drafting(Keep::Turns(1)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap();
+        let draft = draft(Keep::Turns(1), &line).unwrap();
         assert_eq!((draft.through.0, draft.first_kept.unwrap().0), (13, 14));
         let Summary::Structured { text, .. } = draft.summary else {
             panic!("the built-in summary has items")
@@ -365,8 +398,7 @@ assistant: Fine.
     #[test]
     fn a_draft_that_gains_nothing_is_refused_with_the_numbers() {
         let line = Line::new(read("user: One.\nassistant: Yes.\nuser: Two.\nassistant: Yes."));
-        let refused =
-            drafting(Keep::Turns(1)).draft(&line, &meter(), Names::Messages, Trigger::Manual).unwrap_err();
+        let refused = draft(Keep::Turns(1), &line).unwrap_err();
         assert!(matches!(refused, NothingGained::NotSmaller { before: Tokens(4), .. }), "{refused}");
     }
 

@@ -184,8 +184,9 @@ fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
             Pin::Event(seq) => {
                 let identity = format!("event {seq}");
                 let found = span.binary_search_by_key(seq, |event| event.id.seq).ok().map(|at| &span[at]);
-                let text =
-                    found.map(|event| one_line(&event.event.fact.text(), PIN_LENGTH)).filter(|text| !text.is_empty());
+                let text = found
+                    .map(|event| one_line(&event.event.fact.text(), PIN_LENGTH))
+                    .filter(|text| !text.is_empty());
                 if found.is_some() {
                     sources.insert(*seq);
                 }

@@ -360,7 +360,13 @@ impl Work {
 }
 
 /// Notes how far a step is that a tool keeps by its name.
-fn track(ledger: &mut Ledger, id: Option<&str>, text: Option<&str>, state: Option<TodoState>, sources: &SeqSet) {
+fn track(
+    ledger: &mut Ledger,
+    id: Option<&str>,
+    text: Option<&str>,
+    state: Option<TodoState>,
+    sources: &SeqSet,
+) {
     let text = text.map(|text| one_line(text, ITEM - 20)).filter(|text| !text.is_empty());
     let identity = match (id, &text) {
         (Some(id), _) => key(&format!("step {id}")),
@@ -371,13 +377,20 @@ fn track(ledger: &mut Ledger, id: Option<&str>, text: Option<&str>, state: Optio
         ledger.strike(Section::NextSteps, &identity);
         return;
     }
-    let known = ledger.get(Section::NextSteps, &identity).map(|item| item.text.trim_end_matches(ACTIVE).to_owned());
+    let known =
+        ledger.get(Section::NextSteps, &identity).map(|item| item.text.trim_end_matches(ACTIVE).to_owned());
     let Some(mut text) = text.or(known) else { return };
     if state == Some(TodoState::Active) {
         text.push_str(ACTIVE);
     }
     let detail = Some(Detail::Step(StepOrigin::Tracked));
-    ledger.put(Item { section: Section::NextSteps, text, key: Some(identity), sources: sources.clone(), detail });
+    ledger.put(Item {
+        section: Section::NextSteps,
+        text,
+        key: Some(identity),
+        sources: sources.clone(),
+        detail,
+    });
 }
 
 /// How a command ended.

@@ -18,8 +18,8 @@ pub use self::{
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
-    event::{Fact, Logged, Time},
-    id::{ModelName, Seq},
+    event::{Compaction, Event, Fact, Logged, Time},
+    id::{EventId, ModelName, Seq},
     meter::Meter,
     pipeline::State,
     project::{Line, project},
@@ -77,6 +77,8 @@ struct Pending {
     before: Option<Context>,
     model: Option<ModelName>,
     considered: Tokens,
+    /// Whether the newest event is a compaction that was made for this.
+    compacted: bool,
 }
 
 impl View {
@@ -153,6 +155,22 @@ impl View {
         if self.last.is_some() {
             self.disturbed.get_or_insert(cause);
         }
+    }
+
+    /// Appends a compaction of our own as an event of this thread.
+    fn compact(&mut self, compaction: Compaction, at: Option<Time>) -> Option<Arc<Logged>> {
+        let last = self.line.last()?;
+        let thread = match self.context.names() {
+            Names::Thread(thread) => thread,
+            Names::Messages => last.id.thread,
+        };
+        let event = Event::own(Fact::Compacted(compaction), at);
+        let link = last.link.next(&event, &event.fact_json());
+        let id = EventId { thread, seq: last.id.seq.next() };
+        let pieces = self.context.meter().pieces(&event.fact);
+        let logged = Arc::new(Logged { id, event, link });
+        self.line.push(Arc::clone(&logged), pieces);
+        Some(logged)
     }
 
     /// Projects everything again and decides again what was decided.
@@ -239,7 +257,10 @@ impl View {
 
     /// What was prepared is not sent: everything is as it was before.
     pub fn abandon(&mut self) {
-        if self.pending.take().is_some() {
+        if let Some(pending) = self.pending.take() {
+            if pending.compacted {
+                self.line.pop();
+            }
             self.rebuild();
         }
     }

@@ -1,17 +1,20 @@
 //! Making a view ready for the next call: keep what was sent, or open an epoch.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{Cause, Pending, View};
 use crate::{
     budget::Budget,
-    context::{Context, Guard, Tier},
-    event::Time,
+    context::{Context, Guard, Recorded, Tier},
+    event::{Compaction, Logged, Time, Trigger},
     fit::{Refusal, last_resorts},
     id::ModelName,
     pipeline::{Pipeline, Reduced, State, Step, is_met},
-    policy::{Policy, When},
+    policy::{Policy, SummaryRules, When},
     profile::CacheRules,
+    summary::compaction::{Keep, NothingGained},
     tokens::Tokens,
 };
 
@@ -35,6 +38,9 @@ pub struct Prepared {
     pub steps: Vec<Step>,
     /// By how much the policy missed its target, if it acted and did.
     pub shortfall: Option<Shortfall>,
+    /// The compaction that was made for it, to be appended to the log. The view holds it already.
+    #[serde(skip)]
+    pub compaction: Option<Arc<Logged>>,
 }
 
 /// A policy acted and did not reach its target.
@@ -70,7 +76,8 @@ impl View {
         let mut context = making.every_call(context, policy);
         if let Some(cause) = making.decide(&context, policy, budget, moment, self.considered) {
             before.get_or_insert_with(|| context.clone());
-            context = making.act(context, policy, budget, cause);
+            let target = making.target(policy, budget, &cause);
+            context = making.act(self, context, policy, &target, &cause);
         }
         match making.last_resorts(context, budget) {
             Ok(context) => self.context = context,
@@ -97,6 +104,10 @@ struct Making {
     model: Option<ModelName>,
     first: bool,
     cold: bool,
+    now: Option<Time>,
+    /// What was decided before the context moved to another pivot.
+    edits: Vec<Recorded>,
+    compaction: Option<Arc<Logged>>,
 }
 
 impl Making {
@@ -114,6 +125,9 @@ impl Making {
             acted: false,
             considered: view.considered,
             model: moment.model.cloned(),
+            now: moment.now,
+            edits: Vec::new(),
+            compaction: None,
         }
     }
 
@@ -134,11 +148,8 @@ impl Making {
             let changed = context.changes_of_sent();
             let pipeline = crate::reducers::pipeline(vec![step.reducer.clone()]);
             context = self.run(&pipeline, context, &always());
-            let reset = context.changes_of_sent() != changed;
-            if reset && !self.first {
-                let name = crate::pipeline::Reducer::name(&step.reducer);
-                self.cause.get_or_insert(Cause::EveryCall(name.into()));
-            }
+            let name = crate::pipeline::Reducer::name(&step.reducer);
+            self.open(context.changes_of_sent() != changed, &Cause::EveryCall(name.into()));
         }
         context
     }
@@ -175,23 +186,89 @@ impl Making {
         over.map(|(tier, _)| Cause::Cap(tier))
     }
 
-    /// Runs the reducers of an epoch down to the target.
-    fn act(&mut self, context: Context, policy: &Policy, budget: &Budget, cause: Cause) -> Context {
-        self.acted = true;
-        let sent = context.changes_of_sent();
-        let target = match cause {
-            Cause::Cold => policy.cold_level(budget).unwrap_or(budget.target()).min(budget.target()),
+    /// The budget to act under.
+    fn target(&self, policy: &Policy, budget: &Budget, cause: &Cause) -> Budget {
+        let target = match (cause, policy.cold_level(budget)) {
+            (Cause::Cold, Some(cold)) => cold.min(budget.target()),
             _ => budget.target(),
         };
         // A cap that is met to the token is exceeded again by the next call.
-        let roomier = budget
-            .caps()
-            .fold(budget.clone().aim(target), |budget, (tier, cap)| budget.cap(tier, Tokens(cap.0 / 5 * 4)));
-        let context = self.run(&policy.pipeline(When::AtEpoch), context, &roomier);
-        if context.changes_of_sent() != sent && !self.first {
-            self.cause.get_or_insert(cause);
+        let caps: Vec<(Tier, Tokens)> = budget.caps().collect();
+        caps.into_iter()
+            .fold(budget.clone().aim(target), |budget, (tier, cap)| budget.cap(tier, Tokens(cap.0 / 5 * 4)))
+    }
+
+    /// Runs the reducers of an epoch down to the target; where they miss it, and the policy summarises, they are run on
+    /// what a summary leaves instead.
+    fn act(
+        &mut self,
+        view: &mut View,
+        context: Context,
+        policy: &Policy,
+        budget: &Budget,
+        cause: &Cause,
+    ) -> Context {
+        self.acted = true;
+        let pipeline = policy.pipeline(When::AtEpoch);
+        let sent = context.changes_of_sent();
+        let Some(rules) = policy.summary else {
+            let context = self.run(&pipeline, context, budget);
+            self.open(context.changes_of_sent() != sent, cause);
+            return context;
+        };
+        let (steps, state) = (self.steps.len(), self.state.clone());
+        let trial = self.run(&pipeline, context.clone(), budget);
+        if is_met(&trial, budget) {
+            self.open(trial.changes_of_sent() != sent, cause);
+            return trial;
         }
-        context
+        match self.summarise(view, context, rules, budget) {
+            Ok(context) => {
+                self.steps.truncate(steps);
+                self.state = state;
+                self.open(true, cause);
+                self.run(&pipeline, context, budget)
+            }
+            Err(_) => {
+                self.open(trial.changes_of_sent() != sent, cause);
+                trial
+            }
+        }
+    }
+
+    /// What was sent has changed: a new epoch begins, unless nothing was ever sent.
+    fn open(&mut self, changed: bool, cause: &Cause) {
+        if changed && !self.first {
+            self.cause.get_or_insert_with(|| cause.clone());
+        }
+    }
+
+    /// Appends a compaction, and gives the context that stands on it.
+    fn summarise(
+        &mut self,
+        view: &mut View,
+        mut context: Context,
+        rules: SummaryRules,
+        budget: &Budget,
+    ) -> Result<Context, NothingGained> {
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let target = budget.target();
+        let mut drafting = rules.drafting(target, prefix);
+        let mut draft = drafting.draft(&context, &view.line, Trigger::Threshold);
+        let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
+        if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
+            // Turns of any size may be more than there is room for.
+            drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
+            draft = drafting.draft(&context, &view.line, Trigger::Threshold);
+        }
+        let compaction = draft?;
+        self.edits.extend(context.recorded());
+        view.context = context;
+        self.compaction = view.compact(compaction, self.now);
+        view.rebuild();
+        let mut context = view.take_context().redo(&self.edits);
+        context.start_recording();
+        Ok(context)
     }
 
     fn last_resorts(&mut self, context: Context, budget: &Budget) -> Result<Context, Refusal> {
@@ -203,9 +280,7 @@ impl Making {
         let (Reduced { context, state }, steps) = last_resorts(reduced, budget)?;
         self.state = state;
         self.steps.extend(steps);
-        if context.changes_of_sent() != sent && !self.first {
-            self.cause.get_or_insert(Cause::Force);
-        }
+        self.open(context.changes_of_sent() != sent, &Cause::Force);
         Ok(context)
     }
 
@@ -227,12 +302,13 @@ impl Making {
             self.considered = if is_met(context, budget) { Tokens(0) } else { context.tokens() };
         }
         let steps = std::mem::take(&mut self.steps);
-        Prepared { cause: self.cause.clone(), steps, shortfall }
+        Prepared { cause: self.cause.clone(), steps, shortfall, compaction: self.compaction.clone() }
     }
 
     fn pending(self, before: Option<Context>, view: &View) -> Pending {
         Pending {
-            edits: Vec::new(),
+            compacted: self.compaction.is_some(),
+            edits: self.edits,
             epoch: self.cause.map(|cause| view.epoch.next(cause)),
             state: self.state,
             before,
