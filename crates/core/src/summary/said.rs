@@ -53,6 +53,8 @@ pub(super) struct Speech {
     plan: Option<(Seq, String)>,
     /// Attempts whose ending is not known, oldest first.
     open: Vec<(Seq, String)>,
+    /// When the assistant last spoke.
+    spoke: Seq,
     /// Whether the user's last message asked something that nobody has answered yet.
     asked: bool,
     /// Whether the assistant's last words offered a choice.
@@ -102,7 +104,7 @@ impl Speech {
             }
             step(ledger, at, &text);
         }
-        self.asked = said.last().is_some_and(|last| last.asks());
+        self.asked = said.iter().any(|sentence| sentence.asks());
         self.offered = false;
     }
 
@@ -123,9 +125,7 @@ impl Speech {
             if index < told {
                 continue;
             }
-            let overtaken = sentence.form != Form::Title
-                && sentences.get(index + 1).is_some_and(|next| next.word(0) == "instead" || FOUND.are_in(next));
-            if is_failure(sentence) || (overtaken && !SUCCESSES.are_in(sentence)) {
+            if is_failure(sentence) || self.is_overtaken(work, at, sentences, index) {
                 told = self.fail(ledger, work, at, sentences, index);
             } else if SUCCESSES.are_in(sentence) && !DOUBTS.are_in(sentence) && !sentence.asks() {
                 self.succeed(ledger, at, sentence);
@@ -139,10 +139,26 @@ impl Speech {
         }
         steps(ledger, at, sentences, answer);
         self.offered = sentences.last().is_some_and(offers);
+        self.spoke = at;
         let plan = sentences.iter().rev().find(|sentence| PLANS.are_in(sentence));
         if let Some(plan) = plan.or_else(|| sentences.last()) {
             self.plan = Some((at, plan.text.clone()));
         }
+    }
+
+    /// Whether what a sentence says was in vain, though it does not say so: the next one says what works, or it is the
+    /// first thing said after something failed and the next one says what to do about it.
+    fn is_overtaken(&self, work: &Work, at: Seq, sentences: &[Sentence], index: usize) -> bool {
+        let sentence = &sentences[index];
+        let Some(next) = sentences.get(index + 1) else { return false };
+        if sentence.form == Form::Title || sentence.asks() || next.asks() || is_courtesy(sentence) || SUCCESSES.are_in(sentence) {
+            return false;
+        }
+        let after_failure = || {
+            let failed = work.newest_failure(at).and_then(|failed| failed.sources.last());
+            index == 0 && failed.is_some_and(|failed| self.spoke < failed) && sentence.words.len() > 3
+        };
+        next.word(0) == "instead" || FOUND.are_in(next) || after_failure()
     }
 
     /// Tells of a failed approach; gives back the place of the first sentence that is not part of the tale.
@@ -171,14 +187,17 @@ impl Speech {
             }
         }
         let mut end = index;
-        while end < sentences.len()
-            && (end == index || is_failure(&sentences[end]) || ANEW.are_in(&sentences[end]))
-            && sentences[end].form != Form::Title
-            && (end == index || tale.chars().count() + sentences[end].text.chars().count() < TALE)
-        {
-            tale.push_str(&sentences[end].text);
+        let mut goes_on = true;
+        while goes_on && end < sentences.len() && sentences[end].form != Form::Title {
+            let sentence = &sentences[end];
+            if end > index && tale.chars().count() + sentence.text.chars().count() >= TALE {
+                break;
+            }
+            tale.push_str(&sentence.text);
             tale.push(' ');
             end += 1;
+            // The sentence after the last one about the failure says what is done instead.
+            goes_on = is_failure(sentence) || ANEW.are_in(sentence) || end == index + 1;
         }
         let text = one_line(&tale, TALE);
         let identity = key(&text);
@@ -268,9 +287,12 @@ fn decide_list(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> bool {
 /// A reasoned answer to a question tells why something was chosen.
 fn explain(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
     let opening: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
-    if opening.iter().any(|sentence| GROUNDS.are_in(sentence)) && !opening.iter().any(|sentence| is_failure(sentence)) {
+    let Some(first) = opening.first() else { return };
+    let weighs = first.text.contains(": ") && (first.has("i") || first.has("id") || first.has("ill"));
+    let grounded = weighs || opening.iter().any(|sentence| GROUNDS.are_in(sentence));
+    if grounded && !opening.iter().any(|sentence| is_failure(sentence)) {
         let text = opening.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ");
-        put_decision(ledger, at, opening[0], &text);
+        put_decision(ledger, at, first, &text);
     }
 }
 
@@ -424,7 +446,10 @@ fn is_left(sentence: &Sentence, answer: Answer) -> bool {
     if sentence.asks() {
         return false;
     }
-    any(&LEFT, sentence, meant) || (answer == Answer::Closing && any(&NEXT, sentence, meant))
+    // `After the demo: put it back.`
+    let early = sentence.text.split_once(": ").is_some_and(|(when, _)| when.split_whitespace().count() <= 5);
+    let put_off = early && matches!(sentence.word(0), "after" | "once" | "when" | "before" | "open" | "later");
+    put_off || any(&LEFT, sentence, meant) || (answer == Answer::Closing && any(&NEXT, sentence, meant))
 }
 
 #[cfg(test)]
