@@ -103,11 +103,19 @@ cues! {
     ];
     /// A rule only where nobody merely describes something.
     LIMITS = [
-        "only", "olny", "always", "allways", "without", "at most", "at least", "maximum", "max", "at maximum", "minimum",
-        "within", "exactly", "strictly", "ensure", "ensures", "except", "unless", "as long as", "until", "not a single",
-        "no new", "no more", "no other", "no extra", "no additional", "no external", "no third", "zero",
-        "should", "shoud", "has to be", "is limited to", "limit is", "limit of", "budget is", "cap is", "needs to", "need to",
-        "deadline", "deadlines", "latest", "no later", "asap",
+        "only", "olny", "always", "allways", "without", "within", "exactly", "strictly", "ensure", "ensures", "except", "unless",
+        "as long as", "until", "zero", "should", "shoud", "needs to", "need to", "deadline", "deadlines", "latest", "asap",
+    ];
+    /// A rule by its measure, also where something is described.
+    MEASURES = [
+        "at most", "at least", "maximum", "max", "at maximum", "minimum", "not a single", "no new", "no more", "no other",
+        "no extra", "no additional", "no external", "no third", "has to be", "is limited to", "limit is", "limit of",
+        "budget is", "cap is", "no later",
+    ];
+    /// The title of a list of rules.
+    RULE_TITLES = [
+        "rules", "rule", "constraints", "constraint", "requirements", "requirement", "conditions", "guidelines", "conventions",
+        "limits", "restrictions", "ground rules", "please note", "important", "dos", "donts", "musts", "wishes",
     ];
     /// What somebody would like better.
     PREFERENCES = [
@@ -158,9 +166,12 @@ cues! {
         "leaning on", "adopted", "adopt", "adopting", "replaced .. with", "replacing .. with", "ill replace", "ill put",
         "well put", "ill make", "well do", "ill do", "ill write", "ill leave", "i left", "leaving", "keeping", "kept", "using",
         "ill avoid", "avoiding", "ill skip", "skipping", "ill add", "i made", "i put", "ill build", "ill split", "ill wrap",
+        "id set", "id pick", "id take", "id use", "id keep", "id go", "i would take", "i would use", "i would keep", "i would pick", "i leave", "i keep", "i take", "i set", "i prefer", "i preferred",
     ];
     /// One thing and not another.
-    CONTRASTS = ["instead of", "rather than", "as opposed to", "over a", "over the"];
+    CONTRASTS = ["instead of", "rather than", "as opposed to", "over a", "over the",
+        "instead",
+    ];
     /// Why, in words that mean nothing else.
     GROUNDS = [
         "because", "cause", "bc", "cuz", "since", "so that", "otherwise", "thats why", "that is why", "which is why", "for the reason",
@@ -195,6 +206,7 @@ cues! {
         "without success", "to no effect", "didnt do it", "did not do it", "cannot work", "cant work", "could not work",
         "never worked", "stopped working", "not enough", "wasnt enough", "isnt enough",
         "no good", "no better", "no use", "is out", "are out", "not an option", "no option", "doesnt cut", "does not cut", "didnt cut", "threw it out", "threw that out", "throw it out", "take it out", "took it out", "taking it out", "ripped it out", "backed it out", "defeats", "not the whole", "only part of", "same symptom", "to no avail", "gets us nowhere", "not good enough", "falls short", "fell short", "nothing changed", "changed nothing", "no improvement", "conflicts with", "makes no sense",
+        "was too", "were too", "is too", "are too", "not usable", "unusable", "useless", "breaks on", "fails on", "chokes on", "crashes on", "fell over", "not the answer", "isnt the answer", "not the solution", "isnt the solution", "not the right", "isnt the right", "did not work out", "didnt work out", "runs into", "ran into", "ruled it out",
     ];
     /// Something was tried; in vain only if the sentence says so.
     ATTEMPTS = [
@@ -240,12 +252,14 @@ cues! {
         "left for later", "leave for later", "for tomorrow", "tomorrow", "later on", "next up", "next thing", "next task",
         "afterwards", "after that", "when you are done", "once that is", "once this is", "once thats", "unfinished",
         "left over", "leftover", "leftovers", "needs doing", "to finish",
-        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",     ];
+        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",
+        "things remain", "remain on", "points remain", "remain to", "open until", "open for", "only open",
+    ];
     /// What is left, where an answer closes.
     NEXT = [
-        "next", "then i", "then we", "ill then", "we should", "you should", "should also", "you may want", "you might want",
-        "i recommend", "recommend", "suggest", "i would", "i can also", "need to", "needs to", "will need", "have to",
-        "has to", "must still", "waiting for", "blocked on",
+        "next", "then i", "then we", "ill then", "should also", "you may want", "you might want",
+        "i recommend", "recommend", "suggest", "will need",         "must still", "waiting for", "blocked on",
+        "we should still", "should still", "should also", "i still have", "still have",
     ];
     /// Something was found to work, where something else had not.
     FOUND = [

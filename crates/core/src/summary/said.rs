@@ -6,8 +6,8 @@
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
     cues::{
-        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, FOUND, GIVEN_UP, GROUNDS, INTENTIONS,
-        LEFT, NEXT, PLANS, REASONS, SUCCESSES, VAIN,
+        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, FOUND, GIVEN_UP, GROUNDS, INTENTIONS, LEFT,
+        NEXT, PLANS, REASONS, SUCCESSES, VAIN,
     },
     ledger::Ledger,
     prose::{Form, Sentence, one_line, sentences},
@@ -53,6 +53,8 @@ pub(super) struct Speech {
     plan: Option<(Seq, String)>,
     /// Attempts whose ending is not known, oldest first.
     open: Vec<(Seq, String)>,
+    /// When the assistant last spoke.
+    spoke: Seq,
     /// Whether the user's last message asked something that nobody has answered yet.
     asked: bool,
     /// Whether the assistant's last words offered a choice.
@@ -96,15 +98,13 @@ impl Speech {
             }
             let mut text = sentence.text.clone();
             // `And maybe fuzz it!` goes on with what was announced.
-            while let Some(next) =
-                sentences.get(index).filter(|next| matches!(next.word(0), "and" | "also" | "then"))
-            {
+            while let Some(next) = sentences.get(index).filter(|next| matches!(next.word(0), "and" | "also" | "then")) {
                 text = format!("{text} {}", next.text);
                 index += 1;
             }
             step(ledger, at, &text);
         }
-        self.asked = said.last().is_some_and(|last| last.asks());
+        self.asked = said.iter().any(|sentence| sentence.asks());
         self.offered = false;
     }
 
@@ -125,11 +125,7 @@ impl Speech {
             if index < told {
                 continue;
             }
-            let overtaken = sentence.form != Form::Title
-                && sentences
-                    .get(index + 1)
-                    .is_some_and(|next| next.word(0) == "instead" || FOUND.are_in(next));
-            if is_failure(sentence) || (overtaken && !SUCCESSES.are_in(sentence)) {
+            if is_failure(sentence) || self.is_overtaken(work, at, sentences, index) {
                 told = self.fail(ledger, work, at, sentences, index);
             } else if SUCCESSES.are_in(sentence) && !DOUBTS.are_in(sentence) && !sentence.asks() {
                 self.succeed(ledger, at, sentence);
@@ -143,10 +139,26 @@ impl Speech {
         }
         steps(ledger, at, sentences, answer);
         self.offered = sentences.last().is_some_and(offers);
+        self.spoke = at;
         let plan = sentences.iter().rev().find(|sentence| PLANS.are_in(sentence));
         if let Some(plan) = plan.or_else(|| sentences.last()) {
             self.plan = Some((at, plan.text.clone()));
         }
+    }
+
+    /// Whether what a sentence says was in vain, though it does not say so: the next one says what works, or it is the
+    /// first thing said after something failed and the next one says what to do about it.
+    fn is_overtaken(&self, work: &Work, at: Seq, sentences: &[Sentence], index: usize) -> bool {
+        let sentence = &sentences[index];
+        let Some(next) = sentences.get(index + 1) else { return false };
+        if sentence.form == Form::Title || sentence.asks() || next.asks() || is_courtesy(sentence) || SUCCESSES.are_in(sentence) {
+            return false;
+        }
+        let after_failure = || {
+            let failed = work.newest_failure(at).and_then(|failed| failed.sources.last());
+            index == 0 && failed.is_some_and(|failed| self.spoke < failed) && sentence.words.len() > 3
+        };
+        next.word(0) == "instead" || FOUND.are_in(next) || after_failure()
     }
 
     /// Tells of a failed approach; gives back the place of the first sentence that is not part of the tale.
@@ -175,14 +187,17 @@ impl Speech {
             }
         }
         let mut end = index;
-        while end < sentences.len()
-            && (end == index || is_failure(&sentences[end]) || ANEW.are_in(&sentences[end]))
-            && sentences[end].form != Form::Title
-            && (end == index || tale.chars().count() + sentences[end].text.chars().count() < TALE)
-        {
-            tale.push_str(&sentences[end].text);
+        let mut goes_on = true;
+        while goes_on && end < sentences.len() && sentences[end].form != Form::Title {
+            let sentence = &sentences[end];
+            if end > index && tale.chars().count() + sentence.text.chars().count() >= TALE {
+                break;
+            }
+            tale.push_str(&sentence.text);
             tale.push(' ');
             end += 1;
+            // The sentence after the last one about the failure says what is done instead.
+            goes_on = is_failure(sentence) || ANEW.are_in(sentence) || end == index + 1;
         }
         let text = one_line(&tale, TALE);
         let identity = key(&text);
@@ -229,8 +244,7 @@ fn decide(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], index: usize, sp
     }
     let before = index.checked_sub(1).map(|before| &sentences[before]).filter(|one| one.form != Form::Title);
     let after = sentences.get(index + 1).filter(|next| next.form == sentence.form);
-    let draws =
-        matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
+    let draws = matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
     let mut text = sentence.text.clone();
     if let Some(before) = before.filter(|before| (draws || is_vague(sentence)) && !is_courtesy(before)) {
         text = format!("{} {text}", before.text);
@@ -272,13 +286,13 @@ fn decide_list(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> bool {
 
 /// A reasoned answer to a question tells why something was chosen.
 fn explain(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
-    let opening: Vec<&Sentence> =
-        sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
-    if opening.iter().any(|sentence| GROUNDS.are_in(sentence))
-        && !opening.iter().any(|sentence| is_failure(sentence))
-    {
+    let opening: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
+    let Some(first) = opening.first() else { return };
+    let weighs = first.text.contains(": ") && (first.has("i") || first.has("id") || first.has("ill"));
+    let grounded = weighs || opening.iter().any(|sentence| GROUNDS.are_in(sentence));
+    if grounded && !opening.iter().any(|sentence| is_failure(sentence)) {
         let text = opening.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ");
-        put_decision(ledger, at, opening[0], &text);
+        put_decision(ledger, at, first, &text);
     }
 }
 
@@ -293,12 +307,11 @@ fn offers(sentence: &Sentence) -> bool {
 
 fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     const UNDECIDED: [&str; 14] = [
-        "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once",
-        "when", "can", "need",
+        "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once", "when", "can",
+        "need",
     ];
     const SPEAKERS: [&str; 16] = [
-        "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping",
-        "id", "my", "our",
+        "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping", "id", "my", "our",
     ];
     const PAST: [&str; 7] = ["the", "last", "yesterday", "this", "version", "then", "v"];
     let sentence = &sentences[index];
@@ -309,15 +322,11 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     let speaks = SPEAKERS.iter().any(|word| sentence.has(word));
     let reasoned = || {
         REASONS.are_in(sentence)
-            || sentences
-                .get(index + 1)
-                .is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
+            || sentences.get(index + 1).is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
     };
     // `since the upgrade` is a time.
     let grounded = GROUNDS.all(sentence).any(|range| {
-        sentence.word(range.start) != "since"
-            || sentence.words[range.start].opens
-            || !PAST.contains(&sentence.word(range.end))
+        sentence.word(range.start) != "since" || sentence.words[range.start].opens || !PAST.contains(&sentence.word(range.end))
     });
     let argued = match speaker {
         Speaker::Newcomer => false,
@@ -326,8 +335,7 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     };
     let listed = any(&DECISIONS, sentence, |range| {
         // Of what the assistant finds to be out, more is told as a failed approach.
-        open(range.clone())
-            && (speaker != Speaker::Assistant || sentence.word(range.end.saturating_sub(1)) != "out")
+        open(range.clone()) && (speaker != Speaker::Assistant || sentence.word(range.end.saturating_sub(1)) != "out")
     });
     argued
         || listed
@@ -370,10 +378,7 @@ fn is_failure(sentence: &Sentence) -> bool {
         let next = sentence.words.get(at + 1);
         let ends = next.is_none_or(|next| {
             next.opens
-                || matches!(
-                    next.text.as_str(),
-                    "as" | "because" | "since" | "when" | "at" | "on" | "with" | "due" | "again" | "and"
-                )
+                || matches!(next.text.as_str(), "as" | "because" | "since" | "when" | "at" | "on" | "with" | "due" | "again" | "and")
         });
         sentence.word(at) == "failed" && ends && meant(at..at + 1)
     });
@@ -441,7 +446,10 @@ fn is_left(sentence: &Sentence, answer: Answer) -> bool {
     if sentence.asks() {
         return false;
     }
-    any(&LEFT, sentence, meant) || (answer == Answer::Closing && any(&NEXT, sentence, meant))
+    // `After the demo: put it back.`
+    let early = sentence.text.split_once(": ").is_some_and(|(when, _)| when.split_whitespace().count() <= 5);
+    let put_off = early && matches!(sentence.word(0), "after" | "once" | "when" | "before" | "open" | "later");
+    put_off || any(&LEFT, sentence, meant) || (answer == Answer::Closing && any(&NEXT, sentence, meant))
 }
 
 #[cfg(test)]

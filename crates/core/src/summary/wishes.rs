@@ -7,8 +7,8 @@
 use super::{
     Detail, Force, Item, Section,
     cues::{
-        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, PREFERENCES, REQUESTS, RULES, WITHDRAWALS,
-        commands,
+        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, MEASURES, PREFERENCES, REQUESTS, RULE_TITLES, RULES,
+        WITHDRAWALS, commands,
     },
     ledger::{FIRST_REQUEST, Ledger},
     prose::{Form, Sentence, one_line},
@@ -30,11 +30,18 @@ pub(super) const REQUEST: &str = "request";
 
 /// Takes what a user wrote: every constraint in it, every one it takes back, and the request itself.
 pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
+    let mut under_rules = false;
     for (index, sentence) in sentences.iter().enumerate() {
+        under_rules = match sentence.form {
+            Form::Title => RULE_TITLES.are_in(sentence),
+            Form::Listed => under_rules,
+            Form::Plain => false,
+        };
         if WITHDRAWALS.are_in(sentence) && withdraw(ledger, at, sentence) {
             continue;
         }
-        if let Some(force) = force(sentence, index) {
+        let listed = (under_rules && sentence.form == Form::Listed).then_some(Force::Rule);
+        if let Some(force) = listed.or_else(|| force(sentence, index)) {
             let text = with_what_it_means(sentences, index, ITEM);
             let force = match ledger.get(Section::Constraints, &text) {
                 Some(Item { detail: Some(Detail::Wish(before)), .. }) => force.max(*before),
@@ -60,7 +67,8 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
         return Asked::Nothing;
     }
     let wanted = |(index, sentence): &(usize, &Sentence)| {
-        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none() && !announced(sentence)
+        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none()
+            && !announced(sentence)
     };
     if first || sentences.is_empty() || said.iter().any(wanted) {
         let key = first.then(|| FIRST_REQUEST.to_owned());
@@ -123,7 +131,7 @@ fn force(sentence: &Sentence, index: usize) -> Option<Force> {
         return None;
     }
     let told = |range: std::ops::Range<usize>| !is_told(sentence, &range);
-    if RULES.all(sentence).any(told) || dont(sentence) || no(sentence) {
+    if RULES.all(sentence).any(told) || MEASURES.are_in(sentence) || dont(sentence) || no(sentence) {
         return Some(Force::Rule);
     }
     let manner = imperative(sentence, index);
@@ -138,7 +146,11 @@ fn is_told(sentence: &Sentence, range: &std::ops::Range<usize>) -> bool {
     let before = range.start.checked_sub(1).map_or("", |before| sentence.word(before));
     let next = [sentence.word(range.end), sentence.word(range.end + 1)];
     match sentence.word(range.start) {
-        "must" => matches!(next, ["have", _] | ["be", "because" | "that" | "some" | "something" | "the"]),
+        "must" => match next {
+            ["have", past] => past.ends_with("ed") || matches!(past, "been" | "gone" | "had" | "done" | "come" | "got"),
+            ["be", guess] => matches!(guess, "because" | "that" | "some" | "something" | "the"),
+            _ => false,
+        },
         "has" | "have" => matches!(before, "i" | "ive" | "they" | "will" | "might"),
         "never" => matches!(next[0], "mind" | "seen" | "worked" | "had" | "heard" | "finished" | "happened"),
         "no" => next[0] == "what",
@@ -248,6 +260,9 @@ fn no(sentence: &Sentence) -> bool {
         "error",
         "offense",
     ];
+    const DOUBTED: [&str; 14] = [
+        "sure", "that", "really", "yet", "bad", "so", "just", "even", "at", "because", "only", "necessarily", "bad", "too",
+    ];
     (0..sentence.words.len()).any(|at| {
         let word = sentence.word(at);
         let joined = at.checked_sub(1).is_some_and(|before| {
@@ -257,29 +272,19 @@ fn no(sentence: &Sentence) -> bool {
             )
         });
         let next = sentence.words.get(at + 1);
-        matches!(word, "no" | "zero")
-            && (sentence.words[at].opens || joined)
-            && next.is_some_and(|next| !next.opens && !SAYINGS.contains(&next.text.as_str()))
+        // `a bar chart, not a pie`
+        let not = word == "not" && at > 0 && sentence.words[at].opens;
+        let no = matches!(word, "no" | "zero") && (sentence.words[at].opens || joined);
+        (no && next.is_some_and(|next| !next.opens && !SAYINGS.contains(&next.text.as_str())))
+            || (not && next.is_some_and(|next| !next.opens && !DOUBTED.contains(&next.text.as_str())))
     })
 }
 
 /// Whether a sentence says until when: `before 6am`, `by Friday`.
 fn has_deadline(sentence: &Sentence) -> bool {
     const DAYS: [&str; 14] = [
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "tonight",
-        "noon",
-        "midnight",
-        "eod",
-        "tomorrow",
-        "today",
-        "lunch",
+        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "tonight", "noon", "midnight", "eod",
+        "tomorrow", "today", "lunch",
     ];
     (0..sentence.words.len()).any(|at| {
         let next = sentence.word(at + 1);
@@ -348,77 +353,15 @@ fn describes(sentence: &Sentence) -> bool {
 /// Whether a sentence is only polite, or only agrees.
 pub(super) fn is_courtesy(sentence: &Sentence) -> bool {
     const NODS: &[&str] = &[
-        "a",
-        "again",
-        "ahead",
-        "all",
-        "alright",
-        "and",
-        "awesome",
-        "bye",
-        "cheers",
-        "continue",
-        "cool",
-        "dear",
-        "evening",
-        "excellent",
-        "fine",
-        "go",
-        "good",
-        "great",
-        "hello",
-        "hey",
-        "hi",
-        "hiya",
-        "hmm",
-        "in",
-        "is",
-        "it",
-        "job",
-        "later",
-        "lgtm",
-        "looks",
-        "lot",
-        "me",
-        "morning",
-        "much",
-        "nice",
-        "now",
-        "ok",
-        "okay",
-        "on",
-        "oh",
-        "perfect",
-        "please",
-        "pls",
-        "proceed",
-        "right",
-        "so",
-        "super",
-        "sure",
-        "thank",
-        "thanks",
-        "that",
-        "thats",
-        "the",
-        "there",
-        "this",
-        "thx",
-        "to",
-        "very",
-        "wait",
-        "well",
-        "work",
-        "works",
-        "yeah",
-        "yep",
-        "yes",
-        "you",
+        "a", "again", "ahead", "all", "alright", "and", "awesome", "bye", "cheers", "continue", "cool", "dear", "evening",
+        "excellent", "fine", "go", "good", "great", "hello", "hey", "hi", "hiya", "hmm", "in", "is", "it", "job", "later",
+        "lgtm", "looks", "lot", "me", "morning", "much", "nice", "now", "ok", "okay", "on", "oh", "perfect", "please", "pls",
+        "proceed", "right", "so", "super", "sure", "thank", "thanks", "that", "thats", "the", "there", "this", "thx", "to", "very",
+        "wait", "well", "work", "works", "yeah", "yep", "yes", "you",
     ];
     let nods = || sentence.words.iter().all(|word| NODS.contains(&word.text.as_str()));
     // Whoever names a file, a number or a piece of code is not only polite.
-    let names_something =
-        || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
+    let names_something = || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
     let friendly = || {
         FRIENDLY.are_in(sentence)
             && force(sentence, 0).is_none()

@@ -253,12 +253,13 @@ impl Work {
     }
 
     fn plan(&mut self, ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
+        let mut before: HashMap<String, SeqSet> = HashMap::new();
         for step in std::mem::take(&mut self.plan) {
-            let stands = ledger
-                .get(Section::NextSteps, &step)
-                .is_some_and(|item| item.detail == Some(Detail::Step(StepOrigin::Plan)));
-            if stands {
-                ledger.strike(Section::NextSteps, &step);
+            let planned = |item: &Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
+            if ledger.get(Section::NextSteps, &step).is_some_and(planned)
+                && let Some(item) = ledger.strike(Section::NextSteps, &step)
+            {
+                before.insert(step, item.sources);
             }
         }
         for step in steps {
@@ -271,12 +272,14 @@ impl Work {
                 continue;
             }
             let identity = key(&one_line(&step.text, ITEM));
+            // A step that stays on the plan was planned when it first came there.
+            let earlier = before.remove(&identity).unwrap_or_default();
             self.plan.push(identity.clone());
             ledger.put(Item {
                 section: Section::NextSteps,
                 text,
                 key: Some(identity),
-                sources: sources.clone(),
+                sources: SeqSet::union([&earlier, sources]),
                 detail: Some(Detail::Step(StepOrigin::Plan)),
             });
         }

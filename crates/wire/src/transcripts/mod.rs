@@ -19,6 +19,8 @@ mod plain;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
+mod real_deeds;
+#[cfg(test)]
 mod real_lines;
 #[cfg(test)]
 mod shaken;
