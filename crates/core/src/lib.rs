@@ -21,6 +21,7 @@ pub mod media;
 pub mod meter;
 pub mod pairing;
 pub mod pipeline;
+pub mod plan;
 pub mod policy;
 pub mod profile;
 pub mod project;

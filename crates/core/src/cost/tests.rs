@@ -68,13 +68,15 @@ fn at(cache: &mut Cache, milliseconds: i64, prompt: &Prompt) -> Charge {
 }
 
 /// What was read, written and neither; then why.
-fn seen(charge: &Charge) -> (u64, u64, u64, Option<&'static str>) {
+type Seen = (u64, u64, u64, Option<&'static str>);
+
+fn seen(charge: &Charge) -> Seen {
     let Usage { uncached, cache_read, cache_write, .. } = charge.usage;
     (cache_read.0, cache_write.0, uncached.0, charge.missed.map(Miss::name))
 }
 
 /// Serves requests at given seconds in the provider's mode and compares what was read, written and neither.
-fn check(profile: &Profile, calls: &[(i64, &str, (u64, u64, u64, Option<&'static str>))]) {
+fn check(profile: &Profile, calls: &[(i64, &str, Seen)]) {
     let mut cache = cache(profile, Mode::Breakpoints);
     for (number, (seconds, words, expected)) in calls.iter().enumerate() {
         assert_eq!(seen(&serve(&mut cache, *seconds, words)), *expected, "call {number}: {words}");
@@ -174,7 +176,9 @@ fn a_prefix_below_the_minimum_is_not_kept() {
 
 /// `count` blocks of ten tokens with a mark behind the last, tool blocks if so said.
 fn run(from: usize, count: usize, sign: &str) -> String {
-    (from..from + count).map(|number| format!("{}10{sign} ", letters(number))).collect()
+    let blocks: Vec<String> =
+        (from..from + count).map(|number| format!("{}10{sign} ", letters(number))).collect();
+    blocks.concat()
 }
 
 fn letters(number: usize) -> String {

@@ -1,0 +1,173 @@
+//! The coming calls, played out: what the rest of a session costs if a reduction is made now, or is not.
+//!
+//! After the first decision two plain habits are followed: to keep until a threshold demands a reduction, and to take in
+//! addition whatever a pause makes free. A decision is worth the cheaper of the two. Whoever decides at each call for
+//! what is cheapest in this sense pays, if the forecast is right, no more than either habit would have: after the best
+//! first step at least the habit is still open, and each later step only improves on it.
+
+use super::{Demand, Forecast, Ripe, Threshold, Warmth};
+use crate::{
+    budget::Budget,
+    cost::Terms,
+    profile::{Money, UnknownPrice},
+    tokens::Tokens,
+};
+
+/// What does not change while the calls are played out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead<'a> {
+    pub(super) terms: &'a Terms,
+    pub(super) lifetime: Option<u64>,
+    pub(super) forecast: &'a Forecast,
+    pub(super) budget: &'a Budget,
+    pub(super) demand: Demand,
+    pub(super) least: Tokens,
+    pub(super) resets: Resets,
+}
+
+/// When the history may be swapped for a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Resets {
+    /// Never.
+    Never,
+    /// When nothing else helps: no summary is there that a model has made, so a lesser one would have to do.
+    AtForce,
+    /// Above the trigger.
+    AboveTrigger,
+    /// Whenever it pays: the summary is there.
+    Any,
+}
+
+/// A context and what the cache holds of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) size: Tokens,
+    /// The cache holds so much from the beginning.
+    pub(super) held: Tokens,
+    pub(super) edit: Option<Removal>,
+    pub(super) reset: Option<Removal>,
+}
+
+/// What a reduction takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Removal {
+    /// Where the first changed byte is.
+    pub(super) from: Tokens,
+    pub(super) removes: Tokens,
+}
+
+/// What can be done before a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    Keep,
+    /// Run the free reducers.
+    Edit,
+    /// Put a summary in the place of the history.
+    Reset,
+}
+
+#[derive(Clone, Copy)]
+enum Habit {
+    UntilDemanded,
+    UntilDemandedOrCold,
+}
+
+impl Ahead<'_> {
+    /// What this call and all that are expected cost if this is done before it.
+    pub(super) fn cost(&self, state: State, first: Move) -> Result<Money, UnknownPrice> {
+        let mut after = state.after(first);
+        let now = self.serve(&mut after)?;
+        let keeping = self.follow(after, Habit::UntilDemanded)?;
+        let using_pauses = self.follow(after, Habit::UntilDemandedOrCold)?;
+        Ok(now + keeping.min(using_pauses))
+    }
+
+    /// What the thresholds demand, if anything.
+    pub(super) fn demanded(&self, state: &State) -> Option<(Move, Threshold)> {
+        let reaches = |removal: &Removal| state.size.less(removal.removes) <= self.budget.target();
+        if state.size > self.budget.force() {
+            let made = match (state.edit, state.reset) {
+                (Some(edit), _) if reaches(&edit) => Move::Edit,
+                (_, Some(_)) => Move::Reset,
+                (Some(_), None) => Move::Edit,
+                (None, None) => return None,
+            };
+            return Some((made, Threshold::Force));
+        }
+        if self.demand == Demand::AtForce || state.size <= self.budget.trigger() {
+            return None;
+        }
+        let made = if self.matters(state.edit).is_some_and(|edit| reaches(&edit)) {
+            Move::Edit
+        } else if self.resets >= Resets::AboveTrigger && self.matters(state.reset).is_some() {
+            Move::Reset
+        } else if self.resets == Resets::Never && self.matters(state.edit).is_some() {
+            Move::Edit
+        } else {
+            return None;
+        };
+        Some((made, Threshold::Trigger))
+    }
+
+    /// The removal, if it is worth a new epoch.
+    pub(super) fn matters(&self, removal: Option<Removal>) -> Option<Removal> {
+        removal.filter(|removal| removal.removes >= self.least)
+    }
+
+    /// What a call costs, after which the cache holds all of it.
+    pub(super) fn serve(&self, state: &mut State) -> Result<Money, UnknownPrice> {
+        let usage = self.terms.ideal(state.held, state.size, self.lifetime);
+        state.held = state.size;
+        self.terms.prices().cost(&usage)
+    }
+
+    fn follow(&self, mut state: State, habit: Habit) -> Result<Money, UnknownPrice> {
+        let mut total = Money(0);
+        for call in &self.forecast.calls {
+            state.size += call.growth;
+            if let Some(ripe) = call.ripe {
+                state.edit = Some(state.joined(state.edit, ripe));
+                state.reset = state.reset.map(|reset| state.joined(Some(reset), ripe));
+            }
+            let is_cold = call.cache == Warmth::Cold;
+            if is_cold {
+                state.held = Tokens(0);
+            }
+            let made = match (self.demanded(&state), habit) {
+                (Some((made, _)), _) => made,
+                (None, Habit::UntilDemandedOrCold) if is_cold && self.matters(state.edit).is_some() => {
+                    Move::Edit
+                }
+                (None, Habit::UntilDemanded | Habit::UntilDemandedOrCold) => Move::Keep,
+            };
+            state = state.after(made);
+            total = total + self.serve(&mut state)?;
+        }
+        Ok(total)
+    }
+}
+
+impl State {
+    /// The state after a move.
+    pub(super) fn after(self, made: Move) -> Self {
+        let (removal, reset) = match made {
+            Move::Keep => return self,
+            Move::Edit => {
+                let edited = self.edit.map_or(Tokens(0), |edit| edit.removes);
+                let rest = self.reset.map(|reset| Removal { removes: reset.removes.less(edited), ..reset });
+                (self.edit, rest.filter(|rest| rest.removes > Tokens(0)))
+            }
+            Move::Reset => (self.reset, None),
+        };
+        let Some(Removal { from, removes }) = removal else { return self };
+        Self { size: self.size.less(removes), held: self.held.min(from), edit: None, reset }
+    }
+
+    fn joined(&self, removal: Option<Removal>, ripe: Ripe) -> Removal {
+        let from = self.size.less(ripe.behind).less(ripe.removes);
+        match removal {
+            Some(older) => Removal { from: older.from.min(from), removes: older.removes + ripe.removes },
+            None => Removal { from, removes: ripe.removes },
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A forecast: the calls that are still to come, one by one.
+//!
+//! Whether an edit pays depends on what comes: how many calls will read less because of it, whether a pause will soon
+//! make it free, and whether the thresholds will demand one anyway. A list of calls says all of that, and can be played
+//! out; an average could not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tokens::Tokens;
+
+/// The calls expected after the one that is planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// In order.
+    pub calls: Vec<Expected>,
+}
+
+/// A call that is expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// What the context has grown by since the call before.
+    pub growth: Tokens,
+    /// What a pause before it leaves of the cache.
+    pub cache: Warmth,
+    /// What the free reducers could newly remove.
+    pub ripe: Option<Ripe>,
+}
+
+/// Whether a cache still holds what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Warmth {
+    /// It does.
+    #[default]
+    Warm,
+    /// It does not: all of it will be written again, whatever it is.
+    Cold,
+    /// Nobody promises anything.
+    Unknown,
+}
+
+/// Something that reducers may take from now on. The oldest becomes ripe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ripe {
+    /// How much they remove.
+    pub removes: Tokens,
+    /// How much then still stands from where they begin to the end.
+    pub behind: Tokens,
+}
+
+/// What a session was like so far, to tell from it how it will go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The calls so far.
+    pub calls: u64,
+    /// Those of them that found the cache cold because of a pause.
+    pub pauses: u64,
+    /// What the context has grown by in all of them.
+    pub growth: Tokens,
+    /// What the reducers could remove of that.
+    pub ripened: Tokens,
+    /// What usually stands behind the newest that they could remove.
+    pub behind: Tokens,
+}
+
+/// As if this many calls had been seen before the session, of which three more had been a session's last. Then 63 calls
+/// are expected of a new session: 56 sessions of coding agents made 3 508.
+const CALLS_BEFORE: u64 = 126;
+/// What those grew by in a call.
+const GROWTH_BEFORE: u64 = 1_400;
+/// One call in so many comes after the cache has gone cold: 3.7 % of a service's requests.
+const CALLS_A_PAUSE: u64 = 27;
+/// Nobody can see farther than this.
+const FARTHEST: u64 = 1_000;
+
+impl Forecast {
+    /// As a session goes on that was like this so far.
+    ///
+    /// Each call may be the last, with a chance that nobody knows and that falls with every call that was not: a session
+    /// of `n` calls is expected to make `63 + n / 2` more. Growth and pauses are averages, with 1 400 tokens a call and a
+    /// pause in 27 calls to begin with.
+    pub fn after(history: &History) -> Self {
+        let History { calls, pauses, growth, ripened, behind } = *history;
+        let coming = (CALLS_BEFORE.saturating_add(calls) / 2).min(FARTHEST);
+        let every = CALLS_A_PAUSE.saturating_add(calls) / pauses.saturating_add(1);
+        let growth = Tokens(growth.0.saturating_add(GROWTH_BEFORE) / calls.saturating_add(1));
+        let removes = Tokens(ripened.0.checked_div(calls).unwrap_or(0)).min(growth);
+        let ripe = (removes > Tokens(0)).then_some(Ripe { removes, behind });
+        let call = |number: u64| {
+            let cache = if number.is_multiple_of(every.max(1)) { Warmth::Cold } else { Warmth::Warm };
+            Expected { growth, cache, ripe }
+        };
+        Self { calls: (1..=coming).map(call).collect() }
+    }
+
+    /// So many calls without a pause, each with so much more in it.
+    pub fn steady(calls: usize, growth: Tokens) -> Self {
+        Self { calls: vec![Expected { growth, ..Expected::default() }; calls] }
+    }
+
+    /// What the context will have grown by in the next `calls` calls.
+    pub(super) fn growth(&self, calls: usize) -> Tokens {
+        self.calls.iter().take(calls).map(|call| call.growth).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(history: History, calls: usize, growth: u64, first_pause: Option<usize>, ripe: Option<u64>) {
+        let forecast = Forecast::after(&history);
+        assert_eq!(forecast.calls.len(), calls, "{history:?}");
+        let pause = forecast.calls.iter().position(|call| call.cache == Warmth::Cold);
+        assert_eq!(pause.map(|pause| pause + 1), first_pause, "{history:?}");
+        let first = forecast.calls[0];
+        assert_eq!((first.growth.0, first.ripe.map(|ripe| ripe.removes.0)), (growth, ripe), "{history:?}");
+    }
+
+    #[test]
+    fn a_forecast_learns_from_the_session() {
+        check(History::default(), 63, 1_400, Some(27), None);
+        let history = History { calls: 99, pauses: 0, growth: Tokens(198_600), ..History::default() };
+        check(history, 112, 2_000, None, None);
+        check(History { pauses: 8, ripened: Tokens(49_500), ..history }, 112, 2_000, Some(14), Some(500));
+        let absurd = Tokens(u64::MAX);
+        let absurd =
+            History { calls: u64::MAX, pauses: u64::MAX, growth: absurd, ripened: absurd, behind: absurd };
+        check(absurd, 1_000, 1, Some(1), Some(1));
+    }
+}

@@ -1,0 +1,334 @@
+//! The planner: whether to keep what was sent, to edit it, to swap a summary in, or to have one made.
+//!
+//! A change to what was sent makes the provider's cache read nothing from there on, so it must be worth it: by money,
+//! when the calls to come are played out with it and without it, or because a threshold demands it. A cold cache makes
+//! it free. Where prices or lifetimes are not known, the thresholds alone decide, and the plan says so.
+
+mod ahead;
+mod forecast;
+mod say;
+mod situation;
+#[cfg(test)]
+mod tests;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use self::ahead::{Ahead, Move, Removal, Resets, State};
+pub use self::{
+    forecast::{Expected, Forecast, History, Ripe, Warmth},
+    situation::{Demand, Offer, Since, Situation, Summariser, Summary, Trial},
+};
+use crate::{
+    profile::{Money, UnknownPrice},
+    tokens::Tokens,
+};
+
+/// What to do before the next call, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// What to do.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+    /// What that rests on.
+    pub numbers: Numbers,
+}
+
+/// What to do before the next call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Send what was sent, and what is new.
+    Keep,
+    /// Run the free reducers.
+    Edit,
+    /// Swap the summary in that is ready.
+    Adopt,
+    /// Have a summary made in the background and go on sending.
+    Summarise,
+    /// Make a summary with the built-in summariser and swap it in.
+    SummariseNow,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The cache holds nothing any more: all would be written again anyway.
+    Cold,
+    /// It removes so much that it pays within the calls that are expected.
+    Pays,
+    /// A threshold would soon demand it, and later it costs more.
+    CheaperNow,
+    /// A threshold was passed.
+    Demanded(Threshold),
+    /// The trigger is near and the free reducers would miss the target.
+    TargetMissed,
+    /// A summary is being made; until then the rest is not changed twice.
+    AwaitsSummary,
+    /// Nothing can be removed that would be worth a new epoch.
+    NothingToRemove,
+    /// It does not pay within the calls that are expected.
+    DoesNotPay,
+    /// It would pay, but a pause is expected that makes it free, or a threshold that demands more.
+    CheaperLater,
+    /// No threshold was passed, and what it costs is not known.
+    BelowThresholds,
+}
+
+/// A threshold of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// Where work begins.
+    Trigger,
+    /// Where the call has to wait for it.
+    Force,
+}
+
+/// What a plan rests on. Where there are two reductions to choose from, the removal is that of the one that is made, or
+/// else of the free reducers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Numbers {
+    /// What would be sent if nothing were changed.
+    pub size: Tokens,
+    /// Tokens in the cache that would have to be written again.
+    pub suffix: Tokens,
+    /// Tokens that would no longer be sent.
+    pub removed: Tokens,
+    /// It pays after more than so many calls, this one counted. Nothing, if it never does or nobody knows.
+    pub break_even: Option<Calls>,
+    /// The calls that are expected, this one counted.
+    pub expected: u64,
+    /// What they cost if nothing is changed now.
+    pub keep: Option<Money>,
+    /// What they cost if the free reducers run now.
+    pub edit: Option<Money>,
+    /// What they cost if a summary is swapped in now.
+    pub reset: Option<Money>,
+    /// What making a summary costs.
+    pub summary: Option<Money>,
+    /// Why the money is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<Unknown>,
+}
+
+/// A number of calls, in hundredths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Calls(pub u64);
+
+/// Why nothing can be said about money.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unknown {
+    /// A price is missing.
+    #[error(transparent)]
+    Price(#[from] UnknownPrice),
+    /// The provider does not say how long its cache holds.
+    #[error(
+        "nobody promises how long the cache holds; give `cache.lifetimes` for the model in a profile of your own"
+    )]
+    Lifetime,
+}
+
+impl Serialize for Unknown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Decides what to do before the next call.
+///
+/// ```
+/// use std::time::Duration;
+/// use epitome_core::{budget::Budget, cost::Terms, plan::*, profile::Profiles, tokens::Tokens};
+///
+/// let profiles = Profiles::builtin();
+/// let profile = profiles.find("claude-opus-4-5")?;
+/// let situation = Situation {
+///     terms: &Terms::new(&profile.cache, &profile.prices),
+///     lifetime: None,
+///     since: Since::Elapsed(Duration::from_mins(1)),
+///     forecast: &Forecast::steady(29, Tokens(0)),
+///     size: Tokens(60_000),
+///     sent: Tokens(60_000),
+///     prefix: Tokens(20_000),
+///     budget: &Budget::new(Tokens(180_000)),
+///     demand: Demand::AtTrigger,
+///     least: Tokens(1_000),
+///     trial: Trial { after: Tokens(50_000), first_changed_at: Tokens(40_000) },
+///     summary: Summary::Never,
+/// };
+/// // 11.5 calls for each time that what must be written again is as much as what is removed.
+/// assert_eq!(plan(&situation).action, Action::Edit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn plan(situation: &Situation<'_>) -> Plan {
+    let warmth = situation.warmth();
+    let ahead = situation.ahead();
+    let state = situation.state(warmth);
+    let costs = match warmth {
+        Warmth::Unknown => Err(Unknown::Lifetime),
+        Warmth::Warm | Warmth::Cold => Costs::of(&ahead, state).map_err(Unknown::from),
+    };
+    let (made, action, reason) = situation.decide(&ahead, &state, warmth, costs.as_ref().ok());
+    let numbers = situation.numbers(&ahead, state, made, costs);
+    Plan { action, reason: reason.in_view_of(&numbers), numbers }
+}
+
+impl Reason {
+    /// What is cheapest need not be what the break-even says, which knows neither pauses nor thresholds.
+    fn in_view_of(self, numbers: &Numbers) -> Self {
+        let breaks_even =
+            numbers.break_even.is_some_and(|calls| calls.0 < numbers.expected.saturating_mul(100));
+        match self {
+            Self::Pays if !breaks_even => Self::CheaperNow,
+            Self::DoesNotPay if breaks_even => Self::CheaperLater,
+            other => other,
+        }
+    }
+}
+
+/// What each choice costs, to the end of the forecast.
+#[derive(Clone, Copy)]
+struct Costs {
+    keep: Money,
+    edit: Option<Money>,
+    reset: Option<Money>,
+}
+
+impl Costs {
+    fn of(ahead: &Ahead<'_>, state: State) -> Result<Self, UnknownPrice> {
+        let edit = state.edit.map(|_| ahead.cost(state, Move::Edit)).transpose()?;
+        let reset = state.reset.map(|_| ahead.cost(state, Move::Reset)).transpose()?;
+        Ok(Self { keep: ahead.cost(state, Move::Keep)?, edit, reset })
+    }
+
+    /// The cheapest of these that is cheaper than keeping.
+    fn cheapest(&self, choices: &[Move]) -> Option<Move> {
+        let cost = |choice: &Move| match choice {
+            Move::Keep => Some(self.keep),
+            Move::Edit => self.edit,
+            Move::Reset => self.reset,
+        };
+        let priced = choices.iter().filter_map(|choice| Some((cost(choice)?, *choice)));
+        let cheapest = priced.min_by_key(|(cost, _)| *cost)?;
+        (cheapest.0 < self.keep).then_some(cheapest.1)
+    }
+}
+
+impl Situation<'_> {
+    fn decide(
+        &self,
+        ahead: &Ahead<'_>,
+        state: &State,
+        warmth: Warmth,
+        costs: Option<&Costs>,
+    ) -> (Move, Action, Reason) {
+        if let Some((made, threshold)) = ahead.demanded(state) {
+            return (made, self.action(made), Reason::Demanded(threshold));
+        }
+        let choices = self.choices(ahead, state);
+        let made = match costs {
+            Some(costs) => costs.cheapest(&choices),
+            // Written again it will be in any case, whatever that costs; so the less the better.
+            None if warmth == Warmth::Cold => choices.last().copied(),
+            None => None,
+        };
+        if let Some(made) = made {
+            let reason = if warmth == Warmth::Cold { Reason::Cold } else { Reason::Pays };
+            return (made, self.action(made), reason);
+        }
+        if self.should_summarise(warmth) {
+            return (Move::Keep, Action::Summarise, Reason::TargetMissed);
+        }
+        let is_awaited = matches!(self.summary, Summary::Running(_)) && state.size > self.budget.trigger();
+        let reason = match costs {
+            _ if is_awaited => Reason::AwaitsSummary,
+            _ if choices.is_empty() => Reason::NothingToRemove,
+            Some(_) => Reason::DoesNotPay,
+            None => Reason::BelowThresholds,
+        };
+        (Move::Keep, Action::Keep, reason)
+    }
+
+    /// What may be done for the money's sake. A summary that is not there yet would cost what no money says: it is made
+    /// only above the trigger, and only if the free reducers miss the target.
+    fn choices(&self, ahead: &Ahead<'_>, state: &State) -> Vec<Move> {
+        let may_reset = match ahead.resets {
+            Resets::Never | Resets::AtForce => false,
+            Resets::AboveTrigger => state.size > self.budget.trigger() && self.misses_target(),
+            Resets::Any => true,
+        };
+        let edit = ahead.matters(state.edit).map(|_| Move::Edit);
+        let reset = ahead.matters(state.reset).filter(|_| may_reset).map(|_| Move::Reset);
+        edit.into_iter().chain(reset).collect()
+    }
+
+    /// Whether a model should begin now. While the cache is cold, the session's own model reads its prefix for more
+    /// than it will after this call.
+    fn should_summarise(&self, warmth: Warmth) -> bool {
+        let Summary::Possible(offer) = self.summary else { return false };
+        let is_dear = match offer.by {
+            Summariser::BuiltIn => return false,
+            Summariser::Session => warmth == Warmth::Cold,
+            Summariser::Other(_) => false,
+        };
+        let then = self.size + self.forecast.growth(offer.calls);
+        !is_dear && then > self.budget.trigger() && self.misses_target()
+    }
+
+    fn action(&self, made: Move) -> Action {
+        match (made, self.summary) {
+            (Move::Keep, _) => Action::Keep,
+            (Move::Edit, _) => Action::Edit,
+            (Move::Reset, Summary::Ready(_)) => Action::Adopt,
+            (Move::Reset, Summary::Never | Summary::Possible(_) | Summary::Running(_)) => {
+                Action::SummariseNow
+            }
+        }
+    }
+
+    fn numbers(&self, ahead: &Ahead<'_>, state: State, made: Move, costs: Result<Costs, Unknown>) -> Numbers {
+        let considered = match made {
+            Move::Keep if state.edit.is_none() && ahead.resets == Resets::Any => Move::Reset,
+            Move::Keep | Move::Edit => Move::Edit,
+            Move::Reset => Move::Reset,
+        };
+        let removal = if considered == Move::Reset { state.reset } else { state.edit };
+        let Removal { from, removes } = removal.unwrap_or(Removal { from: state.size, removes: Tokens(0) });
+        let unsent = self.size.less(self.sent);
+        let suffix = self.size.less(removes).less(from).less(unsent);
+        let (costs, unknown) = match costs {
+            Ok(costs) => (Some(costs), None),
+            Err(unknown) => (None, Some(unknown)),
+        };
+        Numbers {
+            size: self.size,
+            suffix: suffix.min(state.held.less(from)),
+            removed: removes,
+            break_even: costs.and_then(|_| break_even(ahead, state, considered)),
+            expected: self.forecast.calls.len() as u64 + 1,
+            keep: costs.map(|costs| costs.keep),
+            edit: costs.and_then(|costs| costs.edit),
+            reset: costs.and_then(|costs| costs.reset),
+            summary: self.summary_cost(&state),
+            unknown,
+        }
+    }
+}
+
+/// After how many calls, this one counted, a change has paid for itself if the context did not grow: what it costs more
+/// now, by what each later call costs less.
+fn break_even(ahead: &Ahead<'_>, state: State, made: Move) -> Option<Calls> {
+    let (mut kept, mut changed) = (state, state.after(made));
+    let cost = |state: &mut State| ahead.serve(state).ok().map(|money| i128::from(money.0));
+    let more_now = cost(&mut changed)? - cost(&mut kept)?;
+    let less_later = cost(&mut kept)? - cost(&mut changed)?;
+    if less_later <= 0 {
+        return None;
+    }
+    let hundredths = (more_now + less_later).max(0) * 100 / less_later;
+    u64::try_from(hundredths).ok().map(Calls)
+}

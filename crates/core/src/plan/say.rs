@@ -1,0 +1,99 @@
+//! A plan in one sentence, for people.
+
+use std::fmt;
+
+use super::{Action, Calls, Numbers, Plan, Reason, Threshold};
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Numbers { size, removed, suffix, .. } = &self.numbers;
+        write!(f, "{}: ", self.action)?;
+        match self.reason {
+            Reason::Cold => write!(f, "the cache is cold, so {removed} of {size} tokens go for nothing")?,
+            Reason::Pays | Reason::DoesNotPay | Reason::CheaperNow | Reason::CheaperLater => {
+                write!(f, "removing {removed} of {size} tokens writes {suffix} again")?;
+                self.fmt_break_even(f)?;
+            }
+            Reason::Demanded(threshold) => {
+                write!(
+                    f,
+                    "{size} tokens are over the {threshold}; {removed} go, {suffix} are written again"
+                )?;
+            }
+            Reason::TargetMissed => {
+                write!(
+                    f,
+                    "{size} tokens are near the trigger, and the free reducers, with {removed}, miss the target"
+                )?;
+            }
+            Reason::AwaitsSummary => {
+                write!(f, "{size} tokens are over the trigger, and a summary is being made")?;
+            }
+            Reason::NothingToRemove => {
+                write!(f, "of {size} tokens too few can go ({removed}) to change what was sent")?;
+            }
+            Reason::BelowThresholds => write!(f, "{size} tokens are over no threshold")?,
+        }
+        self.numbers.fmt_money(f)
+    }
+}
+
+impl Plan {
+    fn fmt_break_even(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = self.numbers.expected;
+        match (self.reason, self.numbers.break_even) {
+            (Reason::CheaperNow, _) => write!(f, ", which costs less now than later"),
+            (Reason::CheaperLater, _) => write!(f, ", which costs less later than now"),
+            (_, Some(calls)) => write!(f, " and pays after {calls} calls; {expected} are expected"),
+            (_, None) => write!(f, " and makes no later call cheaper"),
+        }
+    }
+}
+
+impl Numbers {
+    fn fmt_money(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(unknown) = &self.unknown {
+            return write!(f, " (decided without money: {unknown})");
+        }
+        let costs = [
+            ("kept", self.keep),
+            ("edited", self.edit),
+            ("with a summary", self.reset),
+            ("to make it", self.summary),
+        ];
+        let costs: Vec<String> =
+            costs.into_iter().filter_map(|(what, money)| Some(format!("{} {what}", money?))).collect();
+        if costs.is_empty() { Ok(()) } else { write!(f, " ({})", costs.join(", ")) }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keep => "keep",
+            Self::Edit => "edit",
+            Self::Adopt => "adopt the summary",
+            Self::Summarise => "begin a summary",
+            Self::SummariseNow => "summarise now",
+        })
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trigger => "trigger",
+            Self::Force => "limit that forces a reduction",
+        })
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 100, self.0 % 100) {
+            (whole, 0) => whole.fmt(f),
+            (whole, rest) if rest % 10 == 0 => write!(f, "{whole}.{}", rest / 10),
+            (whole, rest) => write!(f, "{whole}.{rest:02}"),
+        }
+    }
+}

@@ -1,0 +1,589 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    budget::{Budget, Reserves},
+    chain::Digest,
+    cost::{Bill, Block, Cache, Call, Layer, Mode, Prompt, Settings, Terms},
+    event::Time,
+    profile::{Profile, Profiles},
+};
+
+fn profile(name: &str) -> Profile {
+    Profiles::builtin().find(name).unwrap().clone()
+}
+
+/// Target 45 000, trigger 55 000, force 85 000, ceiling 100 000.
+fn budget() -> Budget {
+    let mut profiles = Profiles::builtin();
+    profiles.with_overrides("[[model]]\nname = \"small\"\nwire = \"anthropic\"\nwindow = 100_000").unwrap();
+    let reserves = Reserves { output: Tokens(0), ..Default::default() };
+    Budget::for_profile(profiles.find("small").unwrap(), reserves)
+}
+
+/// A warm call, a minute after the last one, that has nothing new in it.
+struct Given {
+    model: &'static str,
+    since: Since,
+    calls: usize,
+    size: u64,
+    trial: (u64, u64),
+    summary: Summary<'static>,
+    demand: Demand,
+}
+
+const WARM: Since = Since::Elapsed(Duration::from_mins(1));
+const MODEL: &str = "claude-opus-5";
+
+impl Default for Given {
+    fn default() -> Self {
+        Self {
+            model: MODEL,
+            since: WARM,
+            calls: 30,
+            size: 40_000,
+            trial: (40_000, 40_000),
+            summary: Summary::Never,
+            demand: Demand::AtTrigger,
+        }
+    }
+}
+
+impl Given {
+    fn plan(self) -> Plan {
+        let profile = profile(self.model);
+        plan(&Situation {
+            terms: &Terms::new(&profile.cache, &profile.prices),
+            lifetime: None,
+            since: self.since,
+            forecast: &Forecast::steady(self.calls, Tokens(100)),
+            size: Tokens(self.size),
+            sent: Tokens(self.size),
+            prefix: Tokens(10_000),
+            budget: &budget(),
+            demand: self.demand,
+            least: Tokens(1_000),
+            trial: Trial { after: Tokens(self.trial.0), first_changed_at: Tokens(self.trial.1) },
+            summary: self.summary,
+        })
+    }
+}
+
+fn offer(by: Summariser<'static>) -> Offer<'static> {
+    Offer { covers: Tokens(30_000), expected: Tokens(2_000), calls: 2, by }
+}
+
+fn check(given: Given, action: Action, reason: Reason) -> String {
+    let plan = given.plan();
+    assert_eq!((plan.action, plan.reason), (action, reason), "{plan}");
+    plan.to_string()
+}
+
+#[test]
+fn the_factors_of_the_break_even_are_those_of_the_prices() {
+    let check = |toml: &str, suffix: u64, removed: u64, expected: u64| {
+        let mut profiles = Profiles::builtin();
+        let name = "[[model]]\nname = \"test\"\nfamily = \"anthropic\"\n";
+        profiles.with_overrides(&format!("{name}price.input = 4\n{toml}")).unwrap();
+        let profile = profiles.find("test").unwrap();
+        let size = Tokens(50_000 + suffix + removed);
+        let plan = plan(&Situation {
+            terms: &Terms::new(&profile.cache, &profile.prices),
+            lifetime: None,
+            since: WARM,
+            forecast: &Forecast::steady(usize::try_from(expected).unwrap() / 100, Tokens(0)),
+            size,
+            sent: size,
+            prefix: Tokens(0),
+            budget: &Budget::new(Tokens::MAX),
+            demand: Demand::AtTrigger,
+            least: Tokens(1),
+            trial: Trial { after: Tokens(50_000 + suffix), first_changed_at: Tokens(50_000) },
+            summary: Summary::Never,
+        });
+        let numbers = &plan.numbers;
+        assert_eq!((numbers.suffix, numbers.removed), (Tokens(suffix), Tokens(removed)), "{toml}");
+        assert_eq!(numbers.break_even, Some(Calls(expected)), "{toml}");
+        plan.action
+    };
+    let million = 1_000_000;
+    // The forecast, and this call with it, is just enough.
+    assert_eq!(check("", million, million, 1_150), Action::Edit);
+    assert_eq!(check("price.cache_read = 0.05", million, million, 2_400), Action::Edit);
+    assert_eq!(check("price.cache_read = 0.025", million, million, 4_900), Action::Edit);
+    assert_eq!(check("price.cache_write = 1.0", million, million, 900), Action::Edit);
+    assert_eq!(
+        check("cache.written = \"automatic\"\nprice.cache_write = 1.0", million, million, 900),
+        Action::Edit
+    );
+    // Twice the suffix, or half the removal, takes twice the calls.
+    assert_eq!(check("", 2 * million, million, 2_300), Action::Edit);
+    assert_eq!(check("", million, million / 2, 2_300), Action::Edit);
+}
+
+#[test]
+fn a_warm_cache_is_changed_when_it_pays_and_not_a_call_before() {
+    // 20 000 again for 10 000 less: after more than 23 calls.
+    let given = |calls| Given { calls, trial: (30_000, 10_000), ..Given::default() };
+    insta::assert_snapshot!(
+        check(given(22), Action::Keep, Reason::DoesNotPay),
+        @"keep: removing 10000 of 40000 tokens writes 20000 again and pays after 23 calls; 23 are expected ($0.485 kept, $0.485 edited)"
+    );
+    insta::assert_snapshot!(
+        check(given(23), Action::Edit, Reason::Pays),
+        @"edit: removing 10000 of 40000 tokens writes 20000 again and pays after 23 calls; 24 are expected ($0.507 kept, $0.502 edited)"
+    );
+    // One call pays if nothing needs to be written again: what is cut was never sent, or it is the end.
+    check(Given { calls: 0, trial: (30_000, 30_000), ..Given::default() }, Action::Edit, Reason::Pays);
+}
+
+#[test]
+fn a_cold_cache_makes_it_free() {
+    let given = |since| Given { since, calls: 0, trial: (38_000, 10_000), ..Given::default() };
+    let too_late = Since::Elapsed(Duration::from_millis(300_001));
+    insta::assert_snapshot!(
+        check(given(too_late), Action::Edit, Reason::Cold),
+        @"edit: the cache is cold, so 2000 of 40000 tokens go for nothing ($0.250 kept, $0.237 edited)"
+    );
+    check(given(Since::First), Action::Edit, Reason::Cold);
+    check(given(Since::OtherModel), Action::Edit, Reason::Cold);
+    check(given(Since::Elapsed(Duration::from_mins(5))), Action::Keep, Reason::DoesNotPay);
+    // Not for a trifle.
+    let trifle = Given { trial: (39_001, 10_000), ..given(too_late) };
+    insta::assert_snapshot!(
+        check(trifle, Action::Keep, Reason::NothingToRemove),
+        @"keep: of 40000 tokens too few can go (999) to change what was sent ($0.250 kept, $0.244 edited)"
+    );
+    // Nor if it takes the request below what the provider keeps at all.
+    let short =
+        Given { model: "claude-opus-4-5", size: 5_000, trial: (1_000, 500), calls: 30, ..given(too_late) };
+    check(short, Action::Keep, Reason::DoesNotPay);
+}
+
+#[test]
+fn thresholds_demand_what_does_not_pay() {
+    let given = |size, after| Given { calls: 0, size, trial: (after, 10_000), ..Given::default() };
+    check(given(55_000, 45_000), Action::Keep, Reason::DoesNotPay);
+    let trigger = Reason::Demanded(Threshold::Trigger);
+    insta::assert_snapshot!(
+        check(given(55_001, 45_000), Action::Edit, trigger),
+        @"edit: 55001 tokens are over the trigger; 10001 go, 35000 are written again ($0.028 kept, $0.224 edited)"
+    );
+    // Without a summary to wait for, what can be done is done; but not for a trifle on every call.
+    check(given(55_001, 50_000), Action::Edit, trigger);
+    check(given(55_001, 54_500), Action::Keep, Reason::NothingToRemove);
+    let force = Reason::Demanded(Threshold::Force);
+    insta::assert_snapshot!(
+        check(given(85_001, 84_900), Action::Edit, force),
+        @"edit: 85001 tokens are over the limit that forces a reduction; 101 go, 74900 are written again ($0.043 kept, $0.473 edited)"
+    );
+    check(given(85_001, 85_001), Action::Keep, Reason::NothingToRemove);
+    let late = |size, after| Given { demand: Demand::AtForce, ..given(size, after) };
+    check(late(85_000, 40_000), Action::Keep, Reason::DoesNotPay);
+    check(late(85_001, 40_000), Action::Edit, force);
+}
+
+#[test]
+fn a_summary_begins_before_the_trigger_if_the_free_reducers_miss_the_target() {
+    let session = || Summary::Possible(offer(Summariser::Session));
+    let given = |size, after| Given {
+        calls: 5,
+        size,
+        trial: (after, 12_000),
+        summary: session(),
+        ..Given::default()
+    };
+    // Two more calls bring 200 tokens.
+    check(given(54_800, 50_000), Action::Keep, Reason::DoesNotPay);
+    insta::assert_snapshot!(
+        check(given(54_801, 50_000), Action::Summarise, Reason::TargetMissed),
+        @"begin a summary: 54801 tokens are near the trigger, and the free reducers, with 4801, miss the target ($0.168 kept, $0.372 edited, $0.181 with a summary, $0.070 to make it)"
+    );
+    check(given(56_000, 50_000), Action::Summarise, Reason::TargetMissed);
+    check(given(54_999, 45_000), Action::Keep, Reason::DoesNotPay);
+    check(given(56_000, 45_000), Action::Edit, Reason::Demanded(Threshold::Trigger));
+    // A cold prefix is dear to read once more; the next call finds it warm.
+    let cold = Given { since: Since::First, trial: (55_900, 12_000), ..given(56_000, 0) };
+    check(cold, Action::Keep, Reason::NothingToRemove);
+    let running = Given { summary: Summary::Running(offer(Summariser::Session)), ..given(56_000, 50_000) };
+    check(running, Action::Keep, Reason::AwaitsSummary);
+    // Where none is possible, the reducers will be asked to do it soon; and they do it more cheaply now.
+    let never = Given { summary: Summary::Never, ..given(54_900, 50_000) };
+    insta::assert_snapshot!(
+        check(never, Action::Edit, Reason::CheaperNow),
+        @"edit: removing 4900 of 54900 tokens writes 38000 again, which costs less now than later ($0.378 kept, $0.372 edited)"
+    );
+}
+
+#[test]
+fn a_ready_summary_is_swapped_in_when_cold_when_it_pays_and_when_demanded() {
+    let ready = Summary::Ready(Trial { after: Tokens(20_000), first_changed_at: Tokens(10_000) });
+    let given = |since, calls, size| Given {
+        since,
+        calls,
+        size,
+        trial: (size, size),
+        summary: ready,
+        ..Given::default()
+    };
+    insta::assert_snapshot!(
+        check(given(Since::First, 0, 54_000), Action::Adopt, Reason::Cold),
+        @"adopt the summary: the cache is cold, so 34000 of 54000 tokens go for nothing ($0.338 kept, $0.125 with a summary)"
+    );
+    insta::assert_snapshot!(
+        check(given(WARM, 2, 54_000), Action::Keep, Reason::DoesNotPay),
+        @"keep: removing 34000 of 54000 tokens writes 10000 again and pays after 3.38 calls; 3 are expected ($0.082 kept, $0.089 with a summary)"
+    );
+    check(given(WARM, 3, 54_000), Action::Adopt, Reason::Pays);
+    check(given(WARM, 0, 55_001), Action::Adopt, Reason::Demanded(Threshold::Trigger));
+    check(given(WARM, 0, 90_000), Action::Adopt, Reason::Demanded(Threshold::Force));
+    // The free reducers do, if they reach the target.
+    let edit = Given { trial: (45_000, 40_000), ..given(WARM, 0, 55_001) };
+    check(edit, Action::Edit, Reason::Demanded(Threshold::Trigger));
+}
+
+#[test]
+fn no_call_waits_for_a_model() {
+    let given =
+        |summary, size| Given { calls: 0, size, trial: (size - 2_000, 10_000), summary, ..Given::default() };
+    let force = Reason::Demanded(Threshold::Force);
+    for by in [Summariser::Session, Summariser::BuiltIn] {
+        check(given(Summary::Possible(offer(by)), 85_001), Action::SummariseNow, force);
+        check(given(Summary::Running(offer(by)), 85_001), Action::SummariseNow, force);
+    }
+    // The built-in summariser is free and at once: above the trigger it does the work.
+    let built_in = Summary::Possible(offer(Summariser::BuiltIn));
+    check(given(built_in, 60_000), Action::SummariseNow, Reason::Demanded(Threshold::Trigger));
+    check(given(built_in, 54_900), Action::Keep, Reason::DoesNotPay);
+    let cold = Given { since: Since::First, demand: Demand::AtForce, ..given(built_in, 60_000) };
+    check(cold, Action::SummariseNow, Reason::Cold);
+}
+
+#[test]
+fn what_is_not_known_is_said_and_the_thresholds_decide() {
+    let given =
+        |model, since, size| Given { model, since, size, trial: (30_000, 10_000), ..Given::default() };
+    insta::assert_snapshot!(
+        check(given("gemini-3.1-pro", WARM, 50_000), Action::Keep, Reason::BelowThresholds),
+        @"keep: 50000 tokens are over no threshold (decided without money: nobody promises how long the cache holds; give `cache.lifetimes` for the model in a profile of your own)"
+    );
+    check(given("gemini-3.1-pro", WARM, 55_001), Action::Edit, Reason::Demanded(Threshold::Trigger));
+    check(given("gemini-3.1-pro", Since::First, 50_000), Action::Edit, Reason::Cold);
+    let unpriced = given("llama-4-maverick", Since::First, 50_000).plan();
+    assert_eq!((unpriced.action, unpriced.reason), (Action::Edit, Reason::Cold));
+    assert!(matches!(unpriced.numbers.unknown, Some(Unknown::Price(_))));
+}
+
+#[test]
+fn a_pause_that_is_coming_is_waited_for() {
+    let profile = profile(MODEL);
+    let mut forecast = Forecast::steady(40, Tokens(0));
+    let mut made = || {
+        let situation = Situation {
+            terms: &Terms::new(&profile.cache, &profile.prices),
+            lifetime: None,
+            since: WARM,
+            forecast: &forecast,
+            size: Tokens(40_000),
+            sent: Tokens(40_000),
+            prefix: Tokens(0),
+            budget: &budget(),
+            demand: Demand::AtTrigger,
+            least: Tokens(1_000),
+            trial: Trial { after: Tokens(30_000), first_changed_at: Tokens(10_000) },
+            summary: Summary::Never,
+        };
+        let plan = plan(&situation);
+        forecast.calls[10].cache = Warmth::Cold;
+        plan
+    };
+    assert_eq!(made().reason, Reason::Pays);
+    insta::assert_snapshot!(
+        made(),
+        @"keep: removing 10000 of 40000 tokens writes 20000 again, which costs less later than now ($0.843 kept, $0.902 edited)"
+    );
+}
+
+/// A session as it will be: what each call adds, and which of it may later be cut to how much.
+#[derive(Clone, Debug)]
+struct Trace {
+    model: &'static str,
+    lifetime: Option<u64>,
+    prefix: u64,
+    calls: Vec<Step>,
+    /// After so many calls what was added becomes ripe.
+    lag: usize,
+    target: u64,
+    trigger: u64,
+    force: u64,
+    least: u64,
+    demand: Demand,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    cache: Warmth,
+    /// Tokens, and how many of them can go.
+    items: Vec<(u64, u64)>,
+}
+
+fn any_trace() -> impl Strategy<Value = Trace> {
+    let item =
+        (1..20_000_u64, 0..100_u64).prop_map(|(size, share)| (size, (size * share / 100).min(size - 1)));
+    let item = prop_oneof![item, (1..20_000_u64).prop_map(|size| (size, 0))];
+    let cache = prop_oneof![5 => Just(Warmth::Warm), 1 => Just(Warmth::Cold)];
+    let step = (cache, prop::collection::vec(item, 0..3)).prop_map(|(cache, items)| Step { cache, items });
+    let models = vec![
+        "claude-opus-5",
+        "claude-fable-5-1",
+        "claude-haiku-4-5",
+        "claude-sonnet-4-5[1m]",
+        "gpt-5",
+        "gpt-5.6",
+        "gpt-4.1",
+    ];
+    let demand = prop_oneof![Just(Demand::AtTrigger), Just(Demand::AtForce)];
+    let thresholds = (10_000..200_000_u64, 0..100_000_u64, 0..100_000_u64);
+    (
+        (prop::sample::select(models), prop_oneof![Just(None), Just(Some(3_600))], 1..30_000_u64),
+        prop::collection::vec(step, 1..60),
+        (0..6_usize, thresholds, 1..20_000_u64, demand),
+    )
+        .prop_map(|((model, lifetime, prefix), calls, (lag, (target, gap, more), least, demand))| {
+            Trace {
+                model,
+                lifetime,
+                prefix,
+                calls,
+                lag,
+                target,
+                trigger: target + gap,
+                force: target + gap + more,
+                least,
+                demand,
+            }
+        })
+}
+
+/// A session being played: what stands in its context.
+struct World<'a> {
+    trace: &'a Trace,
+    /// In order: the call that added it, its tokens, how many can go, whether they went.
+    items: Vec<(usize, u64, u64, bool)>,
+    sent: usize,
+    cache: Cache,
+    now: i64,
+    bill: Bill,
+}
+
+impl<'a> World<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        let profile = profile(trace.model);
+        let cache = Cache::new(&profile.cache, &profile.prices, Mode::Ideal).unwrap();
+        Self { trace, items: Vec::new(), sent: 0, cache, now: 0, bill: Bill::default() }
+    }
+
+    fn begin(&mut self, call: usize) {
+        let step = &self.trace.calls[call];
+        self.sent = self.items.len();
+        self.items.extend(step.items.iter().map(|(size, removable)| (call, *size, *removable, false)));
+        self.now += if step.cache == Warmth::Cold { 100_000_000 } else { 1_000 };
+    }
+
+    fn tokens(&self, items: usize) -> u64 {
+        let stands = |item: &(usize, u64, u64, bool)| if item.3 { item.1 - item.2 } else { item.1 };
+        self.trace.prefix + self.items[..items].iter().map(stands).sum::<u64>()
+    }
+
+    fn size(&self) -> u64 {
+        self.tokens(self.items.len())
+    }
+
+    fn ripe(&self, call: usize) -> impl Iterator<Item = usize> {
+        let is_ripe =
+            move |item: &(usize, u64, u64, bool)| item.0 + self.trace.lag <= call && item.2 > 0 && !item.3;
+        self.items.iter().enumerate().filter(move |(_, item)| is_ripe(item)).map(|(place, _)| place)
+    }
+
+    fn removable(&self, call: usize) -> u64 {
+        self.ripe(call).map(|place| self.items[place].2).sum()
+    }
+
+    fn trial(&self, call: usize) -> Trial {
+        let after = self.size() - self.removable(call);
+        let first = self.ripe(call).next().map_or_else(|| self.size(), |first| self.tokens(first));
+        Trial { after: Tokens(after), first_changed_at: Tokens(first.min(after)) }
+    }
+
+    fn edit(&mut self, call: usize) {
+        let ripe: Vec<usize> = self.ripe(call).collect();
+        for place in ripe {
+            self.items[place].3 = true;
+        }
+    }
+
+    fn send(&mut self) {
+        let block = |name: String, tokens: u64| Block {
+            layer: Layer::Messages,
+            digest: Digest::of(name.as_bytes()),
+            tokens: Tokens(tokens),
+            tool: false,
+            breakpoint: None,
+        };
+        let items = self.items.iter().enumerate().map(|(place, (_, size, removable, gone))| {
+            block(format!("{place} {gone}"), if *gone { size - removable } else { *size })
+        });
+        let mut prompt = Prompt {
+            blocks: std::iter::once(block("prefix".into(), self.trace.prefix)).chain(items).collect(),
+        };
+        prompt.blocks.last_mut().unwrap().breakpoint = self.trace.lifetime;
+        let call = Call {
+            at: Time(self.now),
+            model: self.trace.model,
+            prompt: &prompt,
+            settings: &Settings::default(),
+            output: Tokens(0),
+        };
+        let charge = self.cache.serve(&call);
+        self.bill.add(&charge);
+    }
+
+    fn money(&self) -> Money {
+        self.bill.money().unwrap()
+    }
+}
+
+impl Trace {
+    /// Keeps until a threshold demands otherwise.
+    fn play_keeping(&self) -> Money {
+        let mut world = World::new(self);
+        for call in 0..self.calls.len() {
+            world.begin(call);
+            let (size, removable) = (world.size(), world.removable(call));
+            let is_over_trigger =
+                self.demand == Demand::AtTrigger && size > self.trigger && removable >= self.least;
+            if size > self.force && removable > 0 || is_over_trigger {
+                world.edit(call);
+            }
+            world.send();
+        }
+        world.money()
+    }
+
+    /// Follows the planner. Also gives back what the first plan said the session would cost.
+    fn play_planned(&self) -> (Money, Money) {
+        let profile = profile(self.model);
+        let terms = Terms::new(&profile.cache, &profile.prices);
+        let budget = self.budget();
+        let mut world = World::new(self);
+        let mut said = None;
+        for (call, step) in self.calls.iter().enumerate() {
+            world.begin(call);
+            let since = match step.cache {
+                _ if call == 0 => Since::First,
+                Warmth::Cold => Since::Elapsed(Duration::from_secs(100_000)),
+                Warmth::Warm | Warmth::Unknown => Since::Elapsed(Duration::from_secs(1)),
+            };
+            let plan = plan(&Situation {
+                terms: &terms,
+                lifetime: self.lifetime,
+                since,
+                forecast: &self.forecast(call),
+                size: Tokens(world.size()),
+                sent: Tokens(if call == 0 { 0 } else { world.tokens(world.sent) }),
+                prefix: Tokens(self.prefix),
+                budget: &budget,
+                demand: self.demand,
+                least: Tokens(self.least),
+                trial: world.trial(call),
+                summary: Summary::Never,
+            });
+            let numbers = &plan.numbers;
+            said.get_or_insert_with(|| match plan.action {
+                Action::Edit => numbers.edit.unwrap(),
+                _ => numbers.keep.unwrap(),
+            });
+            if plan.action == Action::Edit {
+                world.edit(call);
+            }
+            world.send();
+        }
+        (world.money(), said.unwrap())
+    }
+
+    fn budget(&self) -> Budget {
+        let (target, trigger, force) = (Tokens(self.target), Tokens(self.trigger), Tokens(self.force));
+        Budget::new(Tokens::MAX).act(target, trigger, force)
+    }
+
+    /// What really comes after a call.
+    fn forecast(&self, call: usize) -> Forecast {
+        let expected = |coming: usize| {
+            let step = &self.calls[coming];
+            let added = |call: usize| self.calls[call].items.iter();
+            let growth = Tokens(added(coming).map(|item| item.0).sum());
+            let ripe = coming.checked_sub(self.lag).and_then(|from| {
+                let untouched: Vec<(u64, u64)> =
+                    added(from).copied().skip_while(|item| item.1 == 0).collect();
+                let removes: u64 = untouched.iter().map(|item| item.1).sum();
+                let newer: u64 = (from + 1..=coming).flat_map(added).map(|item| item.0).sum();
+                let behind = untouched.iter().map(|item| item.0 - item.1).sum::<u64>() + newer;
+                (removes > 0).then_some(Ripe { removes: Tokens(removes), behind: Tokens(behind) })
+            });
+            Expected { growth, cache: step.cache, ripe }
+        };
+        Forecast { calls: (call + 1..self.calls.len()).map(expected).collect() }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn with_a_right_forecast_the_planner_never_costs_more_than_keeping_until_forced(trace in any_trace()) {
+        let kept = trace.play_keeping();
+        let (planned, said) = trace.play_planned();
+        prop_assert!(planned <= kept, "planned {:?}, kept {:?}", planned, kept);
+        prop_assert!(planned <= said, "planned {:?}, said {:?}", planned, said);
+    }
+
+    #[test]
+    fn a_plan_is_made_of_anything(
+        numbers in prop::collection::vec(any::<u64>(), 12), growth in prop::collection::vec(any::<u64>(), 0..4),
+        kind in 0..4, elapsed in any::<u64>(),
+    ) {
+        let n = |place: usize| Tokens(numbers[place]);
+        let expected = |growth: &u64| Expected {
+            growth: Tokens(*growth),
+            cache: Warmth::Warm,
+            ripe: Some(Ripe { removes: n(0), behind: n(1) }),
+        };
+        let offer = Offer { covers: n(2), expected: n(3), calls: usize::MAX, by: Summariser::Session };
+        let profile = profile(MODEL);
+        let situation = Situation {
+            terms: &Terms::new(&profile.cache, &profile.prices),
+            lifetime: Some(numbers[4]),
+            since: Since::Elapsed(Duration::from_millis(elapsed)),
+            forecast: &Forecast { calls: growth.iter().map(expected).collect() },
+            size: n(5),
+            sent: n(6),
+            prefix: n(7),
+            budget: &budget(),
+            demand: Demand::AtTrigger,
+            least: n(8),
+            trial: Trial { after: n(9), first_changed_at: n(10) },
+            summary: match kind {
+                0 => Summary::Never,
+                1 => Summary::Possible(offer),
+                2 => Summary::Running(offer),
+                _ => Summary::Ready(Trial { after: n(11), first_changed_at: n(0) }),
+            },
+        };
+        let made = plan(&situation);
+        prop_assert_eq!(&made, &plan(&situation));
+        prop_assert!(!made.to_string().is_empty());
+        prop_assert!(made.numbers.removed <= n(5));
+    }
+}
