@@ -22,7 +22,6 @@ use epitome_core::{
     seq_set::SeqSet,
 };
 
-pub(crate) use self::recount::sealed_cost;
 pub use self::{
     recount::recount,
     thinking::{BoundThinking, Settled, settle_thinking},
