@@ -82,6 +82,42 @@ fn compact_renders_to_another_providers_format() {
 }
 
 #[test]
+fn a_budget_for_a_model_whose_tokens_are_estimated_keeps_a_margin_and_says_why() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60).replace("gpt-5.1", "claude-opus-4-5"));
+    let out = bench.path("smaller.json");
+    let args = ["compact", text(&file), "--budget", "10k", "--out", text(&out)];
+    let report = &bench.json(&args)[0];
+    assert_eq!((&report["budget"], &report["margin"]["tokens"]), (&json!(10_000), &json!(2_000)), "{report}");
+    assert_eq!(report["margin"]["basis"], json!({"profile": 0.25}), "{report}");
+    assert!(report["tokens_after"].as_u64() <= Some(8_000), "{report}");
+    assert!(bench.ok(&args).contains("margin  2000 of 10000 tokens are kept free"));
+    for command in ["context", "explain"] {
+        let said = &bench.json(&[command, text(&file), "--budget", "5%"])[0];
+        assert_eq!((&said["budget"], &said["margin"]["tokens"]), (&json!(10_000), &json!(2_000)), "{said}");
+        assert!(said["margin"]["why"].as_str().is_some_and(|why| why.contains("25 % short")), "{said}");
+    }
+}
+
+#[test]
+fn without_a_budget_the_window_less_the_answers_room_is_taken() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let report = &bench.json(&["compact", text(&file)])[0];
+    assert_eq!(report["budget"], 272_000, "{report}");
+    assert_eq!((&report["margin"]["basis"], &report["steps"]), (&json!("exact"), &json!([])), "{report}");
+    let file = bench.write("chat.json", long_chat(30, 60).replace("gpt-5.1", "claude-opus-4-5"));
+    let report = &bench.json(&["compact", text(&file)])[0];
+    assert_eq!(
+        (&report["budget"], &report["margin"]["tokens"]),
+        (&json!(184_000), &json!(36_800)),
+        "{report}"
+    );
+    let file = bench.write("chat.json", long_chat(3, 3).replace("gpt-5.1", "mystery-1"));
+    assert!(bench.fails(&["compact", text(&file)]).contains("--budget"));
+}
+
+#[test]
 fn a_budget_smaller_than_the_system_prompt_is_refused_with_the_numbers() {
     let bench = Bench::new();
     let chat = long_chat(3, 3).replace("You mend services.", &"You mend services. ".repeat(400));

@@ -92,6 +92,8 @@ pub enum Names {
     Thread(ThreadId),
     /// By the number of the message: there is no log.
     Messages,
+    /// The same, where so many events stand before the first message and are none.
+    MessagesAfter(u64),
 }
 
 impl Names {
@@ -99,7 +101,7 @@ impl Names {
     pub fn handle(self, seq: Seq) -> String {
         match self {
             Self::Thread(_) => format!("recall {}", self.place(seq)),
-            Self::Messages => self.place(seq),
+            Self::Messages | Self::MessagesAfter(_) => self.place(seq),
         }
     }
 
@@ -108,6 +110,7 @@ impl Names {
         match self {
             Self::Thread(thread) => format!("{}:{seq}", short(thread)),
             Self::Messages => format!("message {seq}"),
+            Self::MessagesAfter(before) => format!("message {}", seq.0.saturating_sub(before)),
         }
     }
 
@@ -117,6 +120,10 @@ impl Names {
             (Some(first), Some(last)) if first < last => match self {
                 Self::Thread(thread) => format!("recall {}:{first}-{last}", short(thread)),
                 Self::Messages => format!("messages {first}-{last}"),
+                Self::MessagesAfter(before) => {
+                    let [first, last] = [first, last].map(|seq| seq.0.saturating_sub(before));
+                    format!("messages {first}-{last}")
+                }
             },
             (Some(only), _) => self.handle(only),
             (None, _) => String::new(),

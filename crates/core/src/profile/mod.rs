@@ -98,6 +98,14 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
+    /// Whether this build counts as the model does.
+    pub fn is_exact(self) -> bool {
+        match self {
+            Self::O200k => cfg!(feature = "bpe"),
+            Self::Estimate => false,
+        }
+    }
+
     /// The nearest counter this build has. Its name says which: counts are stored under it.
     pub fn counter(self) -> Arc<dyn TokenCounter> {
         match self {
