@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::{EventId, Logged, Seq, ThreadId, tokens::O200k},
+    core::{Logged, Seq, ThreadId, tokens::O200k},
     store::{
         EventLog, Options, Sqlite,
         records::{SessionRow, ThreadRow, TurnRow},
@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// A thread of `session`: the one named, by name or by the start of its id, else the one the session stands at.
+/// A thread of `session`: the one named, by name, by its short form or by the start of its id, else the one the session stands at.
 pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -> anyhow::Result<ThreadRow> {
     let mut threads = store.threads(session.id)?;
     let Some(name) = name else {
@@ -67,32 +67,59 @@ pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -
         let found = threads.into_iter().find(|thread| Some(thread.id) == head);
         return found.with_context(|| format!("the session {} has no threads yet", session.id));
     };
-    let matches = |thread: &ThreadRow| thread.name == name || thread.id.to_string().starts_with(name);
-    match threads.iter().filter(|thread| matches(thread)).count() {
-        1 => Ok(threads.swap_remove(threads.iter().position(matches).expect("just counted"))),
-        0 => {
-            let names: Vec<_> = threads.iter().map(|thread| thread.name.as_str()).collect();
-            bail!("the session {} has no thread `{name}`; it has: {}", session.id, names.join(", "))
+    let meant = |thread: &ThreadRow| thread.name == name || thread.id.is_meant_by(name);
+    let mut found: Vec<usize> = (0..threads.len()).filter(|index| meant(&threads[*index])).collect();
+    let listed = |threads: &mut dyn Iterator<Item = &ThreadRow>| {
+        threads
+            .map(|thread| format!("{} ({})", thread.name, thread.id.short()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(threads.swap_remove(only)),
+        (Some(last), false) => {
+            found.push(last);
+            let candidates = listed(&mut found.iter().map(|index| &threads[*index]));
+            bail!("`{name}` could mean {} threads of the session {}: {candidates}", found.len(), session.id)
         }
-        many => bail!("`{name}` could mean {many} threads of the session {}; give its id", session.id),
+        (None, _) => {
+            let all = listed(&mut threads.iter());
+            bail!("the session {} has no thread `{name}`; it has: {all}", session.id)
+        }
     }
 }
 
-/// A turn of a chain, and its number: named by its number (from 1) or by its id.
-pub(crate) fn turn<'a>(turns: &'a [TurnRow], name: &str) -> anyhow::Result<(usize, &'a TurnRow)> {
+/// A turn of `thread`'s chain, and its number: named by its number (from 1), by its id, or by the handle of any event
+/// in it, as stubs write it.
+pub(crate) fn turn<'a>(
+    thread: ThreadId,
+    turns: &'a [TurnRow],
+    name: &str,
+) -> anyhow::Result<(usize, &'a TurnRow)> {
     let index = if let Ok(number) = name.parse::<usize>() {
         number.checked_sub(1).filter(|index| *index < turns.len())
     } else {
-        let id: EventId = name.parse().with_context(|| {
-            format!("`{name}` names no turn: give its number from `epitome show`, or its id")
+        let (owner, seq) = handle(name).with_context(|| {
+            format!("`{name}` names no turn: give its number from `epitome show`, its id, or a handle")
         })?;
-        turns.iter().position(|row| row.turn.id == id)
+        // A fork shows events of its parents under their numbers: its own name says which view is meant.
+        let is_here = |row: &TurnRow| thread.is_meant_by(owner) || row.turn.id.thread.is_meant_by(owner);
+        let named = turns.iter().position(|row| row.turn.id.seq == seq && is_here(row));
+        let holds = |row: &TurnRow| (row.turn.first..=row.turn.last).contains(&seq) && is_here(row);
+        named.or_else(|| turns.iter().position(holds))
     };
     match index {
         Some(index) => Ok((index + 1, &turns[index])),
         None if turns.is_empty() => bail!("the thread has no turns yet"),
         None => bail!("there is no turn `{name}`: the thread has turns 1 to {}", turns.len()),
     }
+}
+
+/// `THREAD:NUMBER`, whatever form the thread is in; of several events the first.
+fn handle(name: &str) -> Option<(&str, Seq)> {
+    let (thread, events) = name.trim_start_matches("recall ").split_once(':')?;
+    let first = events.split_once('-').map_or(events, |(first, _)| first);
+    Some((thread, Seq(first.parse().ok()?)))
 }
 
 /// All events of a thread's view up to and with `last`.

@@ -148,7 +148,9 @@ impl Source {
         let thread = open::thread(store, &session, None)?;
         let last = match at {
             None => None,
-            Some(turn) => Some(open::turn(&store.turns(thread.id)?, turn)?.1.turn.id.seq.previous()),
+            Some(turn) => {
+                Some(open::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.id.seq.previous())
+            }
         };
         let events = open::events(store, thread.id, last)?;
         let mut line = Line::default();

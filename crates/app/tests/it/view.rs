@@ -211,3 +211,22 @@ fn a_sweep_of_the_shipped_session_finds_no_violation() {
     assert_eq!(tally["violations"], 0, "{tally}");
     assert!(tally["renders"].as_u64() > Some(10), "{tally}");
 }
+
+#[test]
+fn a_handle_of_a_stub_names_its_turn_wherever_a_turn_is_named() {
+    let bench = Bench::new();
+    let session = bench.session("chat.json", &long_chat(30, 60));
+    let explained = &bench.json(&["explain", &session, "--budget", "6k"])[0];
+    let handle = explained["evictions"][0]["handle"].as_str().expect("a handle").to_owned();
+    let (thread, event) = handle.trim_start_matches("recall ").split_once(':').expect("THREAD:NUMBER");
+    let shown = &bench.json(&["context", &session, "--at", &handle, "--budget", "6k"])[0];
+    assert!(shown["tokens"].as_u64() > Some(0), "{shown}");
+    bench.ok(&["export", &session, "--thread", thread, "--format", "openai-chat"]);
+    bench.ok(&["show", &session, "--thread", thread]);
+    let fork = &bench.json(&["fork", &session, "--at", &format!("{thread}:{event}")])[0];
+    let fork = fork["session"].as_str().expect("a session");
+    bench.ok(&["show", &fork[fork.len() - 8..]]);
+    let said = bench.fails(&["show", &session, "--thread", "ffffffff"]);
+    assert!(said.contains(thread), "those there are, are listed: {said}");
+    assert!(bench.fails(&["fork", &session, "--at", "ffffffff:3"]).contains("no turn"));
+}

@@ -108,7 +108,7 @@ impl Names {
     /// Where an event is.
     pub fn place(self, seq: Seq) -> String {
         match self {
-            Self::Thread(thread) => format!("{}:{seq}", short(thread)),
+            Self::Thread(thread) => format!("{}:{seq}", thread.short()),
             Self::Messages => format!("message {seq}"),
             Self::MessagesAfter(before) => format!("message {}", seq.0.saturating_sub(before)),
         }
@@ -118,7 +118,7 @@ impl Names {
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
             (Some(first), Some(last)) if first < last => match self {
-                Self::Thread(thread) => format!("recall {}:{first}-{last}", short(thread)),
+                Self::Thread(thread) => format!("recall {}:{first}-{last}", thread.short()),
                 Self::Messages => format!("messages {first}-{last}"),
                 Self::MessagesAfter(before) => {
                     let [first, last] = [first, last].map(|seq| seq.0.saturating_sub(before));
@@ -129,11 +129,6 @@ impl Names {
             (None, _) => String::new(),
         }
     }
-}
-
-/// The first eight digits: enough to tell the threads of a session apart, and cheap in tokens.
-fn short(thread: ThreadId) -> String {
-    thread.to_string().chars().take(8).collect()
 }
 
 impl Context {
