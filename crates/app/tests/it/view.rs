@@ -173,6 +173,15 @@ fn models_lists_what_is_known_and_where_it_is_from() {
     let models = bench.json(&["models"]);
     assert!(models.len() > 20);
     assert!(models.iter().all(|model| model["source"].as_str().is_some_and(|source| !source.is_empty())));
+    let gemini = models.iter().find(|model| model["name"] == "gemini-2.5-pro").expect("it is known");
+    assert!(
+        gemini["unverified"].as_array().is_some_and(|fields| fields.contains(&json!("price"))),
+        "{gemini}"
+    );
+    let listed = bench.ok(&["models"]);
+    assert!(listed.contains("gemini-2.5-pro *") && listed.contains("* not all of it"), "{listed}");
+    assert!(listed.contains("mimo-v2.5-free "), "{listed}");
+    assert!(bench.ok(&["models", "gpt-5.1"]).contains("unverified  [\"input_limit\"]"));
     assert!(bench.ok(&["models", "claude-opus-4-5"]).contains("window"));
     assert!(bench.fails(&["models", "claude-opus-9"]).contains("claude-opus"));
 }
