@@ -35,7 +35,7 @@ impl Script {
     /// Counts what happened.
     pub fn new(thread: ThreadId, events: impl IntoIterator<Item = Event>, meter: Arc<Meter>) -> Self {
         let counted = |event: Event| {
-            let pieces = meter.pieces(&event.fact);
+            let pieces = meter.pieces(&event);
             (event, pieces)
         };
         let events = events.into_iter().map(counted).collect();

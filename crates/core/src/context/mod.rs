@@ -102,6 +102,8 @@ pub enum Names {
     Thread(ThreadId),
     /// By the number of the message: there is no log.
     Messages,
+    /// The same, where so many events stand before the first message and are none.
+    MessagesAfter(u64),
 }
 
 impl Names {
@@ -109,23 +111,28 @@ impl Names {
     pub fn handle(self, seq: Seq) -> String {
         match self {
             Self::Thread(_) => format!("recall {}", self.place(seq)),
-            Self::Messages => self.place(seq),
+            Self::Messages | Self::MessagesAfter(_) => self.place(seq),
         }
     }
 
     /// Where an event is.
     pub fn place(self, seq: Seq) -> String {
         match self {
-            Self::Thread(thread) => format!("{}:{seq}", short(thread)),
+            Self::Thread(thread) => format!("{}:{seq}", thread.short()),
             Self::Messages => format!("message {seq}"),
+            Self::MessagesAfter(before) => format!("message {}", seq.0.saturating_sub(before)),
         }
     }
 
     /// The events that handles in a text lead to.
     pub fn handles_in(self, text: &str) -> SeqSet {
         let mark = match self {
-            Self::Thread(thread) => format!("{}:", short(thread)),
-            Self::Messages => "message".to_owned(),
+            Self::Thread(thread) => format!("{}:", thread.short()),
+            Self::Messages | Self::MessagesAfter(_) => "message".to_owned(),
+        };
+        let before = match self {
+            Self::MessagesAfter(leading) => leading,
+            Self::Thread(_) | Self::Messages => 0,
         };
         let mut found = SeqSet::default();
         for (at, _) in text.match_indices(&mark) {
@@ -133,7 +140,8 @@ impl Names {
             let (first, rest) = number(rest);
             let last = rest.strip_prefix('-').and_then(|rest| number(rest).0);
             if let Some(first) = first {
-                found.extend(&SeqSet::run(Seq(first), Seq(last.unwrap_or(first))));
+                let seq = |number: u64| Seq(number.saturating_add(before));
+                found.extend(&SeqSet::run(seq(first), seq(last.unwrap_or(first))));
             }
         }
         found
@@ -143,8 +151,12 @@ impl Names {
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
             (Some(first), Some(last)) if first < last => match self {
-                Self::Thread(thread) => format!("recall {}:{first}-{last}", short(thread)),
+                Self::Thread(thread) => format!("recall {}:{first}-{last}", thread.short()),
                 Self::Messages => format!("messages {first}-{last}"),
+                Self::MessagesAfter(before) => {
+                    let [first, last] = [first, last].map(|seq| seq.0.saturating_sub(before));
+                    format!("messages {first}-{last}")
+                }
             },
             (Some(only), _) => self.handle(only),
             (None, _) => String::new(),
@@ -156,11 +168,6 @@ impl Names {
 fn number(text: &str) -> (Option<u64>, &str) {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     (text[..end].parse().ok(), &text[end..])
-}
-
-/// The first eight digits: enough to tell the threads of a session apart, and cheap in tokens.
-fn short(thread: ThreadId) -> String {
-    thread.to_string().chars().take(8).collect()
 }
 
 impl Context {

@@ -102,7 +102,7 @@ impl View {
     pub fn restore(line: &Line, passes: Vec<Pass>, meter: Arc<Meter>, names: Names) -> Self {
         let mut view = Self::new(meter, names);
         let mut passes = passes.into_iter().peekable();
-        for (event, pieces) in line.entries() {
+        for (event, pieces) in line.counted() {
             while let Some(pass) = passes.next_if(|pass| pass.head < event.id.seq) {
                 view.take_pass(pass);
             }
@@ -162,12 +162,12 @@ impl View {
         let last = self.line.last()?;
         let thread = match self.context.names() {
             Names::Thread(thread) => thread,
-            Names::Messages => last.id.thread,
+            Names::Messages | Names::MessagesAfter(_) => last.id.thread,
         };
         let event = Event::own(Fact::Compacted(compaction), at);
         let link = last.link.next(&event, &event.fact_json());
         let id = EventId { thread, seq: last.id.seq.next() };
-        let pieces = self.context.meter().pieces(&event.fact);
+        let pieces = self.context.meter().pieces(&event);
         let logged = Arc::new(Logged { id, event, link });
         self.line.push(Arc::clone(&logged), pieces);
         Some(logged)

@@ -66,7 +66,7 @@ fn calls(
                 calls.push(Call { prepared, said, tokens, epoch: view.epoch().number, seen });
             }
         }
-        view.push(Arc::clone(event), meter().pieces(&event.event.fact));
+        view.push(Arc::clone(event), meter().pieces(&event.event));
     }
     (view, calls)
 }

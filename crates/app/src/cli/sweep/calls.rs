@@ -25,6 +25,7 @@ use epitome::{
         view::View,
     },
     import::find_files,
+    plan::last_model_of,
     rehearse::{Call, NoCall, Rehearsal, Script},
     wire::{Format, legality::check, render::RenderOptions, transcripts},
 };
@@ -35,7 +36,7 @@ use super::{
         output::{BOLD, DIM, NOTE, Output},
         parallel::for_all,
         text,
-        view::{Amount, last_model_of, thread_events},
+        view::{Amount, thread_events},
     },
     Args, sessions,
 };
@@ -331,7 +332,7 @@ impl Stage<'_> {
         let again = bodies.iter().enumerate().filter(|(at, (head, _))| *at == last || changed.contains(head));
         for (at, (head, body)) in again {
             let mut line = Line::default();
-            for (event, pieces) in view.line().entries().take_while(|(event, _)| event.id.seq <= *head) {
+            for (event, pieces) in view.line().counted().take_while(|(event, _)| event.id.seq <= *head) {
                 line.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
             }
             let passes = view.passes().iter().take_while(|pass| pass.head <= *head).cloned().collect();
