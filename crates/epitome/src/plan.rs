@@ -4,17 +4,26 @@
 //! that no profile is about is no obstacle. Its window, prices and error are not guessed, and its tokens are counted as
 //! o200k's.
 
+use std::sync::Arc;
+
 use epitome_core::{
     Fact, Logged, Tokens,
-    budget::Budget,
+    budget::{Budget, Reserves},
     context::{Context, Names},
-    event::Dialect,
+    event::{Dialect, Instruction},
+    id::ModelName,
     meter::{Meter, Overhead},
+    pipeline::Pipeline,
     profile::{Profile, Profiles, Tokenizer, UnknownModel, bare},
     project::Line,
-    reducers::default_pipeline,
+    reducers::{AnyReducer, ReasoningScope, default_reducers, pipeline},
 };
-use epitome_wire::{Format, WireError, legality::Rules, render::RenderOptions, requested_model};
+use epitome_wire::{
+    Format, WireError,
+    legality::{Rule, Rules},
+    render::RenderOptions,
+    requested_model,
+};
 
 use crate::{
     compact::{self, CompactError, Compacted, Compaction},
@@ -92,7 +101,8 @@ pub struct Plan {
     pub meter: Meter,
     /// The format to render.
     pub format: Format,
-    /// What the model demands of a request.
+    /// What the model demands of a request. Where the format wants to be told how much may be answered and the settings
+    /// do not say, it is what a budget leaves room for: 16 000 tokens, or what the model can say at most.
     pub options: RenderOptions,
     /// How far the counts can be trusted.
     pub trust: Trust,
@@ -131,7 +141,11 @@ impl Plan {
             Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
             _ => Rules::of(format),
         };
-        let options = RenderOptions { model: None, rules };
+        let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
+        let answer = most.min(Reserves::default().output);
+        let named =
+            asked.model.clone().or_else(|| unsaid_model(&line, format, model.as_ref(), profile.as_ref()));
+        let options = RenderOptions { model: named.map(ModelName), answer: Some(answer), rules };
         Ok(Self { line, model, profile, meter, format, options, trust })
     }
 
@@ -147,11 +161,51 @@ impl Plan {
         budget: Budget,
         margin: Margin,
     ) -> Result<Compacted, CompactError> {
-        let pipeline = default_pipeline();
+        let pipeline = self.pipeline();
         let options = self.options.clone();
         let compaction = Compaction { budget, margin, pipeline: &pipeline, format: self.format, options };
         compaction.run(context)
     }
+
+    /// The default reducers, which leave alone what the model wants back.
+    fn pipeline(&self) -> Pipeline {
+        let mut reducers = default_reducers();
+        if self.options.rules.has(Rule::ReasoningReturned) {
+            for reducer in &mut reducers {
+                if let AnyReducer::DropReasoning(drop) = reducer {
+                    drop.scope = ReasoningScope::KeepWithCalls;
+                }
+            }
+        }
+        pipeline(reducers)
+    }
+
+    /// What a request of this plan lacks and only its sender can say.
+    pub fn lacks(&self) -> Option<&'static str> {
+        let says = |logged: &Arc<Logged>| requested_model(&logged.event).is_some();
+        let said = settings(&self.line, self.format).is_some_and(says);
+        (self.options.model.is_none() && !said).then_some("model")
+    }
+}
+
+/// The newest settings, if they are in this format.
+fn settings(line: &Line, format: Format) -> Option<&Arc<Logged>> {
+    let is_settings = |logged: &&Arc<Logged>| {
+        matches!(logged.event.fact, Fact::Instructed { what: Instruction::Settings, .. })
+    };
+    line.events().rev().find(is_settings).filter(|logged| logged.event.raw.dialect == format.dialect())
+}
+
+/// The session's model, where no settings name one: only if it is spoken to in this format.
+fn unsaid_model(
+    line: &Line,
+    format: Format,
+    model: Option<&String>,
+    profile: Option<&Profile>,
+) -> Option<String> {
+    let spoken = profile.is_some_and(|profile| spoken_by(profile) == Some(format));
+    let said = settings(line, format).is_some_and(|logged| requested_model(&logged.event).is_some());
+    model.filter(|_| spoken && !said).cloned()
 }
 
 fn trust(
@@ -298,6 +352,53 @@ mod tests {
         assert_eq!(said(b"\xff", 10), "reading a request: it is not UTF-8; send it as JSON");
         assert!(said(b"[]", 10).contains("a Chat request"), "{}", said(b"[]", 10));
         assert!(said(br#"{"messages":[{"role":"user","content":"Go."}]}"#, 1).contains("at least"));
+    }
+
+    #[test]
+    fn what_was_said_in_another_format_is_ready_to_send() {
+        let body = request(Format::OpenaiChat, Some("gpt-5.1"), 1).to_string();
+        let sent = |model: Option<&str>, format: Format| {
+            let line = compact::line(Format::OpenaiChat.decode_request(&body).unwrap());
+            let asked = Asked { model: model.map(str::to_owned), format: Some(format) };
+            let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
+            let (budget, margin) = plan.trust.within(Tokens(50_000));
+            let compacted = plan.compact(plan.context(Names::Messages), budget, margin).unwrap();
+            let request: Value = serde_json::from_str(&compacted.rendered.body).unwrap();
+            (request["model"].clone(), request["max_tokens"].clone(), plan.lacks())
+        };
+        let opus = "claude-opus-4-5";
+        assert_eq!(sent(Some(opus), Format::Anthropic), (json!(opus), json!(16_000), None));
+        assert_eq!(sent(None, Format::Anthropic), (Value::Null, json!(16_000), Some("model")));
+        assert_eq!(sent(None, Format::OpenaiResponses), (json!("gpt-5.1"), Value::Null, None));
+        assert_eq!(sent(None, Format::OpenaiChat), (json!("gpt-5.1"), Value::Null, None));
+    }
+
+    #[test]
+    fn a_model_that_wants_its_reasoning_back_gets_it() {
+        let long = |word: &str| format!("{word} ").repeat(400);
+        let mut messages = vec![json!({"role":"user","content":"Go."})];
+        for call in 0..6 {
+            let id = format!("call_{call}");
+            messages.extend([
+                json!({"role":"assistant","content":null,"reasoning_content":long("hm"),"tool_calls":[
+                    {"id":id,"type":"function","function":{"name":"run","arguments":"{}"}}]}),
+                json!({"role":"tool","tool_call_id":id,"content":long("out")}),
+                json!({"role":"assistant","content":"Done.","reasoning_content":long("so")}),
+                json!({"role":"user","content":"And on."}),
+            ]);
+        }
+        let body = json!({"model":"deepseek-v3.2","messages":messages}).to_string();
+        for limit in [6_000, 4_000, 1_500] {
+            let compacted = compact_request(Format::OpenaiChat, body.as_bytes(), Tokens(limit)).unwrap();
+            let small = &compacted.rendered.body;
+            let rules = Rules::of(Format::OpenaiChat).with(Rule::ReasoningReturned);
+            assert_eq!(check(Format::OpenaiChat, small, &rules), []);
+            let request: Value = serde_json::from_str(small).unwrap();
+            let messages = request["messages"].as_array().unwrap();
+            for said in messages.iter().filter(|said| said["tool_calls"].is_array()) {
+                assert_eq!(said["reasoning_content"], long("hm"), "at {limit}");
+            }
+        }
     }
 
     #[test]

@@ -59,34 +59,36 @@ impl Store {
     }
 }
 
-/// A thread of `session`: the one named, by name, by its short form or by the start of its id, else the one the session stands at.
+/// A thread of `session`: the one named, by name, by its short form or by the start of its id, else the one the session
+/// stands at.
 pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -> anyhow::Result<ThreadRow> {
-    let mut threads = store.threads(session.id)?;
-    let Some(name) = name else {
-        let head = session.head.or_else(|| threads.first().map(|thread| thread.id));
-        let found = threads.into_iter().find(|thread| Some(thread.id) == head);
-        return found.with_context(|| format!("the session {} has no threads yet", session.id));
-    };
+    let threads = store.threads(session.id)?;
+    if let Some(name) = name {
+        return named(threads, name).with_context(|| format!("looking in the session {}", session.id));
+    }
+    let head = session.head.or_else(|| threads.first().map(|thread| thread.id));
+    let found = threads.into_iter().find(|thread| Some(thread.id) == head);
+    found.with_context(|| format!("the session {} has no threads yet", session.id))
+}
+
+fn named(threads: Vec<ThreadRow>, name: &str) -> anyhow::Result<ThreadRow> {
+    let all = listed(&threads);
     let meant = |thread: &ThreadRow| thread.name == name || thread.id.is_meant_by(name);
-    let mut found: Vec<usize> = (0..threads.len()).filter(|index| meant(&threads[*index])).collect();
-    let listed = |threads: &mut dyn Iterator<Item = &ThreadRow>| {
-        threads
-            .map(|thread| format!("{} ({})", thread.name, thread.id.short()))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let mut found: Vec<ThreadRow> = threads.into_iter().filter(meant).collect();
     match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(threads.swap_remove(only)),
+        (Some(only), true) => Ok(only),
         (Some(last), false) => {
             found.push(last);
-            let candidates = listed(&mut found.iter().map(|index| &threads[*index]));
-            bail!("`{name}` could mean {} threads of the session {}: {candidates}", found.len(), session.id)
+            bail!("`{name}` could mean {} threads: {}", found.len(), listed(&found))
         }
-        (None, _) => {
-            let all = listed(&mut threads.iter());
-            bail!("the session {} has no thread `{name}`; it has: {all}", session.id)
-        }
+        (None, _) => bail!("there is no thread `{name}`; there are: {all}"),
     }
+}
+
+/// Threads as people may name them.
+fn listed(threads: &[ThreadRow]) -> String {
+    let names = threads.iter().map(|thread| format!("{} ({})", thread.name, thread.id.short()));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// A turn of `thread`'s chain, and its number: named by its number (from 1), by its id, or by the handle of any event
@@ -137,4 +139,48 @@ pub(crate) fn events(store: &Sqlite, thread: ThreadId, last: Option<Seq>) -> any
     }
     events.retain(|logged| last.is_none_or(|last| logged.id.seq <= last));
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::{
+        core::{Link, SessionId},
+        store::{Head, Start},
+    };
+
+    use super::*;
+
+    fn row(name: &str, id: &str) -> ThreadRow {
+        let head = Head { seq: Seq::START, link: Link::ROOT };
+        let session = SessionId::derived(&["test"]);
+        ThreadRow { id: id.parse().expect("an id"), session, name: name.into(), start: Start::Root, head }
+    }
+
+    #[test]
+    fn a_thread_is_named_in_any_of_its_forms_and_of_several_all_are_listed() {
+        let threads = || {
+            vec![
+                row("main", "0199a1b2-c3d4-7000-8000-111122223333"),
+                row("helper", "0199a1b2-c3d5-7000-8000-111144445555"),
+            ]
+        };
+        for name in ["helper", "44445555", "0199a1b2-c3d5", "0199a1b2-c3d5-7000-8000-111144445555"] {
+            assert_eq!(named(threads(), name).expect(name).name, "helper");
+        }
+        let said = |name: &str| named(threads(), name).expect_err(name).to_string();
+        assert_eq!(said("0199a1b2"), "`0199a1b2` could mean 2 threads: main (22223333), helper (44445555)");
+        assert_eq!(said("x"), "there is no thread `x`; there are: main (22223333), helper (44445555)");
+    }
+
+    #[test]
+    fn a_handle_is_read_with_or_without_its_verb() {
+        for (text, expect) in [
+            ("recall 1b2c3d4e:57", Some(("1b2c3d4e", Seq(57)))),
+            ("1b2c3d4e:5-88", Some(("1b2c3d4e", Seq(5)))),
+            ("1b2c3d4e", None),
+            ("1b2c3d4e:x", None),
+        ] {
+            assert_eq!(handle(text), expect, "{text}");
+        }
+    }
 }

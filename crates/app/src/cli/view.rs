@@ -233,6 +233,11 @@ impl ViewArgs {
                  tokens are counted as o200k"
             ));
         }
+        if let Some(lacking) = plan.lacks() {
+            notes.push(format!(
+                "the request says no `{lacking}`: add it before you send it, or say --{lacking}"
+            ));
+        }
         let (budget, margin) = self.budget(&plan, &mut notes)?;
         Ok(Chosen { plan, names, title, budget, margin, notes })
     }
