@@ -1,6 +1,8 @@
 //! The integration tests of the core.
 
 #[cfg(test)]
+mod blocks;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod notation;
