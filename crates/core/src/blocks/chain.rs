@@ -4,7 +4,7 @@
 //! answered is of no loop. A note that stands for a user's message begins a loop as the message did, so that a context
 //! with blocks over it falls into the same loops as before.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use crate::{
     blocks::BlockConfig,
@@ -150,7 +150,7 @@ fn runs(places: Range<usize>, is_held: impl Fn(usize) -> bool) -> Vec<Range<usiz
 }
 
 /// Neighbours of one turn; a note stands by itself.
-fn turns(segments: &[Segment]) -> TurnMap {
+pub(super) fn turns(segments: &[Segment]) -> TurnMap {
     TurnMap::from_messages(segments, |segment| match segment.body() {
         Body::Note(_) => None,
         _ => Some(segment.turn()),
@@ -165,13 +165,14 @@ fn loops(context: &Context) -> Vec<Range<usize>> {
     let first = segments.iter().take_while(leads).count();
     let did = |segment: &Segment| segment.is_answer() || matches!(segment.body(), Body::Note(_));
     let Some(last) = segments[first..].iter().rposition(did) else { return Vec::new() };
+    let asked: HashSet<u64> = segments.iter().filter(|segment| asks(segment)).map(Segment::turn).collect();
     let turns = turns(&segments[first..=first + last]);
     let mut loops: Vec<Range<usize>> = Vec::new();
     for turn in 0..turns.turn_count() {
         let Some(places) = turns.turn_msg_range(turn) else { break };
         let places = first + places.start..first + places.end;
         match loops.last_mut() {
-            Some(current) if !segments[places.clone()].iter().any(asks) => current.end = places.end,
+            Some(current) if !begins(segments, places.start, &asked) => current.end = places.end,
             _ => loops.push(places),
         }
     }
@@ -182,6 +183,22 @@ fn loops(context: &Context) -> Vec<Range<usize>> {
         current.end += segments[current.end..].iter().take_while(same).count();
     }
     loops
+}
+
+/// Whether a loop begins at a place: a user asked in its turn, and that turn begins here. A note may stand for a part of
+/// a turn, so that the next group goes on with it.
+fn begins(segments: &[Segment], place: usize, asked: &HashSet<u64>) -> bool {
+    let turn = segments[place].turn();
+    let goes_on = place.checked_sub(1).is_some_and(|before| last_turn(&segments[before]) >= turn);
+    !goes_on && asked.contains(&turn)
+}
+
+/// The last turn that a segment is of, or stands for.
+pub(super) fn last_turn(segment: &Segment) -> u64 {
+    match segment.body() {
+        Body::Note(note) => note.folded.turns.end.saturating_sub(1),
+        _ => segment.turn(),
+    }
 }
 
 /// Whether a segment is what a user asked, or stands for it.
@@ -259,5 +276,14 @@ mod tests {
         let chain = LoopChain::of(&context);
         let turns: Vec<usize> = chain.records().map(|record| record.turns().turn_count()).collect();
         assert_eq!(turns, [1, 3]);
+    }
+
+    #[test]
+    fn a_note_for_a_part_of_a_turn_ends_no_loop() {
+        let context = context(
+            "user: One.\ninject memory: 9 words of \"fact\"\nuser: Two.\nassistant: Yes.\n",
+        )
+        .fold("test", std::slice::from_ref(&(1..2)), |_| "gone".into());
+        assert_eq!(LoopChain::of(&context).records().count(), 1);
     }
 }

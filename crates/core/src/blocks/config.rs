@@ -114,7 +114,7 @@ mod tests {
     fn it_fires_when_the_headroom_falls_below_the_threshold() {
         let config = BlockConfig::default();
         let check = |used, max, expect| {
-            assert_eq!(config.fires(Tokens(used), Tokens(max)), expect, "{used} of {max}")
+            assert_eq!(config.fires(Tokens(used), Tokens(max)), expect, "{used} of {max}");
         };
         check(850, 1_000, false);
         check(851, 1_000, true);

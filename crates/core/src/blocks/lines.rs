@@ -8,13 +8,17 @@
 use std::{fmt, iter, ops::Range};
 
 use crate::{
-    blocks::{BlockConfig, BlockMessage, BlockStrategy, LoopRecord, said::said},
+    blocks::{
+        BlockConfig, BlockMessage, BlockStrategy, LoopRecord,
+        chain::{last_turn, turns},
+        said::said,
+    },
     context::{Body, Folded, Note, Segment},
     id::Seq,
     reducers::stub::{Scribe, brief, calls, count},
     seq_set::SeqSet,
     tokens::Tokens,
-    turn::{CompactedSection, TurnMap, TurnRange},
+    turn::{CompactedSection, TurnRange},
 };
 
 /// Tells a loop in a line a turn. It has no settings of its own.
@@ -86,14 +90,25 @@ fn header(scribe: &Scribe, lines: &[Line], folded: &Folded) -> String {
     format!("[{turns} in short, {} tokens in full; {handles}, or a line by its numbers]", folded.tokens)
 }
 
-/// What some segments say, a line a turn, in order.
+/// What some segments say, a line a turn, in order. What a note tells of a turn and what still stands of it are one line.
 fn lines(segments: &[Segment]) -> Vec<Line> {
-    let turns = TurnMap::from_messages(segments, |segment| match segment.body() {
-        Body::Note(_) => None,
-        _ => Some(segment.turn()),
-    });
-    let turns = (0..turns.turn_count()).filter_map(|turn| turns.turn_msg_range(turn));
-    turns.flat_map(|places| of_turn(&segments[places])).collect()
+    let turns = turns(segments);
+    let mut lines: Vec<Line> = Vec::new();
+    let mut told = None;
+    for places in (0..turns.turn_count()).filter_map(|turn| turns.turn_msg_range(turn)) {
+        let group = &segments[places];
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let mut new = of_turn(group).into_iter();
+        if told.is_some_and(|told| told >= first.turn())
+            && let Some(before) = lines.last_mut()
+            && let Some(rest) = new.next()
+        {
+            before.go_on(&rest);
+        }
+        lines.extend(new);
+        told = Some(last_turn(last));
+    }
+    lines
 }
 
 fn of_turn(segments: &[Segment]) -> Vec<Line> {
@@ -161,6 +176,16 @@ impl Line {
         (first <= last).then(|| Self { first, last, turns, text: text.to_owned() })
     }
 
+    /// Adds a line that begins within the last turn of this one.
+    fn go_on(&mut self, rest: &Self) {
+        self.first = self.first.min(rest.first);
+        self.last = self.last.max(rest.last);
+        self.turns = (self.turns + rest.turns).saturating_sub(1);
+        let both = [self.text.as_str(), rest.text.as_str()];
+        let both: Vec<&str> = both.into_iter().filter(|text| !text.is_empty()).collect();
+        self.text = brief(&both.join("; "), LADDER[0]);
+    }
+
     /// One line for several, of at most so many letters.
     fn join(lines: &[Self], letters: usize) -> Option<Self> {
         let first = lines.iter().map(|line| line.first).min()?;
@@ -170,8 +195,7 @@ impl Line {
         let texts = lines.iter().filter(|line| !line.text.is_empty()).map(|line| brief(&line.text, each));
         // What will be cut off need not be put together.
         let texts: Vec<String> = texts.take(letters.div_ceil(LEAST)).collect();
-        let text = if letters == 0 { String::new() } else { brief(&texts.join(" | "), letters) };
-        Some(Self { first, last, turns, text })
+        Some(Self { first, last, turns, text: brief(&texts.join(" | "), letters) })
     }
 }
 
@@ -184,23 +208,27 @@ const JOINED: usize = 96;
 /// The least that is told of a turn in a joined line.
 const LEAST: usize = 16;
 
-/// A token is hardly ever longer than this many bytes: what is longer than so many tokens need not be counted.
+/// A token is hardly ever longer than this many bytes: what is longer than so many tokens need not be put together and
+/// counted.
 const LONGEST_TOKEN: u64 = 16;
 
-/// The lines under their header, as telling as the limit allows; `None` if the limit is too small for any.
+/// The lines under their header, as telling as the limit allows; `None` if it is too small for any words.
 fn fitting(header: &str, lines: &[Line], limit: Tokens, cost: impl Fn(&str) -> Tokens) -> Option<String> {
     let apart = LADDER.into_iter().map(|letters| (1, letters));
     let doubled = iter::successors(Some(2_usize), |join| join.checked_mul(2));
     let joined = doubled.take_while(|join| *join < lines.len().saturating_mul(2)).map(|join| (join, JOINED));
-    let one = [JOINED / 2, JOINED / 4, 0].map(|letters| (lines.len().max(1), letters));
+    let one = [JOINED / 2, JOINED / 4].map(|letters| (lines.len().max(1), letters));
+    let most = limit.0.saturating_mul(LONGEST_TOKEN);
     apart.chain(joined).chain(one).find_map(|(join, letters)| {
         let mut text = header.to_owned();
         for line in lines.chunks(join).filter_map(|lines| Line::join(lines, letters)) {
+            if text.len() as u64 > most {
+                return None;
+            }
             text.push('\n');
             text.push_str(&line.to_string());
         }
-        let countable = text.len() as u64 <= limit.0.saturating_mul(LONGEST_TOKEN);
-        (countable && cost(&text) <= limit).then_some(text)
+        (cost(&text) <= limit).then_some(text)
     })
 }
 
@@ -262,9 +290,9 @@ mod tests {
         [header]
         2-19 (9 turns): word word word w… | word word word w… | word word word w… | word word word w… | word word word w…
         ");
-        insta::assert_snapshot!(told(9, 20, 5).unwrap(), @r"
+        insta::assert_snapshot!(told(9, 20, 12).unwrap(), @r"
         [header]
-        2-19 (9 turns)
+        2-19 (9 turns): word word word w… | word…
         ");
         assert_eq!(told(9, 20, 3), None);
     }

@@ -249,9 +249,9 @@ assistant: I will look at it first.
 
     #[test]
     fn many_calls_are_counted() {
-        let calls: String =
+        let calls: Vec<String> =
             (0..11).map(|at| format!("  call read_file {{\"path\":\"{at}\"}}\n  -> x\n")).collect();
-        let told = said(context(&format!("assistant:\n{calls}")).segments());
+        let told = said(context(&format!("assistant:\n{}", calls.concat())).segments());
         assert!(told.ends_with("read_file 7 → x; 3 calls more: read_file ×3"), "{told}");
     }
 

@@ -7,8 +7,8 @@ use epitome_core::{
     blocks::{
         BlockConfig, BlockMessage, CompactionScope, LoopChain, build_context, compact_loops, resolve_scope,
     },
-    context::{Body, Context, Extended, Names, Note},
-    event::Logged,
+    context::{Body, Context, Extended, Fidelity, Names, Note, Segment},
+    event::{Logged, Time},
     meter::{Meter, Overhead},
     project::{Line, project},
     tokens::{Estimate, Tokens},
@@ -58,24 +58,18 @@ fn config() -> impl Strategy<Value = BlockConfig> {
 
 /// A session as agents have them: requests, each with some turns, each turn with words, and calls with results.
 fn session(loops: usize) -> impl Strategy<Value = Vec<String>> {
-    let turn = (1..60usize, prop::option::of((0..3usize, 1..40usize)));
-    let one = (1..40usize, prop::collection::vec(turn, 1..12));
-    prop::collection::vec(one, 1..loops).prop_map(|loops| {
-        let write = |(asked, turns): (usize, Vec<(usize, Option<(usize, usize)>)>)| {
-            let mut log = format!("user: {asked} words of \"ask\"\n");
-            for (words, call) in turns {
-                let _ = writeln!(log, "assistant: {words} words of \"say\"");
-                if let Some((tool, lines)) = call {
-                    let call =
-                        ["bash {\"command\":\"make\"}", "read_file {\"path\":\"a.rs\"}", "other {\"x\":1}"]
-                            [tool];
-                    let _ = writeln!(log, "  call {call}\n  -> {lines} lines of \"out\"");
-                }
-            }
-            log
-        };
-        loops.into_iter().map(write).collect()
-    })
+    let turn = (1..60usize, prop::option::of((0..3usize, 1..40usize))).prop_map(|(words, call)| {
+        let mut log = format!("assistant: {words} words of \"say\"\n");
+        if let Some((tool, lines)) = call {
+            let call =
+                ["bash {\"command\":\"make\"}", "read_file {\"path\":\"a.rs\"}", "other {\"x\":1}"][tool];
+            let _ = writeln!(log, "  call {call}\n  -> {lines} lines of \"out\"");
+        }
+        log
+    });
+    let one = (1..40usize, prop::collection::vec(turn, 1..12))
+        .prop_map(|(asked, turns)| format!("user: {asked} words of \"ask\"\n{}", turns.concat()));
+    prop::collection::vec(one, 1..loops)
 }
 
 fn notes(context: &Context) -> Vec<&Note> {
@@ -139,10 +133,13 @@ proptest! {
             let Some((_, earlier)) = records.split_last() else { continue };
             let now: Vec<String> = earlier
                 .iter()
-                .map(|record| record.segments().iter().map(|segment| format!("{:?}", segment.body())).collect())
+                .map(|record| format!("{:?}", record.segments().iter().map(Segment::body).collect::<Vec<_>>()))
                 .collect();
             prop_assert!(now.starts_with(&past), "\n{}\nwas\n{}", now.join("\n"), past.join("\n"));
             past = now;
+            for note in notes(&context).into_iter().filter(|note| note.text.contains('\n')) {
+                prop_assert_eq!(told(note), note.folded.turn_count(), "{}", &note.text);
+            }
         }
         prop_assert_eq!(context.fault(), None);
     }
@@ -156,10 +153,10 @@ proptest! {
             keep_recent_turns: 0,
             ..BlockConfig::default()
         };
-        let whole = whole(&read(&format!("{}user: Now.\n", loops.concat())));
+        let whole = whole(&read(&format!("{}assistant: Done.\nuser: Now.\n", loops.concat())));
         let turns = whole.last_turn();
         let made = blocked(whole, &config, Tokens::MAX);
-        let raw = made.segments().iter().filter(|segment| segment.is_answer()).map(|segment| segment.turn());
+        let raw = made.segments().iter().filter(|segment| segment.is_answer()).map(Segment::turn);
         let mut raw: Vec<u64> = raw.collect();
         raw.dedup();
         let mut told_turns = 0;
@@ -228,7 +225,103 @@ fn the_most_recent_loop_has_three_sections_and_earlier_ones_one() {
     let overlay = compact_loops(&context(log), &config, Tokens::MAX);
     let json = serde_json::to_string_pretty(&overlay.loops.iter().map(|one| &one.block).collect::<Vec<_>>())
         .unwrap();
-    insta::assert_snapshot!(json, @"");
+    insta::assert_snapshot!(json, @r#"
+    [
+      {
+        "keep_first": null,
+        "keep_compacted": {
+          "range": {
+            "start_turn": 0,
+            "end_turn": 0
+          },
+          "messages": [
+            {
+              "note": {
+                "of": {
+                  "start": 0,
+                  "end": 2
+                },
+                "text": "[1 turn in short, 61 tokens in full; messages 1-2, or a line by its numbers]\n1-2: asked: One.; said: old old old old old old old o…"
+              }
+            }
+          ]
+        },
+        "keep_recent": null,
+        "created_at": null
+      },
+      {
+        "keep_first": {
+          "start_turn": 0,
+          "end_turn": 0
+        },
+        "keep_compacted": {
+          "range": {
+            "start_turn": 1,
+            "end_turn": 1
+          },
+          "messages": [
+            {
+              "note": {
+                "of": {
+                  "start": 2,
+                  "end": 3
+                },
+                "text": "[1 turn in short, 60 tokens in full; message 5, or a line by its numbers]\n5: said: b b b b b b b b b…"
+              }
+            }
+          ]
+        },
+        "keep_recent": {
+          "range": {
+            "start_turn": 2,
+            "end_turn": 2
+          },
+          "messages": [
+            {
+              "original": 3
+            }
+          ]
+        },
+        "created_at": null
+      }
+    ]
+    "#);
+}
+
+#[test]
+fn first_turns_keep_their_outputs_and_recent_ones_are_cut() {
+    let config = BlockConfig { keep_first_turns: 1, keep_recent_turns: 2, ..BlockConfig::default() };
+    let turn = "assistant: Look.\n  call bash {\"command\":\"make\"}\n  -> 90 lines of \"x\"\n";
+    // The last results are answered, so that the model has read them.
+    let log = format!("user: Go.\n{turn}{turn}{turn}assistant: Read.\n");
+    let made = blocked(context(&log), &config, Tokens::MAX);
+    assert_eq!(made.segments()[2].fidelity(), Fidelity::Verbatim);
+    let cut = &made.segments()[made.segments().len() - 2];
+    assert_eq!((cut.fidelity(), cut.touched()), (Fidelity::Cut, Some("blocks")));
+    let text = format!("{:?}", cut.shown());
+    assert!(text.contains(r"x 25\n[… 40 lines, 80 tokens left out; message 7 …]\nx 66\n"), "{text}");
+}
+
+#[test]
+fn a_loop_without_a_block_gives_its_raw_messages() {
+    let log = "user: One.\nassistant: Yes.\nuser: Two.\nassistant: Yes.\nuser: Three.\nassistant: Yes.\n";
+    let config = BlockConfig { compaction_scope: CompactionScope::FixedCount(1), ..BlockConfig::default() };
+    let overlay = compact_loops(&context(log), &config, Tokens::MAX);
+    assert_eq!(overlay.loops[0].block.keep_compacted, None);
+    assert_same(&build_context(context(log), &overlay), &context(log));
+}
+
+#[test]
+fn a_block_is_as_old_as_the_newest_event_it_could_know_of() {
+    let at = |time: Option<i64>, event: &Arc<Logged>| {
+        let mut event = Logged::clone(event);
+        event.event.time = time.map(Time);
+        Arc::new(event)
+    };
+    let events = read("user: One.\nassistant: Yes.\nuser: Two.\n");
+    let events = [at(Some(3), &events[0]), at(Some(7), &events[1]), at(None, &events[2])];
+    let overlay = compact_loops(&whole(&events), &BlockConfig::default(), Tokens::MAX);
+    assert_eq!(overlay.loops[0].block.created_at, Some(Time(7)));
 }
 
 #[test]
@@ -251,13 +344,26 @@ fn a_scope_is_a_number_of_earlier_loops_or_what_fits() {
 fn loops_beyond_the_scope_are_one_line_that_grows() {
     let config = small(CompactionScope::FixedCount(1));
     let once = blocked(context(LOOPS), &config, Tokens::MAX);
-    insta::assert_snapshot!(show(&once), @"");
+    insta::assert_snapshot!(show(&once), @r"
+    note        1-4     summary      15 by blocks  [2 turns are not shown: 4 messages, 2 from the user; 90 tokens; messages 1-4]
+    note        5-6     summary      22 by blocks  [1 turn in short, 45 tokens in full; messages 5-6, or a line by its numbers] / 5-6: asked: Three is the thir…
+    user        7       verbatim      5  Four is the fourth request.
+    note        8-9     summary      29 by blocks  [1 turn in short, 162 tokens in full; messages 8-9, or a line by its numbers] / 8-9: bash x → 60 lines, x 60; said: four four four fo…
+    answer      10      verbatim     40  last last last last last last last last last last last last last last last last last last last last  ……  last last last last last last last last
+    total 111
+    ");
     let events = read(&format!("{LOOPS}user: Five.\nassistant: 40 words of \"five\"\n"));
     let mut grown = once;
     for event in &events {
         let _ = grown.extend(event, None);
     }
-    insta::assert_snapshot!(show(&blocked(grown, &config, Tokens::MAX)), @"");
+    insta::assert_snapshot!(show(&blocked(grown, &config, Tokens::MAX)), @r"
+    note        1-6     summary      15 by blocks  [3 turns are not shown: 6 messages, 3 from the user; 135 tokens; messages 1-6]
+    note        7-10    summary      29 by blocks  [2 turns in short, 207 tokens in full; messages 7-10, or a line by its numbers] / 7-10 (2 turns): asked: Four is the fourt… | said: last last last…
+    user        11      verbatim      1  Five.
+    answer      12      verbatim     40  five five five five five five five five five five five five five five five five five five five five  ……  five five five five five five five five
+    total 85
+    ");
 }
 
 #[test]
@@ -270,14 +376,24 @@ assistant: 20 words of "pinned"
   -> 20 words of "result"
 instruct: Speak French.
 assistant: 40 words of "more"
-pin 5
+pin 4
 user: Two.
 assistant: 40 words of "two"
   call bash {"command":"open"}
   -> 60 lines of "x"
 "#;
     let config = BlockConfig { keep_first_turns: 0, keep_recent_turns: 0, ..BlockConfig::default() };
-    insta::assert_snapshot!(show(&blocked(context(log), &config, Tokens::MAX)), @"");
+    insta::assert_snapshot!(show(&blocked(context(log), &config, Tokens::MAX)), @r#"
+    note        1-2     summary      22 by blocks  [1 turn in short, 45 tokens in full; messages 1-2, or a line by its numbers] / 1-2: asked: One is the first…
+    answer      3       verbatim     20  pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned pinned
+    exchange    3-4     verbatim     22  bash {"command":"pinned"} -> result result result result result result result result result result result result result result result result result result result result
+    instruction 5       verbatim      2  Speak French.
+    note        6       summary      11 by blocks  [1 turn is not shown: 1 message; 40 tokens; message 6]
+    user        8       verbatim      1  Two.
+    answer      9       verbatim     40  two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two two
+    exchange    9-10    verbatim    122  bash {"command":"open"} -> x 1 / x 2 / x 3 / x 4 / x 5 / x 6 / x 7 / x 8 / x 9 / x 10 / x 11 / x 12 / x 13 / x 14 / x 15 / x 16 ……  x 55 / x 56 / x 57 / x 58 / x 59 / x 60
+    total 240
+    "#);
 }
 
 #[test]
