@@ -17,6 +17,7 @@ pub mod cost;
 pub mod event;
 pub mod fit;
 pub mod id;
+pub mod inject;
 pub mod lineage;
 pub mod media;
 pub mod meter;

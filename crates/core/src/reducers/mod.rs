@@ -6,6 +6,7 @@
 mod blocks;
 mod cut;
 mod cut_outputs;
+mod drop_injected;
 mod drop_middle;
 mod drop_reasoning;
 mod drop_superseded_reads;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     blocks::Blocks,
     cut_outputs::{CutOutputs, TokenLimit},
+    drop_injected::DropInjected,
     drop_middle::DropMiddle,
     drop_reasoning::{DropReasoning, ReasoningScope},
     drop_superseded_reads::DropSupersededReads,
@@ -104,6 +106,7 @@ macro_rules! any_reducer {
 any_reducer!(
     Blocks,
     CutOutputs,
+    DropInjected,
     DropMiddle,
     DropReasoning,
     DropSupersededReads,
@@ -170,11 +173,11 @@ mod tests {
         }
     }
 
-    /// What only policies of its kind run.
-    const BY_CHOICE: [&str; 1] = ["blocks"];
+    /// All but these, which only a policy that names them runs.
+    const BY_CHOICE: [&str; 2] = ["blocks", "drop_injected"];
 
     #[test]
-    fn the_default_pipeline_runs_every_other_reducer_once() {
+    fn the_default_pipeline_runs_every_reducer_once() {
         let mut names: Vec<&str> = default_reducers().iter().map(Reducer::name).chain(BY_CHOICE).collect();
         names.sort_unstable();
         let all: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();

@@ -5,6 +5,8 @@ mod blocks;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+mod inject;
+#[cfg(test)]
 mod notation;
 #[cfg(test)]
 mod properties;
