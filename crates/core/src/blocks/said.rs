@@ -124,11 +124,25 @@ fn exchange(segment: &Segment) -> Option<String> {
     let mut told = flat(&call.name.0, TARGET);
     if !target.is_empty() {
         told.push(' ');
-        told.push_str(&flat(&target, TARGET));
+        told.push_str(&match kind {
+            Some(Kind::Read | Kind::Change) => tail_of(&target),
+            _ => flat(&target, TARGET),
+        });
     }
     told.push_str(" → ");
     told.push_str(&outcome(segment, kind));
     Some(told)
+}
+
+/// The end of a path, which says more than its beginning.
+fn tail_of(path: &str) -> String {
+    let Some((start, _)) = path.char_indices().rev().nth(TARGET - 1).filter(|(start, _)| *start > 0) else {
+        return flat(path, TARGET);
+    };
+    let tail = &path[start..];
+    // Between two folders, if one ends nearby.
+    let tail = tail.find('/').filter(|at| *at < tail.len() / 2).map_or(tail, |at| &tail[at..]);
+    format!("…{}", flat(tail, TARGET))
 }
 
 /// The arguments of a call nobody knows; empty ones say nothing.
@@ -245,6 +259,16 @@ assistant: I will look at it first.
         check("assistant:\n  call a {}\n  !> Error: 7\n", "a → Error: 7");
         check("carried: web_search_call\n", "web_search_call");
         check("assistant:\n  call a {}\n  -> image 640x480\n", "a → 1 attachment");
+    }
+
+    #[test]
+    fn of_a_long_path_the_end_is_told() {
+        let path = format!("/home{}/src/parser.rs", "/deep".repeat(20));
+        let call = format!("assistant:\n  call read_file {{\"path\":\"{path}\"}}\n  -> x\n");
+        check(&call, &format!("read_file …{}/src/parser.rs → x", "/deep".repeat(9)));
+        let name = "é".repeat(70);
+        let call = format!("assistant:\n  call read_file {{\"path\":\"{name}\"}}\n  -> x\n");
+        check(&call, &format!("read_file …{} → x", "é".repeat(60)));
     }
 
     #[test]
