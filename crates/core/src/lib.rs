@@ -8,6 +8,7 @@
 //! and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds what is known of a model,
 //! [`tokens`] and [`meter`] count, [`calibration`] learns how wrong the counts are, and [`tracker`] follows the size.
 
+pub mod blocks;
 pub mod budget;
 pub mod calibration;
 pub mod chain;
@@ -16,6 +17,7 @@ pub mod cost;
 pub mod event;
 pub mod fit;
 pub mod id;
+pub mod inject;
 pub mod lineage;
 pub mod media;
 pub mod meter;

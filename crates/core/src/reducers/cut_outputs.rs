@@ -90,7 +90,7 @@ impl Reducer for CutOutputs {
 
 impl CutOutputs {
     /// The parts of a result with those cut that are too long, and what that saves; `None` if none is.
-    fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
+    pub(crate) fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
         let mut saved = Tokens(0);
         let mut parts = Vec::new();
         for (part, tokens) in segment.counted() {

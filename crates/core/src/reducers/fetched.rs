@@ -12,18 +12,18 @@ use crate::event::{CallForm, ToolCall};
 
 /// What a call was about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     /// What kind of call it was.
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// The path, pattern, command or address.
-    pub(super) target: String,
+    pub(crate) target: String,
     /// How much of it.
-    pub(super) extent: Extent,
+    pub(crate) extent: Extent,
 }
 
 /// What kind of call fetches something, or changes what others fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Read a file or a directory.
     Read,
     /// Searched.
@@ -38,7 +38,7 @@ pub(super) enum Kind {
 
 /// How much of a file was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(crate) enum Extent {
     /// All of it.
     Whole,
     /// Some lines of it.
@@ -52,7 +52,7 @@ const LONGEST: usize = 64 * 1024;
 
 impl Fetched {
     /// What a call fetched or changed, if its name and arguments say so.
-    pub(super) fn of(call: &ToolCall) -> Option<Self> {
+    pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         if call.form == CallForm::Custom {
             let kind = kind(&call.name.0)?;
             let target = call.arguments.trim();

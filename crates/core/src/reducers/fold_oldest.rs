@@ -87,7 +87,7 @@ pub(super) enum Reach {
 }
 
 /// What is worth keeping in a context, and for how long.
-pub(super) struct Worth {
+pub(crate) struct Worth {
     essential: Essential,
     first_message: Option<usize>,
     /// Turns with something pinned in their answer: an answer stays as a whole.
@@ -95,7 +95,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    pub(super) fn of(context: &Context) -> Self {
+    pub(crate) fn of(context: &Context) -> Self {
         let pinned =
             context.segments().iter().filter(|segment| segment.is_answer() && context.is_pinned(segment));
         Self {
@@ -107,21 +107,23 @@ impl Worth {
 
     /// Whether a folding of this reach leaves a segment alone.
     pub(super) fn keeps(&self, context: &Context, reach: Reach, index: usize, segment: &Segment) -> bool {
-        if self.essential.contains(index) {
-            return true;
-        }
-        let current_injection =
-            || segment.fidelity() == Fidelity::Injected && index > self.essential.loop_start();
         match reach {
-            Reach::Everything => false,
+            Reach::Everything => self.essential.contains(index),
             Reach::Messages | Reach::Work => {
                 (segment.is_user() && (reach == Reach::Work || self.first_message == Some(index)))
-                    || matches!(segment.body(), Body::Instruction(_) | Body::Summary(_))
-                    || (segment.is_answer() && self.pinned.contains(&segment.turn()))
-                    || (!segment.is_answer() && context.is_pinned(segment))
-                    || current_injection()
+                    || self.holds(context, index, segment)
             }
         }
+    }
+
+    /// Whether a segment is more than something said or done: essential, pinned, an instruction, a summary, or what a
+    /// hook added to the newest message.
+    pub(crate) fn holds(&self, context: &Context, index: usize, segment: &Segment) -> bool {
+        self.essential.contains(index)
+            || matches!(segment.body(), Body::Instruction(_) | Body::Summary(_))
+            || (segment.is_answer() && self.pinned.contains(&segment.turn()))
+            || (!segment.is_answer() && context.is_pinned(segment))
+            || (segment.fidelity() == Fidelity::Injected && index > self.essential.loop_start())
     }
 }
 

@@ -3,25 +3,29 @@
 //! [`AnyReducer`] is a reducer as data, so that a policy can be written down; [`default_pipeline`] is the list that the
 //! default policy runs.
 
+mod blocks;
 mod cut;
 mod cut_outputs;
+mod drop_injected;
 mod drop_middle;
 mod drop_reasoning;
 mod drop_superseded_reads;
 mod evict_media;
 mod expire_tool_results;
-mod fetched;
-mod fold_oldest;
+pub(crate) mod fetched;
+pub(crate) mod fold_oldest;
 mod prune;
 mod refer_outputs;
 mod slide_dialogue;
 mod split_turn;
-mod stub;
+pub(crate) mod stub;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    blocks::Blocks,
     cut_outputs::{CutOutputs, TokenLimit},
+    drop_injected::DropInjected,
     drop_middle::DropMiddle,
     drop_reasoning::{DropReasoning, ReasoningScope},
     drop_superseded_reads::DropSupersededReads,
@@ -100,7 +104,9 @@ macro_rules! any_reducer {
 }
 
 any_reducer!(
+    Blocks,
     CutOutputs,
+    DropInjected,
     DropMiddle,
     DropReasoning,
     DropSupersededReads,
@@ -167,9 +173,12 @@ mod tests {
         }
     }
 
+    /// All but these, which only a policy that names them runs.
+    const BY_CHOICE: [&str; 2] = ["blocks", "drop_injected"];
+
     #[test]
     fn the_default_pipeline_runs_every_reducer_once() {
-        let mut names: Vec<&str> = default_reducers().iter().map(Reducer::name).collect();
+        let mut names: Vec<&str> = default_reducers().iter().map(Reducer::name).chain(BY_CHOICE).collect();
         names.sort_unstable();
         let all: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();
         assert_eq!(names, all);

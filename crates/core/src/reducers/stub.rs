@@ -103,7 +103,7 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
 }
 
 /// The tools called most, at most four of them.
-fn calls(calls: &BTreeMap<String, u64>) -> String {
+pub(crate) fn calls(calls: &BTreeMap<String, u64>) -> String {
     let mut by_count: Vec<(&String, &u64)> = calls.iter().collect();
     by_count.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
     let mut shown: Vec<String> =

@@ -1,7 +1,11 @@
 //! The integration tests of the core.
 
 #[cfg(test)]
+mod blocks;
+#[cfg(test)]
 mod histories;
+#[cfg(test)]
+mod inject;
 #[cfg(test)]
 mod notation;
 #[cfg(test)]

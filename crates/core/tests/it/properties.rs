@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use epitome_core::{
     Fact, Part, Seq,
+    blocks::{BlockConfig, CompactionScope},
     budget::Budget,
     context::{Body, Context, Edit, Extended, Fidelity, Message, Names, Shown, Tier},
     event::{Instruction, Logged},
@@ -13,7 +14,7 @@ use epitome_core::{
     pipeline::{Reduced, Reducer, State},
     project::{Line, Projection, project},
     reducers::{
-        AnyReducer, CutOutputs, DropReasoning, EvictMedia, ExpireToolResults, Prune, ReasoningScope,
+        AnyReducer, Blocks, CutOutputs, DropReasoning, EvictMedia, ExpireToolResults, Prune, ReasoningScope,
         ReferOutputs, Retention, SlideDialogue, TokenLimit, default_pipeline, pipeline,
     },
     tokens::Tokens,
@@ -163,6 +164,14 @@ fn eager() -> Vec<AnyReducer> {
             default: Retention::Last(1),
             ..ExpireToolResults::default()
         }),
+        AnyReducer::Blocks(Blocks(BlockConfig {
+            compaction_scope: CompactionScope::FixedCount(1),
+            keep_first_turns: 1,
+            keep_recent_turns: 1,
+            max_summary_tokens: Tokens(60),
+            tool_output_max_lines: 4,
+            ..BlockConfig::default()
+        })),
         AnyReducer::SlideDialogue(SlideDialogue { max_turns: Some(1), max_tokens: None }),
         AnyReducer::SlideDialogue(SlideDialogue { max_turns: None, max_tokens: Some(Tokens(40)) }),
     ]

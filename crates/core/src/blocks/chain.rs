@@ -1,0 +1,289 @@
+//! The loops of a context, oldest first.
+//!
+//! A loop begins with the turn in which a user asked, and ends where the next one begins; what was asked and not yet
+//! answered is of no loop. A note that stands for a user's message begins a loop as the message did, so that a context
+//! with blocks over it falls into the same loops as before.
+
+use std::{collections::HashSet, ops::Range};
+
+use crate::{
+    blocks::BlockConfig,
+    context::{Body, Context, Folded, Names, Segment, Shown},
+    event::{Logged, Time},
+    meter::Meter,
+    reducers::fold_oldest::Worth,
+    turn::{TurnMap, TurnRange},
+};
+
+/// The loops of a context.
+#[derive(Clone, Debug)]
+pub struct LoopChain<'c> {
+    context: &'c Context,
+    held: Vec<bool>,
+    loops: Vec<Range<usize>>,
+}
+
+/// A loop, with its turns.
+#[derive(Clone, Debug)]
+pub struct LoopRecord<'c> {
+    context: &'c Context,
+    held: &'c [bool],
+    places: Range<usize>,
+    turns: TurnMap,
+}
+
+impl<'c> LoopChain<'c> {
+    /// Finds the loops of a context.
+    pub fn of(context: &'c Context) -> Self {
+        let worth = Worth::of(context);
+        let segments = context.segments();
+        let held = segments
+            .iter()
+            .enumerate()
+            .map(|(index, segment)| worth.holds(context, index, segment))
+            .collect();
+        Self { context, held, loops: loops(context) }
+    }
+
+    /// The context.
+    pub fn context(&self) -> &'c Context {
+        self.context
+    }
+
+    /// The loops, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = LoopRecord<'_>> {
+        self.loops.iter().map(|places| LoopRecord {
+            context: self.context,
+            held: &self.held[places.clone()],
+            places: places.clone(),
+            turns: turns(&self.context.segments()[places.clone()]),
+        })
+    }
+
+    /// When the newest event happened, of those that say so.
+    pub fn time(&self) -> Option<Time> {
+        self.context.segments().iter().rev().find_map(|segment| newest_event(segment)?.event.time)
+    }
+
+    /// The runs of segments at `places` that nothing holds.
+    pub(super) fn runs(&self, places: Range<usize>) -> Vec<Range<usize>> {
+        runs(places, |place| self.held[place])
+    }
+}
+
+impl<'c> LoopRecord<'c> {
+    /// Its segments.
+    pub fn segments(&self) -> &'c [Segment] {
+        &self.context.segments()[self.places.clone()]
+    }
+
+    /// Where its segments are in the context.
+    pub fn places(&self) -> Range<usize> {
+        self.places.clone()
+    }
+
+    /// Its turns. A note is one, however many it stands for.
+    pub fn turns(&self) -> &TurnMap {
+        &self.turns
+    }
+
+    /// What its words are counted with.
+    pub fn meter(&self) -> &'c Meter {
+        self.context.meter()
+    }
+
+    /// How its events are named.
+    pub fn names(&self) -> Names {
+        self.context.names()
+    }
+
+    pub(super) fn context(&self) -> &'c Context {
+        self.context
+    }
+
+    /// Whether nothing may stand for a segment but itself: it is essential, pinned, an instruction or a summary.
+    pub fn is_held(&self, place: usize) -> bool {
+        self.held.get(place).copied().unwrap_or(false)
+    }
+
+    /// All its turns.
+    pub fn all_turns(&self) -> Option<TurnRange> {
+        let end_turn = self.turns.turn_count().checked_sub(1)?;
+        Some(TurnRange { start_turn: 0, end_turn })
+    }
+
+    /// Where the segments of some turns are in the loop.
+    pub fn places_of(&self, range: TurnRange) -> Range<usize> {
+        let start =
+            self.turns.turn_msg_range(range.start_turn).map_or(self.places.len(), |places| places.start);
+        start..start + self.turns.messages_for_range(range, self.segments()).len()
+    }
+
+    /// Where in the loop something may stand for the segments of some turns: each run that nothing interrupts.
+    pub fn runs(&self, range: TurnRange, config: &BlockConfig) -> Vec<Range<usize>> {
+        let segments = self.segments();
+        runs(self.places_of(range), |place| {
+            self.held[place] || (config.keep_user_messages && segments[place].is_user())
+        })
+    }
+
+    /// What a note for some of its segments would stand for. Its tokens are those of the originals.
+    pub fn folded(&self, places: Range<usize>) -> Folded {
+        let mut folded = Folded::default();
+        for segment in self.segments().get(places).unwrap_or_default() {
+            folded.add(segment);
+        }
+        folded
+    }
+}
+
+/// The runs in `places` that nothing holds.
+fn runs(places: Range<usize>, is_held: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for place in places.filter(|place| !is_held(*place)) {
+        match runs.last_mut() {
+            Some(run) if run.end == place => run.end = place + 1,
+            _ => runs.push(place..place + 1),
+        }
+    }
+    runs
+}
+
+/// Neighbours of one turn; a note stands by itself.
+pub(super) fn turns(segments: &[Segment]) -> TurnMap {
+    TurnMap::from_messages(segments, |segment| match segment.body() {
+        Body::Note(_) => None,
+        _ => Some(segment.turn()),
+    })
+}
+
+fn loops(context: &Context) -> Vec<Range<usize>> {
+    let segments = context.segments();
+    let leads = |segment: &&Segment| {
+        matches!(segment.body(), Body::Prefix(_) | Body::Summary(_) | Body::Instruction(_))
+    };
+    let first = segments.iter().take_while(leads).count();
+    let did = |segment: &Segment| segment.is_answer() || matches!(segment.body(), Body::Note(_));
+    let Some(last) = segments[first..].iter().rposition(did) else { return Vec::new() };
+    let asked: HashSet<u64> = segments.iter().filter(|segment| asks(segment)).map(Segment::turn).collect();
+    let turns = turns(&segments[first..=first + last]);
+    let mut loops: Vec<Range<usize>> = Vec::new();
+    for turn in 0..turns.turn_count() {
+        let Some(places) = turns.turn_msg_range(turn) else { break };
+        let places = first + places.start..first + places.end;
+        match loops.last_mut() {
+            Some(current) if !begins(segments, places.start, &asked) => current.end = places.end,
+            _ => loops.push(places),
+        }
+    }
+    // What the last answer's results said beside them follows them in the same turn.
+    if let Some(current) = loops.last_mut() {
+        let turn = segments[current.end - 1].turn();
+        let same = |segment: &&Segment| segment.turn() == turn && !matches!(segment.body(), Body::Note(_));
+        current.end += segments[current.end..].iter().take_while(same).count();
+    }
+    loops
+}
+
+/// Whether a loop begins at a place: a user asked in its turn, and that turn begins here. A note may stand for a part of
+/// a turn, so that the next group goes on with it.
+fn begins(segments: &[Segment], place: usize, asked: &HashSet<u64>) -> bool {
+    let turn = segments[place].turn();
+    let goes_on = place.checked_sub(1).is_some_and(|before| last_turn(&segments[before]) >= turn);
+    !goes_on && asked.contains(&turn)
+}
+
+/// The last turn that a segment is of, or stands for.
+pub(super) fn last_turn(segment: &Segment) -> u64 {
+    match segment.body() {
+        Body::Note(note) => note.folded.turns.end.saturating_sub(1),
+        _ => segment.turn(),
+    }
+}
+
+/// Whether a segment is what a user asked, or stands for it.
+fn asks(segment: &Segment) -> bool {
+    match segment.body() {
+        Body::Note(note) => note.folded.user_messages > 0,
+        _ => segment.is_user(),
+    }
+}
+
+fn newest_event(segment: &Segment) -> Option<&Logged> {
+    match segment.body() {
+        Body::Prefix(event)
+        | Body::Instruction(event)
+        | Body::Carried(event)
+        | Body::Summary(event)
+        | Body::User { event, .. }
+        | Body::Answer { event, .. }
+        | Body::Exchange { outcome: Shown::Returned { event, .. }, .. }
+        | Body::Exchange { event, outcome: Shown::Unanswered, .. } => Some(event),
+        Body::Note(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::context;
+
+    /// The loops, each as the number of turns it has and the events it stands for.
+    fn check(log: &str, expect: &[&str]) {
+        let context = context(log);
+        let chain = LoopChain::of(&context);
+        let shown: Vec<String> = chain
+            .records()
+            .map(|record| {
+                format!(
+                    "{} turns of {}",
+                    record.turns().turn_count(),
+                    record.folded(0..record.places().len()).events
+                )
+            })
+            .collect();
+        assert_eq!(shown, expect, "{log}");
+    }
+
+    #[test]
+    fn a_loop_is_a_request_and_all_turns_until_the_next() {
+        check(
+            "system: Rules.\nuser: One.\nassistant: Yes.\n  call a {}\n  -> done\n  beside: By the way.\nassistant: Done.\nuser: Two.\nuser: And more.\nassistant: Done.\n",
+            &["2 turns of 2-5", "1 turns of 6-8"],
+        );
+        check("user: Go.\nassistant:\n  call a {}\n  -> done\n  beside: Look.\n", &["1 turns of 1-3"]);
+    }
+
+    #[test]
+    fn what_was_asked_and_not_answered_is_of_no_loop() {
+        check("user: One.\nassistant: Yes.\nuser: Two.\ninject memory: A fact.\n", &["1 turns of 1-2"]);
+        check("user: One.\n", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn the_summary_a_context_stands_on_is_of_no_loop() {
+        check(
+            "user: One.\nassistant: Yes.\nuser: Two.\nassistant: Yes.\ncompacted through 2 keep 4: Before.\nuser: Three.\nassistant: Yes.\n",
+            &["1 turns of 4", "1 turns of 6-7"],
+        );
+    }
+
+    #[test]
+    fn a_note_that_stands_for_a_request_begins_a_loop() {
+        let context = context("user: 9 words of \"a\"\nassistant: Yes.\nuser: Two.\nassistant: 9 words of \"b\"\nassistant: Yes.\n")
+            .fold("test", &[0..2, 3..4], |_| "gone".into());
+        let chain = LoopChain::of(&context);
+        let turns: Vec<usize> = chain.records().map(|record| record.turns().turn_count()).collect();
+        assert_eq!(turns, [1, 3]);
+    }
+
+    #[test]
+    fn a_note_for_a_part_of_a_turn_ends_no_loop() {
+        let context = context(
+            "user: One.\ninject memory: 9 words of \"fact\"\nuser: Two.\nassistant: Yes.\n",
+        )
+        .fold("test", std::slice::from_ref(&(1..2)), |_| "gone".into());
+        assert_eq!(LoopChain::of(&context).records().count(), 1);
+    }
+}

@@ -1,0 +1,67 @@
+//! Blocks: overlays that stand for the loops of a session, beside the originals.
+//!
+//! Under pressure a loop gets a [`CompactionBlock`]. The most recent one keeps its first turns as they were, its recent
+//! turns with long outputs cut, and a line for each turn in between; earlier loops become such lines altogether; loops
+//! beyond the [`CompactionScope`] are one line. [`compact_loops`] makes the blocks without touching anything, and
+//! [`build_context`] puts them over a context. What stood there stays in the log, and each line says where.
+//!
+//! A block is made once: when more loops follow, the lines of a loop that already has them stay as they are, byte for
+//! byte, so that what a provider has cached of them stays valid.
+
+mod chain;
+mod config;
+mod lines;
+mod orchestrate;
+mod said;
+mod strategy;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    chain::{LoopChain, LoopRecord},
+    config::{BlockConfig, CompactionScope},
+    lines::TurnLines,
+    orchestrate::{LoopOverlay, Overlay, build_context, compact_loops, resolve_scope},
+    strategy::{BlockStrategy, LoopPlace, Strategy},
+};
+use crate::{
+    event::{Part, Time},
+    turn::{CompactedSection, TurnRange},
+};
+
+/// What is shown of a loop instead of all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionBlock {
+    /// The turns at the beginning that are shown as they were; only of the most recent loop.
+    pub keep_first: Option<TurnRange>,
+    /// What stands for the turns in between or, of an earlier loop, for all of them.
+    pub keep_compacted: Option<CompactedSection<BlockMessage>>,
+    /// The turns at the end, with long outputs cut; only of the most recent loop.
+    pub keep_recent: Option<CompactedSection<BlockMessage>>,
+    /// When it was made: the time of the newest event it could know of, since nothing here reads a clock.
+    pub created_at: Option<Time>,
+}
+
+/// A message of a block. Places are those of the loop's segments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockMessage {
+    /// The segment at a place, as it stands.
+    Original(usize),
+    /// The segment at a place, with its output cut.
+    Shortened {
+        /// The place.
+        at: usize,
+        /// What is shown of the output.
+        parts: Vec<Part>,
+    },
+    /// Words that stand for some segments.
+    Note {
+        /// The segments' places.
+        of: Range<usize>,
+        /// What it says.
+        text: String,
+    },
+}

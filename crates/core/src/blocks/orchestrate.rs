@@ -1,0 +1,136 @@
+//! Blocks over a whole chain of loops: how far back they go, and what the context looks like under them.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::{
+    blocks::{
+        BlockConfig, BlockMessage, CompactionBlock, CompactionScope, LoopChain, LoopPlace, LoopRecord,
+        strategy::{between, recent_turns},
+    },
+    context::{Context, Edit, Fidelity, Segment},
+    event::Part,
+    id::Seq,
+    reducers::stub::Scribe,
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// Who changes a context by putting blocks over it.
+pub(crate) const BY: &str = "blocks";
+
+/// The blocks of a context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlay {
+    /// The segments of loops beyond the scope that become one line; several runs if something between them must stay.
+    pub beyond: Vec<Range<usize>>,
+    /// The loops within the scope, oldest first, and the most recent.
+    pub loops: Vec<LoopOverlay>,
+}
+
+/// The block of one loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopOverlay {
+    /// Where the loop's segments are in the context.
+    pub places: Range<usize>,
+    /// Its block.
+    pub block: CompactionBlock,
+}
+
+/// How many of the earlier loops of a chain are told turn by turn.
+pub fn resolve_scope(chain: &LoopChain<'_>, config: &BlockConfig, max_context_tokens: Tokens) -> usize {
+    let records: Vec<LoopRecord<'_>> = chain.records().collect();
+    let Some((recent, earlier)) = records.split_last() else { return 0 };
+    match config.compaction_scope {
+        CompactionScope::FixedCount(loops) => loops.min(earlier.len()),
+        CompactionScope::TokenBudget => {
+            let mut needed = outside(chain, recent, earlier, config);
+            let told = earlier.iter().rev().take_while(|record| {
+                let whole = record.folded(0..record.places().len()).tokens;
+                needed += whole.min(config.max_summary_tokens);
+                needed <= max_context_tokens
+            });
+            told.count()
+        }
+    }
+}
+
+/// Makes the blocks of a context: of the most recent loop all three sections, of the earlier ones within the scope the
+/// told turns alone. Nothing is changed.
+pub fn compact_loops(context: &Context, config: &BlockConfig, max_context_tokens: Tokens) -> Overlay {
+    let chain = LoopChain::of(context);
+    let scope = resolve_scope(&chain, config, max_context_tokens);
+    let records: Vec<LoopRecord<'_>> = chain.records().collect();
+    let Some((recent, earlier)) = records.split_last() else { return Overlay::default() };
+    let (beyond, within) = earlier.split_at(earlier.len() - scope);
+    let beyond = match (beyond.first(), beyond.last()) {
+        (Some(first), Some(last)) => chain.runs(first.places().start..last.places().end),
+        _ => Vec::new(),
+    };
+    let time = chain.time();
+    let overlay = |record: &LoopRecord<'_>, place| LoopOverlay {
+        places: record.places(),
+        block: config.strategy.compact(record, config, place, time),
+    };
+    let mut loops: Vec<LoopOverlay> =
+        within.iter().map(|record| overlay(record, LoopPlace::Earlier)).collect();
+    loops.push(overlay(recent, LoopPlace::MostRecent));
+    Overlay { beyond, loops }
+}
+
+/// Puts blocks over the context they were made for. What would not make it smaller is not done.
+pub fn build_context(context: Context, overlay: &Overlay) -> Context {
+    let mut runs = overlay.beyond.clone();
+    let mut cuts: BTreeMap<usize, &[Part]> = BTreeMap::new();
+    let mut notes: BTreeMap<(Seq, Seq), &str> = BTreeMap::new();
+    for LoopOverlay { places, block } in &overlay.loops {
+        let sections = [&block.keep_compacted, &block.keep_recent];
+        for message in sections.into_iter().flatten().flat_map(|section| &section.messages) {
+            match message {
+                BlockMessage::Original(_) => {}
+                BlockMessage::Shortened { at, parts } => {
+                    cuts.insert(places.start + at, parts);
+                }
+                BlockMessage::Note { of, text } => {
+                    let run = places.start + of.start..places.start + of.end;
+                    if let Some(ends) = context.segments().get(run.clone()).and_then(ends) {
+                        notes.insert(ends, text);
+                        runs.push(run);
+                    }
+                }
+            }
+        }
+    }
+    let scribe = Scribe::of(&context);
+    let context = context.edit(BY, |index, _| match cuts.get(&index) {
+        Some(parts) => Edit::Replace { parts: parts.to_vec(), fidelity: Fidelity::Cut },
+        None => Edit::Keep,
+    });
+    context.fold(BY, &runs, |folded| {
+        let ends = folded.events.first().zip(folded.events.last());
+        ends.and_then(|ends| notes.get(&ends)).map_or_else(|| scribe.note(folded), |text| (*text).to_owned())
+    })
+}
+
+/// The first and the last event that some segments stand for.
+fn ends(segments: &[Segment]) -> Option<(Seq, Seq)> {
+    let events = SeqSet::union(segments.iter().map(Segment::stands_for));
+    events.first().zip(events.last())
+}
+
+/// What the context costs beside the earlier loops, when the middle of the most recent one is told.
+fn outside(
+    chain: &LoopChain<'_>,
+    recent: &LoopRecord<'_>,
+    earlier: &[LoopRecord<'_>],
+    config: &BlockConfig,
+) -> Tokens {
+    let cost = |segments: &[Segment]| segments.iter().map(Segment::tokens).sum::<Tokens>();
+    let earlier: Tokens = earlier.iter().map(|record| cost(record.segments())).sum();
+    let first = config.strategy.keep_first(recent, config);
+    let after_first = first.map_or(0, |first| first.end_turn + 1);
+    let last = recent_turns(recent, config, after_first);
+    let middle = recent.all_turns().and_then(|all| between(all, first, last));
+    let middle = middle.map_or(Tokens(0), |middle| cost(&recent.segments()[recent.places_of(middle)]));
+    let saved = middle.less(config.max_summary_tokens);
+    chain.context().tokens().less(earlier).less(saved)
+}

@@ -1,0 +1,336 @@
+//! Injection: hooks add content beside the newest message of the user, once for each message.
+//!
+//! It makes contexts larger where reduction makes them smaller, and the two know nothing of each other: each hook has a
+//! reserve, the reserves together are kept free under the ceiling before anything is reduced, and what a hook adds must
+//! fit its own. So nothing needs to be reduced again afterwards. What was added is an event like any other: it is
+//! recorded, and sent again in its place.
+
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
+
+use crate::{
+    event::{Event, Fact, Logged, Part, Time},
+    id::Seq,
+    meter::Meter,
+    tokens::Tokens,
+};
+
+/// Adds content beside what a user said: memories, the state of a project, the time of day.
+///
+/// It is asked once for each message of the user, before the message is first sent. It may look at what happened and
+/// change nothing of it. What it adds, wrapped as a message, must not cost more than its reserve.
+///
+/// ```
+/// use epitome_core::{
+///     event::Part,
+///     inject::{Asked, Hook},
+///     tokens::Tokens,
+/// };
+///
+/// #[derive(Debug)]
+/// struct Remember(Vec<(&'static str, &'static str)>);
+///
+/// impl Hook for Remember {
+///     fn name(&self) -> &str {
+///         "remember"
+///     }
+///
+///     fn reserve(&self) -> Tokens {
+///         Tokens(500)
+///     }
+///
+///     fn inject(&self, asked: &Asked<'_>) -> Vec<Part> {
+///         let said = asked.message.event.fact.text();
+///         let facts = self.0.iter().filter(|(topic, _)| said.contains(topic));
+///         facts.map(|(_, fact)| Part::text(*fact)).collect()
+///     }
+/// }
+/// ```
+pub trait Hook: Debug + Send + Sync {
+    /// What it is called. No two hooks of a session may have the same name.
+    fn name(&self) -> &str;
+
+    /// The most that it may ever add.
+    fn reserve(&self) -> Tokens;
+
+    /// What it adds beside the newest message: text and media. Nothing is allowed.
+    fn inject(&self, asked: &Asked<'_>) -> Vec<Part>;
+}
+
+/// What a hook looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The newest message of the user.
+    pub message: &'a Logged,
+    /// What happened before it, oldest first.
+    pub before: &'a [&'a Logged],
+}
+
+/// The hooks of a session, in the order in which they add.
+#[derive(Debug, Default)]
+pub struct Hooks(Vec<Box<dyn Hook>>);
+
+/// Why nothing was injected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InjectError {
+    /// Two hooks have the same name, by which what they added is recognised.
+    #[error("setting up the hooks: two are called `{hook}`; give each a name of its own")]
+    SameName {
+        /// The name.
+        hook: String,
+    },
+    /// A hook added more than it may.
+    #[error(
+        "injecting what the hook `{hook}` adds to message {beside}: it needs {needed} tokens, and {reserve} are reserved \
+         for it; let it add less, or reserve more"
+    )]
+    OverReserve {
+        /// The hook.
+        hook: String,
+        /// The message.
+        beside: Seq,
+        /// What it costs.
+        needed: Tokens,
+        /// What it may cost.
+        reserve: Tokens,
+    },
+    /// A hook added something that no user can say.
+    #[error(
+        "injecting what the hook `{hook}` adds to message {beside}: {what} cannot be part of a user's message; let it \
+         add text or media"
+    )]
+    Unsayable {
+        /// The hook.
+        hook: String,
+        /// The message.
+        beside: Seq,
+        /// What it added.
+        what: &'static str,
+    },
+}
+
+impl Hooks {
+    /// Hooks that add in this order.
+    pub fn new(hooks: Vec<Box<dyn Hook>>) -> Result<Self, InjectError> {
+        let mut names = BTreeSet::new();
+        for hook in &hooks {
+            if !names.insert(hook.name()) {
+                return Err(InjectError::SameName { hook: hook.name().to_owned() });
+            }
+        }
+        Ok(Self(hooks))
+    }
+
+    /// What all of them together may add: what must stay free under the ceiling.
+    pub fn reserve(&self) -> Tokens {
+        self.0.iter().map(|hook| hook.reserve()).sum()
+    }
+
+    /// Asks each hook that has not yet added to the newest message, and gives back what they add, to be appended as it
+    /// is. `events` are those of the thread, oldest first.
+    ///
+    /// A message that was answered is left alone: what is added now would stand after the answer and not beside the
+    /// message. If one hook fails, nothing of any is added.
+    pub fn inject<'a>(
+        &self,
+        events: impl IntoIterator<Item = &'a Arc<Logged>>,
+        meter: &Meter,
+        time: Option<Time>,
+    ) -> Result<Vec<Event>, InjectError> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let events: Vec<&Logged> = events.into_iter().map(AsRef::as_ref).collect();
+        let is_message = |event: &&Logged| matches!(event.event.fact, Fact::UserSaid { .. });
+        let Some(newest) = events.iter().rposition(is_message) else { return Ok(Vec::new()) };
+        let (message, since) = (events[newest], &events[newest + 1..]);
+        if since.iter().any(|event| is_answer(event)) {
+            return Ok(Vec::new());
+        }
+        let asked = Asked { message, before: &events[..newest] };
+        let mut added = Vec::new();
+        for hook in &self.0 {
+            if since.iter().any(|event| is_of(event, hook.name(), message.id.seq)) {
+                continue;
+            }
+            let mut parts = hook.inject(&asked);
+            parts.retain(|part| !is_blank(part));
+            if !parts.is_empty() {
+                check(hook.as_ref(), message.id.seq, &parts, meter)?;
+                let fact =
+                    Fact::Injected { hook: hook.name().to_owned(), beside: Some(message.id.seq), parts };
+                added.push(Event::own(fact, time));
+            }
+        }
+        Ok(added)
+    }
+}
+
+/// Text that says nothing, which providers refuse.
+fn is_blank(part: &Part) -> bool {
+    matches!(part, Part::Text { text } if text.trim().is_empty())
+}
+
+fn is_answer(event: &Logged) -> bool {
+    matches!(event.event.fact, Fact::AssistantSaid { .. } | Fact::ToolReturned { .. })
+}
+
+/// Whether an event is what a hook added to a message.
+fn is_of(event: &Logged, name: &str, message: Seq) -> bool {
+    match &event.event.fact {
+        Fact::Injected { hook, beside, .. } => hook == name && *beside == Some(message),
+        _ => false,
+    }
+}
+
+fn check(hook: &dyn Hook, beside: Seq, parts: &[Part], meter: &Meter) -> Result<(), InjectError> {
+    if let Some(what) = parts.iter().find_map(unsayable) {
+        return Err(InjectError::Unsayable { hook: hook.name().to_owned(), beside, what });
+    }
+    let (needed, reserve) = (meter.overhead().message + meter.parts(parts), hook.reserve());
+    if needed > reserve {
+        return Err(InjectError::OverReserve { hook: hook.name().to_owned(), beside, needed, reserve });
+    }
+    Ok(())
+}
+
+/// What no user can say.
+fn unsayable(part: &Part) -> Option<&'static str> {
+    match part {
+        Part::Text { .. } | Part::Media(_) => None,
+        Part::Reasoning { .. } => Some("reasoning"),
+        Part::ToolCall(_) => Some("a tool call"),
+        Part::Refusal { .. } => Some("a refusal"),
+        Part::Opaque { .. } => Some("a provider's own block"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::ToolCall,
+        notation::{logged, meter, read},
+    };
+
+    /// Adds so many words to every message, and says how many events it was shown.
+    #[derive(Debug)]
+    struct Says {
+        name: &'static str,
+        words: usize,
+        reserve: u64,
+    }
+
+    impl Hook for Says {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        fn reserve(&self) -> Tokens {
+            Tokens(self.reserve)
+        }
+
+        fn inject(&self, asked: &Asked<'_>) -> Vec<Part> {
+            let word = format!("{}/{}", asked.message.id.seq, asked.before.len());
+            vec![Part::text("\n"), Part::text(vec![word; self.words].join(" "))]
+        }
+    }
+
+    fn hooks(hooks: &[(&'static str, usize, u64)]) -> Hooks {
+        let hooks = hooks
+            .iter()
+            .map(|&(name, words, reserve)| Box::new(Says { name, words, reserve }) as Box<dyn Hook>);
+        Hooks::new(hooks.collect()).unwrap()
+    }
+
+    /// What is added, as `hook beside words`.
+    fn added(hooks: &Hooks, events: &[Arc<Logged>]) -> Vec<String> {
+        let told = |event: Event| match event.fact {
+            Fact::Injected { ref hook, beside: Some(beside), .. } => {
+                format!("{hook} {beside} {}", event.fact.text())
+            }
+            other => panic!("{other:?} is not injected"),
+        };
+        hooks.inject(events, &meter(), None).unwrap().into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn each_hook_adds_once_to_the_newest_message_and_in_order() {
+        let hooks = hooks(&[("memory", 2, 2), ("silent", 0, 5), ("time", 1, 3)]);
+        assert_eq!(hooks.reserve(), Tokens(10));
+        let mut events = read("system: Rules.\nuser: One.\nassistant: Yes.\nuser: Two.\n");
+        assert_eq!(added(&hooks, &events), ["memory 4 4/3 4/3", "time 4 4/3"]);
+        let parts = vec![Part::text("before")];
+        events.push(logged(
+            5,
+            Fact::Injected { hook: "memory".into(), beside: Some(Seq(4)), parts: parts.clone() },
+        ));
+        assert_eq!(added(&hooks, &events), ["time 4 4/3"]);
+        events.push(logged(
+            6,
+            Fact::Injected { hook: "time".into(), beside: Some(Seq(2)), parts: parts.clone() },
+        ));
+        assert_eq!(
+            added(&hooks, &events),
+            ["time 4 4/3"],
+            "what stands beside another message is something else"
+        );
+        events.push(logged(7, Fact::Injected { hook: "time".into(), beside: Some(Seq(4)), parts }));
+        assert_eq!(added(&hooks, &events), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_message_that_was_answered_is_left_alone() {
+        let hooks = hooks(&[("memory", 1, 5)]);
+        let check = |log: &str, expect: &[&str]| assert_eq!(added(&hooks, &read(log)), expect, "{log}");
+        check("user: One.\n", &["memory 1 1/0"]);
+        check("user: One.\nusage\npin 1\n", &["memory 1 1/0"]);
+        check("user: One.\nassistant: Yes.\n", &[]);
+        check("user: One.\nassistant:\n  call#a bash {}\nuser: Wait.\nresult a: Done.\n", &[]);
+        check("system: Rules.\n", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn a_hook_over_its_reserve_is_named_with_the_numbers() {
+        let hooks = hooks(&[("time", 1, 1), ("memory", 9, 8)]);
+        let error = hooks.inject(&read("user: One.\n"), &meter(), None).unwrap_err();
+        let (needed, reserve) = (Tokens(9), Tokens(8));
+        assert_eq!(
+            error,
+            InjectError::OverReserve { hook: "memory".into(), beside: Seq(1), needed, reserve }
+        );
+        insta::assert_snapshot!(error, @"injecting what the hook `memory` adds to message 1: it needs 9 tokens, and 8 are reserved for it; let it add less, or reserve more");
+    }
+
+    #[test]
+    fn two_hooks_of_one_name_are_refused() {
+        let twin = || Box::new(Says { name: "memory", words: 1, reserve: 1 }) as Box<dyn Hook>;
+        let error = Hooks::new(vec![twin(), twin()]).unwrap_err();
+        insta::assert_snapshot!(error, @"setting up the hooks: two are called `memory`; give each a name of its own");
+    }
+
+    /// Adds a call, which only a model can make.
+    #[derive(Debug)]
+    struct Calls;
+
+    impl Hook for Calls {
+        fn name(&self) -> &'static str {
+            "calls"
+        }
+
+        fn reserve(&self) -> Tokens {
+            Tokens(100)
+        }
+
+        fn inject(&self, _: &Asked<'_>) -> Vec<Part> {
+            vec![Part::text("fine"), Part::ToolCall(ToolCall::function("a", "bash", "{}"))]
+        }
+    }
+
+    #[test]
+    fn what_no_user_can_say_is_refused() {
+        let hooks = Hooks::new(vec![Box::new(Calls)]).unwrap();
+        let error = hooks.inject(&read("user: One.\n"), &meter(), None).unwrap_err();
+        insta::assert_snapshot!(error, @"injecting what the hook `calls` adds to message 1: a tool call cannot be part of a user's message; let it add text or media");
+    }
+}

@@ -1,0 +1,31 @@
+//! Puts blocks over loops: old requests become a line a turn, and in the end one line.
+//!
+//! **Trigger:** the context is over the target; when a policy wants that to be is in its [`BlockConfig`]. The most recent
+//! loop keeps its first and its recent turns, the latter with long outputs cut; the turns between them, and those of
+//! earlier loops within the scope, become a line each; loops beyond the scope are one line. It does all of it at once,
+//! whatever the target: lines that are there stay as they are, so that the next time costs nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    blocks::{BlockConfig, build_context, compact_loops},
+    budget::Budget,
+    context::Context,
+    pipeline::{Reduced, Reducer, State},
+};
+
+/// Puts blocks over loops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Blocks(pub BlockConfig);
+
+impl Reducer for Blocks {
+    fn name(&self) -> &'static str {
+        "blocks"
+    }
+
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        let overlay = compact_loops(&context, &self.0, budget.ceiling());
+        Reduced { context: build_context(context, &overlay), state }
+    }
+}

@@ -1,0 +1,74 @@
+//! Leaves out what hooks added to messages that are past.
+//!
+//! **Trigger:** the context is over the target, or the dialogue over its cap. What was added to the newest message
+//! stays, and what is pinned; everything older goes at once and without a line: it was made for a question that has been
+//! answered, and a hook can make it again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::Budget,
+    context::{Body, Context, Edit, Segment, Tier},
+    event::Fact,
+    pipeline::{Reduced, Reducer, State},
+};
+
+/// Leaves out what hooks added to messages that are past.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DropInjected {}
+
+impl Reducer for DropInjected {
+    fn name(&self) -> &'static str {
+        "drop_injected"
+    }
+
+    fn serves(&self, tier: Tier) -> bool {
+        tier == Tier::Dialogue
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let newest = context.segments().iter().rposition(Segment::is_user).unwrap_or(0);
+        let past = context.segments().iter().take(newest);
+        let goes: Vec<bool> =
+            past.map(|segment| is_injected(segment) && !context.is_pinned(segment)).collect();
+        let context = context.edit(self.name(), |index, _| match goes.get(index) {
+            Some(true) => Edit::Drop,
+            _ => Edit::Keep,
+        });
+        Reduced { context, state }
+    }
+}
+
+/// Whether a hook added it, whatever is still shown of it.
+fn is_injected(segment: &Segment) -> bool {
+    match segment.body() {
+        Body::User { event, .. } => matches!(event.event.fact, Fact::Injected { .. }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reducers::testing::shown;
+
+    #[test]
+    fn what_is_pinned_stays_and_without_a_message_everything_does() {
+        let log =
+            "user: One.\ninject memory: A fact.\ninject time: Noon.\nassistant: Yes.\npin 3\nuser: Two.\n";
+        insta::assert_snapshot!(shown(&DropInjected::default(), 0, log), @r"
+        user        1       verbatim      1  One.
+        beside      3       injected      1  Noon.
+        answer      4       verbatim      1  Yes.
+        user        6       verbatim      1  Two.
+        left out    2       by drop_injected, 2 tokens
+        total 4
+        ");
+        insta::assert_snapshot!(shown(&DropInjected::default(), 0, "inject memory: A fact.\nassistant: Yes.\n"), @r"
+        beside      1       injected      2  A fact.
+        answer      2       verbatim      1  Yes.
+        total 3
+        ");
+    }
+}

@@ -1,0 +1,145 @@
+//! Injection and reduction share a budget and nothing else.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use epitome_core::{
+    Part, Seq,
+    budget::Budget,
+    context::{Body, Context, Extended, Names},
+    event::{Fact, Logged},
+    fit::fit,
+    inject::{Asked, Hook, Hooks, InjectError},
+    meter::{Meter, Overhead},
+    pipeline::State,
+    project::{Line, project},
+    reducers::default_pipeline,
+    tokens::{Estimate, Tokens},
+};
+use proptest::prelude::*;
+
+use crate::{
+    histories::history,
+    notation::{context, logged, show},
+};
+
+fn meter() -> Arc<Meter> {
+    Arc::new(Meter::new(Arc::new(Estimate), Overhead::default()))
+}
+
+/// Adds so many words.
+#[derive(Debug)]
+struct Says(String, usize, Tokens);
+
+impl Hook for Says {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn reserve(&self) -> Tokens {
+        self.2
+    }
+
+    fn inject(&self, _: &Asked<'_>) -> Vec<Part> {
+        vec![Part::text("word ".repeat(self.1))]
+    }
+}
+
+fn hooks(words: &[(usize, u64)]) -> Hooks {
+    let hooks = words.iter().enumerate();
+    let hooks = hooks.map(|(index, &(words, reserve))| {
+        Box::new(Says(format!("hook {index}"), words, Tokens(reserve))) as Box<dyn Hook>
+    });
+    Hooks::new(hooks.collect()).unwrap()
+}
+
+fn append(context: &mut Context, events: &[Arc<Logged>], fact: Fact) {
+    let event = logged(events.len() as u64 + 1, fact);
+    assert_eq!(context.extend(&event, None), Extended::Grown);
+}
+
+proptest! {
+    /// The reserves lower the ceiling once; what hooks add then fits, and nothing is reduced again.
+    #[test]
+    fn what_hooks_add_fits_without_another_reduction(
+        mut events in history(30),
+        words in prop::collection::vec((0..60usize, 1..200u64), 0..4),
+        ceiling in 300..4_000u64,
+    ) {
+        events.push(logged(events.len() as u64 + 1, Fact::UserSaid { parts: vec![Part::text("And now?")] }));
+        let hooks = hooks(&words);
+        let budget = Budget::new(Tokens(ceiling));
+        let whole = project(&Line::new(events.iter().cloned()), meter(), Names::Messages);
+        let Ok(fitted) = fit(whole, &budget.reserve(hooks.reserve()), &default_pipeline(), State::default()) else {
+            return Ok(());
+        };
+        let before = fitted.context.segments().to_vec();
+        let mut context = fitted.context;
+        match hooks.inject(&events, &meter(), None) {
+            Ok(added) => {
+                prop_assert_eq!(added.len(), words.iter().filter(|(words, _)| *words > 0).count());
+                let beside = Seq(events.len() as u64);
+                for event in added {
+                    let place = matches!(event.fact, Fact::Injected { beside: Some(place), .. } if place == beside);
+                    prop_assert!(place, "{:?}", event.fact);
+                    append(&mut context, &events, event.fact.clone());
+                    events.push(logged(events.len() as u64 + 1, event.fact));
+                }
+                prop_assert!(context.tokens() <= Tokens(ceiling), "{}", show(&context));
+                prop_assert_eq!(&context.segments()[..before.len()], before.as_slice(), "only the end has grown");
+                prop_assert_eq!(hooks.inject(&events, &meter(), None).unwrap(), vec![], "once for each message");
+            }
+            Err(InjectError::OverReserve { needed, reserve, .. }) => prop_assert!(needed > reserve),
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn injected_content_stands_after_the_newest_message_at_the_very_end() {
+    let shown = context("system: Rules.\nuser: One.\nassistant: Yes.\nuser: Two.\ninject memory: A fact.\n");
+    let [.., asked, injected] = shown.segments() else { panic!("there are five segments") };
+    assert!(asked.is_user());
+    assert!(
+        matches!(injected.body(), Body::User { event, .. } if matches!(event.event.fact, Fact::Injected { .. }))
+    );
+}
+
+fn source(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src").join(path)
+}
+
+/// The files of a module: one, or a folder of them.
+fn files(module: &str) -> Vec<PathBuf> {
+    let file = source(&format!("{module}.rs"));
+    if file.exists() {
+        return vec![file];
+    }
+    let folder = fs::read_dir(source(module)).expect("the module is a file or a folder");
+    folder.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn injection_and_reduction_know_nothing_of_each_other() {
+    const REDUCTION: [&str; 5] = ["reducers", "pipeline", "fit", "blocks", "budget"];
+    let own = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+    };
+    let injection: String = files("inject").iter().map(own).collect();
+    for module in REDUCTION {
+        assert!(!names(&injection, module), "inject.rs names {module}");
+        for file in files(module) {
+            assert!(!names(&own(&file), "inject"), "{} names inject", file.display());
+        }
+    }
+    assert!(names("use crate::{\n    budget::Budget,\n};", "budget"), "the test can see a use");
+}
+
+/// Whether a text names a module of the crate in a path or a `use`.
+fn names(text: &str, module: &str) -> bool {
+    let path = format!("{module}::");
+    text.match_indices(&path).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+    })
+}
