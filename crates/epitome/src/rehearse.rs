@@ -9,13 +9,13 @@ use epitome_core::{
     Event, EventId, Fact, Link, Logged, Seq, ThreadId, Tokens,
     budget::Budget,
     context::Names,
-    cost::Prompt,
+    cost::{Prompt, Terms},
     event::{Pin, Time},
     fit::Refusal,
     id::{AnswerId, ModelName},
     meter::Meter,
     policy::Policy,
-    profile::{CacheRules, Rule},
+    profile::Rule,
     view::{Moment, Prepared, View},
 };
 use epitome_wire::{
@@ -59,8 +59,8 @@ pub struct Rehearsal<'a> {
     pub format: Format,
     /// What the model demands of a request.
     pub options: RenderOptions,
-    /// How its cache behaves.
-    pub cache: Option<&'a CacheRules>,
+    /// What its cache promises and costs.
+    pub terms: Option<Terms>,
 }
 
 /// A call of a rehearsal, ready to be sent.
@@ -130,7 +130,7 @@ impl Rehearsal<'_> {
         answer: &Event,
         each: &mut impl FnMut(Result<Call<'_>, NoCall>),
     ) {
-        let moment = Moment { now: stage.now, model, cache: self.cache };
+        let moment = Moment { now: stage.now, model, terms: self.terms.as_ref() };
         let at = stage.now;
         match self.ready(stage, &moment) {
             Ok((prepared, rendered, prompt)) => {

@@ -60,6 +60,16 @@ pub enum Length {
     },
 }
 
+impl Drafting {
+    /// How much is kept verbatim at most, where that is counted in tokens.
+    pub fn room(&self) -> Tokens {
+        match self.keep {
+            Keep::Turns(_) => Tokens(0),
+            Keep::Tokens(tokens) | Keep::Important(tokens) => tokens,
+        }
+    }
+}
+
 impl Default for Keep {
     fn default() -> Self {
         Self::Tokens(Tokens(30_000))

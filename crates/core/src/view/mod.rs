@@ -5,6 +5,7 @@
 //! it was sent and gives what was decided, to be recorded; [`View::restore`] makes the same view again from the log and
 //! those records.
 
+mod decide;
 mod epoch;
 mod prepare;
 
@@ -22,6 +23,7 @@ use crate::{
     id::{EventId, ModelName, Seq},
     meter::Meter,
     pipeline::State,
+    plan::History,
     project::{Line, project},
     tokens::Tokens,
 };
@@ -38,8 +40,10 @@ pub struct View {
     /// What has happened to what was sent, since it was.
     disturbed: Option<Cause>,
     pending: Option<Pending>,
-    /// The size at which acting was last thought about, or did not reach its target.
+    /// The size at which acting was last thought about.
     considered: Tokens,
+    /// What the session was like so far.
+    history: History,
 }
 
 /// What was decided before a call: a record beside the log, appended once.
@@ -62,6 +66,8 @@ pub struct Pass {
 struct Sent {
     /// The newest event of it.
     head: Seq,
+    /// Its size.
+    tokens: Tokens,
     at: Option<Time>,
     model: Option<ModelName>,
 }
@@ -94,6 +100,7 @@ impl View {
             disturbed: None,
             pending: None,
             considered: Tokens(0),
+            history: History::default(),
         }
     }
 
@@ -120,7 +127,8 @@ impl View {
         self.disturbed = None;
         self.epoch = pass.epoch.clone().unwrap_or_else(|| self.epoch.clone());
         self.state = pass.state.clone();
-        self.last = Some(Sent { head: pass.head, at: None, model: None });
+        let tokens = self.context.tokens();
+        self.last = Some(Sent { head: pass.head, tokens, at: None, model: None });
         self.passes.push(pass);
     }
 
@@ -240,7 +248,10 @@ impl View {
         edits.extend(self.context.recorded());
         self.context.mark_sent();
         self.disturbed = None;
-        self.last = Some(Sent { head: self.context.sent(), at, model: pending.model });
+        let tokens = self.context.tokens();
+        self.history.calls += 1;
+        self.history.growth += tokens.less(self.last.as_ref().map_or(Tokens(0), |last| last.tokens));
+        self.last = Some(Sent { head: self.context.sent(), tokens, at, model: pending.model });
         self.considered = pending.considered;
         let changed = pending.state != self.state;
         self.state = pending.state;

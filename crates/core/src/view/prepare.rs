@@ -8,12 +8,13 @@ use super::{Cause, Pending, View};
 use crate::{
     budget::Budget,
     context::{Context, Guard, Recorded, Tier},
+    cost::Terms,
     event::{Compaction, Logged, Time, Trigger},
     fit::{Refusal, last_resorts},
     id::ModelName,
     pipeline::{Pipeline, Reduced, State, Step, is_met},
+    plan::Plan,
     policy::{Policy, SummaryRules, When},
-    profile::CacheRules,
     summary::compaction::{Keep, NothingGained},
     tokens::Tokens,
 };
@@ -25,8 +26,8 @@ pub struct Moment<'a> {
     pub now: Option<Time>,
     /// The model that is asked.
     pub model: Option<&'a ModelName>,
-    /// How its prompt cache behaves.
-    pub cache: Option<&'a CacheRules>,
+    /// What its prompt cache promises and costs. Without it, time and money are left out of account.
+    pub terms: Option<&'a Terms>,
 }
 
 /// What was done to make a view ready.
@@ -34,6 +35,8 @@ pub struct Moment<'a> {
 pub struct Prepared {
     /// Why a new epoch begins; `None` if the request only grew.
     pub cause: Option<Cause>,
+    /// What the planner said, if it was asked: policies that mind the cache ask when there is something to decide.
+    pub plan: Option<Plan>,
     /// What each reducer did, in order.
     pub steps: Vec<Step>,
     /// By how much the policy missed its target, if it acted and did.
@@ -74,10 +77,9 @@ impl View {
         // A copy of the window is dear: it is made only if something that was sent may change.
         let mut before = (policy.has(When::EveryCall) || making.cause.is_some()).then(|| context.clone());
         let mut context = making.every_call(context, policy);
-        if let Some(cause) = making.decide(&context, policy, budget, moment, self.considered) {
+        if let Some(chosen) = making.decide(self, &context, policy, budget, moment) {
             before.get_or_insert_with(|| context.clone());
-            let target = making.target(policy, budget, &cause);
-            context = making.act(self, context, policy, &target, &cause);
+            context = making.act(self, context, policy, chosen);
         }
         match making.last_resorts(context, budget) {
             Ok(context) => self.context = context,
@@ -95,19 +97,47 @@ impl View {
 }
 
 /// A preparation in the making.
-struct Making {
-    cause: Option<Cause>,
+pub(super) struct Making {
+    pub(super) cause: Option<Cause>,
     state: State,
     steps: Vec<Step>,
     acted: bool,
-    considered: Tokens,
+    pub(super) considered: Tokens,
     model: Option<ModelName>,
-    first: bool,
-    cold: bool,
+    /// Whether this is the first call: nothing was sent that could change.
+    pub(super) first: bool,
     now: Option<Time>,
+    pub(super) plan: Option<Plan>,
     /// What was decided before the context moved to another pivot.
     edits: Vec<Recorded>,
     compaction: Option<Arc<Logged>>,
+}
+
+/// What to do at an epoch.
+pub(super) struct Chosen {
+    pub(super) cause: Cause,
+    /// How far to go.
+    pub(super) budget: Budget,
+    /// What the reducers make of the context, if that was tried.
+    pub(super) trial: Option<Trial>,
+    /// What may be done.
+    pub(super) means: Means,
+}
+
+/// What may be done at an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// The reducers are run.
+    Reducers,
+    /// If they miss the target, a summary is made.
+    Summary,
+}
+
+/// What reducers made of a context, not yet accepted.
+pub(super) struct Trial {
+    pub(super) context: Context,
+    state: State,
+    steps: Vec<Step>,
 }
 
 impl Making {
@@ -118,7 +148,6 @@ impl Making {
         let cause = if model_changed { Some(Cause::Model) } else { view.disturbed.clone() };
         Self {
             first: view.last.is_none(),
-            cold: view.last.is_none() || cause.is_some() || is_cold(view, moment),
             cause,
             state: view.state.clone(),
             steps: Vec::new(),
@@ -126,6 +155,7 @@ impl Making {
             considered: view.considered,
             model: moment.model.cloned(),
             now: moment.now,
+            plan: None,
             edits: Vec::new(),
             compaction: None,
         }
@@ -154,86 +184,32 @@ impl Making {
         context
     }
 
-    /// Whether it is time to act, and why.
-    fn decide(
-        &mut self,
-        context: &Context,
-        policy: &Policy,
-        budget: &Budget,
-        _moment: &Moment<'_>,
-        considered: Tokens,
-    ) -> Option<Cause> {
-        let tokens = context.tokens();
-        if tokens > budget.ceiling() {
-            return Some(Cause::Force);
-        }
-        // Acting again where it did not help a moment ago would reset the cache for nothing.
-        let grown = tokens.less(considered) >= Tokens(budget.ceiling().0 / 20);
-        if considered > Tokens(0) && !grown {
-            return None;
-        }
-        if let Some(cold) = policy.cold_level(budget) {
-            if tokens > budget.force() {
-                return Some(Cause::Force);
-            }
-            if self.cold && tokens > cold {
-                return Some(Cause::Cold);
-            }
-        } else if tokens > budget.trigger() {
-            return Some(Cause::Trigger);
-        }
-        let over = budget.caps().find(|(tier, cap)| context.tier_tokens(*tier) > *cap);
-        over.map(|(tier, _)| Cause::Cap(tier))
-    }
-
-    /// The budget to act under.
-    fn target(&self, policy: &Policy, budget: &Budget, cause: &Cause) -> Budget {
-        let target = match (cause, policy.cold_level(budget)) {
-            (Cause::Cold, Some(cold)) => cold.min(budget.target()),
-            _ => budget.target(),
-        };
-        // A cap that is met to the token is exceeded again by the next call.
-        let caps: Vec<(Tier, Tokens)> = budget.caps().collect();
-        caps.into_iter()
-            .fold(budget.clone().aim(target), |budget, (tier, cap)| budget.cap(tier, Tokens(cap.0 / 5 * 4)))
-    }
-
-    /// Runs the reducers of an epoch down to the target; where they miss it, and the policy summarises, they are run on
-    /// what a summary leaves instead.
-    fn act(
-        &mut self,
-        view: &mut View,
-        context: Context,
-        policy: &Policy,
-        budget: &Budget,
-        cause: &Cause,
-    ) -> Context {
-        self.acted = true;
+    /// Tries out what the reducers of an epoch would make of a context.
+    pub(super) fn trial(&self, context: &Context, policy: &Policy, budget: &Budget) -> Trial {
         let pipeline = policy.pipeline(When::AtEpoch);
+        let (reduced, steps) = pipeline.run(context.clone(), budget, self.state.clone());
+        Trial { context: reduced.context, state: reduced.state, steps }
+    }
+
+    /// Runs the reducers of an epoch down to the target; where they miss it, and a summary may be made, they are run on
+    /// what that leaves instead.
+    fn act(&mut self, view: &mut View, context: Context, policy: &Policy, chosen: Chosen) -> Context {
+        self.acted = true;
+        let Chosen { cause, budget, trial, means } = chosen;
         let sent = context.changes_of_sent();
-        let Some(rules) = policy.summary else {
-            let context = self.run(&pipeline, context, budget);
-            self.open(context.changes_of_sent() != sent, cause);
-            return context;
-        };
-        let (steps, state) = (self.steps.len(), self.state.clone());
-        let trial = self.run(&pipeline, context.clone(), budget);
-        if is_met(&trial, budget) {
-            self.open(trial.changes_of_sent() != sent, cause);
-            return trial;
+        let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget));
+        if means == Means::Summary
+            && !is_met(&trial.context, &budget)
+            && let Some(rules) = policy.summary
+            && let Ok(context) = self.summarise(view, context, rules, &budget)
+        {
+            self.open(true, &cause);
+            return self.run(&policy.pipeline(When::AtEpoch), context, &budget);
         }
-        match self.summarise(view, context, rules, budget) {
-            Ok(context) => {
-                self.steps.truncate(steps);
-                self.state = state;
-                self.open(true, cause);
-                self.run(&pipeline, context, budget)
-            }
-            Err(_) => {
-                self.open(trial.changes_of_sent() != sent, cause);
-                trial
-            }
-        }
+        self.open(trial.context.changes_of_sent() != sent, &cause);
+        self.state = trial.state;
+        self.steps.extend(trial.steps);
+        trial.context
     }
 
     /// What was sent has changed: a new epoch begins, unless nothing was ever sent.
@@ -247,7 +223,7 @@ impl Making {
     fn summarise(
         &mut self,
         view: &mut View,
-        mut context: Context,
+        context: Context,
         rules: SummaryRules,
         budget: &Budget,
     ) -> Result<Context, NothingGained> {
@@ -262,6 +238,7 @@ impl Making {
             draft = drafting.draft(&context, &view.line, Trigger::Threshold);
         }
         let compaction = draft?;
+        let mut context = context;
         self.edits.extend(context.recorded());
         view.context = context;
         self.compaction = view.compact(compaction, self.now);
@@ -299,10 +276,16 @@ impl Making {
             prefix: context.tier_tokens(Tier::Prefix),
         });
         if self.acted {
-            self.considered = if is_met(context, budget) { Tokens(0) } else { context.tokens() };
+            self.considered = context.tokens();
         }
         let steps = std::mem::take(&mut self.steps);
-        Prepared { cause: self.cause.clone(), steps, shortfall, compaction: self.compaction.clone() }
+        Prepared {
+            cause: self.cause.clone(),
+            plan: self.plan.take(),
+            steps,
+            shortfall,
+            compaction: self.compaction.clone(),
+        }
     }
 
     fn pending(self, before: Option<Context>, view: &View) -> Pending {
@@ -315,19 +298,6 @@ impl Making {
             model: self.model,
             considered: self.considered,
         }
-    }
-}
-
-/// Whether the provider has forgotten what was sent last.
-fn is_cold(view: &View, moment: &Moment<'_>) -> bool {
-    let lifetime = moment.cache.and_then(|cache| cache.lifetimes.as_ref()?.first().copied());
-    let last = view.last.as_ref().and_then(|last| last.at);
-    match (moment.now, last, lifetime) {
-        (Some(now), Some(last), Some(lifetime)) => {
-            let seconds = now.0.saturating_sub(last.0) / 1_000;
-            u64::try_from(seconds).is_ok_and(|seconds| seconds >= lifetime)
-        }
-        _ => false,
     }
 }
 

@@ -16,7 +16,7 @@ use epitome::{
         Digest, Seq, Tokens,
         budget::Budget,
         context::{Body, Context, Fidelity, Names, Segment},
-        cost::{Extension, Prompt, extends},
+        cost::{Extension, Prompt, Terms, extends},
         meter::{Meter, Overhead},
         policy::Policy,
         profile::{Profile, Profiles, Thresholds},
@@ -285,7 +285,7 @@ impl Stage<'_> {
             budget: self.policy.budget(base),
             format: self.format,
             options,
-            cache: self.profile.map(|profile| &profile.cache),
+            terms: self.profile.map(|profile| Terms::new(&profile.cache, &profile.prices)),
         }
     }
 

@@ -1,0 +1,191 @@
+//! Whether it is time to act: by thresholds, or, for policies that mind the cache, by what the planner says.
+
+use std::time::Duration;
+
+use super::{
+    Cause, View,
+    prepare::{Chosen, Making, Means, Moment},
+};
+use crate::{
+    budget::Budget,
+    context::{Context, Tier},
+    plan::{
+        Action, Demand, Forecast, Offer, Plan, Reason, Since, Situation, Summariser, Summary, Threshold,
+        Trial, plan,
+    },
+    policy::Policy,
+    profile::Share,
+    tokens::Tokens,
+};
+
+/// What must be gained for another look at a context that was looked at before, as part of what a request may hold.
+const STRIDE: Share = Share::percent(5);
+
+impl Making {
+    /// Whether it is time to act, why, and how.
+    pub(super) fn decide(
+        &mut self,
+        view: &View,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Option<Chosen> {
+        let size = context.tokens();
+        if size > budget.ceiling() {
+            return Some(chosen(Cause::Force, budget, budget.target()));
+        }
+        match policy.cold_level(budget) {
+            Some(cold) if size > cold => self.weigh(view, context, policy, budget, moment),
+            Some(_) => None,
+            // Acting again where it did not help a moment ago would reset the cache for nothing.
+            None if size > budget.trigger() && self.has_grown(size, budget) => {
+                Some(chosen(Cause::Trigger, budget, budget.target()))
+            }
+            None => None,
+        }
+        .or_else(|| {
+            let over = |(tier, cap): &(Tier, Tokens)| context.tier_tokens(*tier) > *cap;
+            let (tier, _) = budget.caps().find(over).filter(|_| self.has_grown(size, budget))?;
+            Some(chosen(Cause::Cap(tier), budget, budget.target()))
+        })
+    }
+
+    /// Whether a context is so much larger than when it was last looked at that it is worth looking at again.
+    fn has_grown(&self, size: Tokens, budget: &Budget) -> bool {
+        size >= self.considered + STRIDE.of(budget.ceiling())
+    }
+
+    /// Asks the planner, if anything may have changed since it was last asked.
+    fn weigh(
+        &mut self,
+        view: &View,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Option<Chosen> {
+        let since = self.since(view, moment);
+        let size = context.tokens();
+        let cold = is_cold(since, moment);
+        if !cold && !self.has_grown(size, budget) {
+            return None;
+        }
+        self.considered = size;
+        // A cold cache makes it free to go further down.
+        let target =
+            policy.cold_level(budget).filter(|_| cold).unwrap_or(budget.target()).min(budget.target());
+        let mut chosen = chosen(Cause::Cold, budget, target);
+        let trial = self.trial(context, policy, &chosen.budget);
+        let Some(terms) = moment.terms else {
+            chosen.cause = match cold {
+                true => Cause::Cold,
+                false if size > budget.force() => Cause::Force,
+                false => return None,
+            };
+            chosen.trial = Some(trial);
+            return Some(chosen);
+        };
+        let forecast = Forecast::after(&view.history);
+        let situation = Situation {
+            terms,
+            lifetime: None,
+            since,
+            forecast: &forecast,
+            size,
+            sent: view.last.as_ref().map_or(Tokens(0), |last| last.tokens),
+            prefix: context.tier_tokens(Tier::Prefix) + context.meter().overhead().request,
+            budget: &chosen.budget,
+            demand: Demand::AtForce,
+            least: STRIDE.of(budget.ceiling()),
+            trial: Trial {
+                after: trial.context.tokens(),
+                first_changed_at: first_changed(context, &trial.context),
+            },
+            summary: self.summary(context, policy, &chosen.budget),
+        };
+        let plan = plan(&situation);
+        let decided = cause(&plan);
+        self.plan = Some(plan);
+        let (cause, means) = decided?;
+        chosen.cause = cause;
+        chosen.means = means;
+        chosen.trial = Some(trial);
+        Some(chosen)
+    }
+
+    /// The summary that the built-in summariser would make.
+    fn summary(&self, context: &Context, policy: &Policy, budget: &Budget) -> Summary<'static> {
+        let Some(rules) = policy.summary else { return Summary::Never };
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let kept = rules.drafting(budget.target(), prefix).room();
+        let covers = context.tokens().less(prefix).less(kept);
+        Summary::Possible(Offer {
+            covers,
+            expected: rules.length.of(covers),
+            calls: 0,
+            by: Summariser::BuiltIn,
+        })
+    }
+
+    fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
+        match &view.last {
+            None => Since::First,
+            // Whatever else changed what was sent has emptied the cache as another model would.
+            Some(_) if self.cause.is_some() => Since::OtherModel,
+            Some(last) => {
+                let elapsed = last.at.zip(moment.now).map_or(0, |(last, now)| now.0.saturating_sub(last.0));
+                Since::Elapsed(Duration::from_millis(u64::try_from(elapsed).unwrap_or(0)))
+            }
+        }
+    }
+}
+
+fn chosen(cause: Cause, budget: &Budget, target: Tokens) -> Chosen {
+    // A cap that is met to the token is exceeded again by the next call.
+    let caps: Vec<(Tier, Tokens)> = budget.caps().collect();
+    let budget = caps
+        .into_iter()
+        .fold(budget.clone().aim(target), |budget, (tier, cap)| budget.cap(tier, Tokens(cap.0 / 5 * 4)));
+    Chosen { cause, budget, trial: None, means: Means::Summary }
+}
+
+/// Whether the provider has forgotten what was sent last.
+fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
+    match since {
+        Since::First | Since::OtherModel => true,
+        Since::Elapsed(elapsed) => {
+            let lifetime = moment.terms.and_then(|terms| terms.lifetime(None));
+            lifetime.is_some_and(|lifetime| elapsed > Duration::from_secs(lifetime))
+        }
+    }
+}
+
+/// What stands before the first segment that is not as it was.
+fn first_changed(before: &Context, after: &Context) -> Tokens {
+    let same = before.segments().iter().zip(after.segments()).take_while(|(one, other)| one == other);
+    same.map(|(segment, _)| segment.tokens()).sum::<Tokens>() + before.meter().overhead().request
+}
+
+/// What a plan is a cause for, if it is one.
+fn cause(plan: &Plan) -> Option<(Cause, Means)> {
+    let means = match plan.action {
+        Action::Keep | Action::Summarise => return None,
+        Action::Edit => Means::Reducers,
+        Action::Adopt | Action::SummariseNow => Means::Summary,
+    };
+    let cause = match plan.reason {
+        Reason::Cold => Cause::Cold,
+        Reason::Demanded(Threshold::Trigger) => Cause::Trigger,
+        Reason::Demanded(Threshold::Force) => Cause::Force,
+        Reason::Pays
+        | Reason::CheaperNow
+        | Reason::TargetMissed
+        | Reason::AwaitsSummary
+        | Reason::NothingToRemove
+        | Reason::DoesNotPay
+        | Reason::CheaperLater
+        | Reason::BelowThresholds => Cause::BreakEven,
+    };
+    Some((cause, means))
+}
