@@ -96,6 +96,9 @@ impl Work {
             if let (Some(Detail::Error { of, resolved: None, .. }), Some(words)) = (&item.detail, &item.key) {
                 let failed =
                     Failed { subject: of.clone(), words: words.clone(), sources: item.sources.clone() };
+                if work.newest.as_ref().is_none_or(|newest| newest.sources.last() < failed.sources.last()) {
+                    work.newest = Some(failed.clone());
+                }
                 work.failed.entry(kind(of)).or_default().push(failed);
             }
         }
