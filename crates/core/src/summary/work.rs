@@ -700,3 +700,144 @@ fn digest(text: &str) -> u64 {
     text.hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        notation::read,
+        summary::{Brief, Caps, Section, summarise},
+    };
+
+    /// The items of some sections, a line each.
+    fn show(brief: &Brief, sections: &[Section]) -> String {
+        let items = brief.items.iter().filter(|item| sections.contains(&item.section));
+        items.map(|item| format!("{:?} [{}] {}\n", item.section, item.sources, item.text)).collect()
+    }
+
+    fn told(log: &str, sections: &[Section]) -> String {
+        show(&summarise(&read(log), None, &Caps::default()), sections)
+    }
+
+    #[test]
+    fn a_file_is_told_once_with_the_lines_that_were_touched() {
+        let log = r#"
+user: Go.
+assistant:
+  call read_file {"path":"a.rs","offset":1,"limit":10}
+  -> 10 lines of "code"
+assistant:
+  call read_file {"path":"a.rs","offset":11,"limit":10}
+  -> 10 lines of "code"
+assistant:
+  call read_file {"path":"b.rs"}
+  -> code
+assistant:
+  call edit_file {"path":"b.rs","old_string":"x","new_string":"y"}
+  -> done
+assistant:
+  call read_file {"path":"b.rs"}
+  -> code
+"#;
+        insta::assert_snapshot!(told(log, &[Section::FilesRead, Section::FilesModified]), @r"
+        FilesModified [6-9] b.rs (edited)
+        FilesRead [2-5] a.rs: lines 1-20
+        ");
+    }
+
+    #[test]
+    fn a_command_is_told_once_with_its_last_outcome() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"make test"}
+  !> Exit code 2
+assistant:
+  call bash {"command":"make test"}
+  -> fine
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Commands]), @"Commands [2-5] `make test` → ok (ran 2 times, 1 failed)");
+    }
+
+    const FIXED: &str = r#"
+user: Go.
+assistant: Building.
+  call bash {"command":"cargo build"}
+  !> error[E0308]: mismatched types
+assistant: The problem was the return type.
+  call edit_file {"path":"src/a.rs","old_string":"x","new_string":"y"}
+  -> done
+assistant:
+  call bash {"command":"cargo build --release"}
+  -> Finished
+"#;
+
+    #[test]
+    fn an_error_is_resolved_when_the_same_thing_works() {
+        insta::assert_snapshot!(told(FIXED, &[Section::Errors, Section::FailedApproaches]), @r"
+        FailedApproaches [2-4] The problem was the return type.
+        FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs — The problem was the return type.
+        Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
+        ");
+    }
+
+    /// Wherever a compaction falls between two turns, the tale is the same but for what was changed before it.
+    #[test]
+    fn an_error_is_resolved_across_compactions() {
+        let events = read(FIXED);
+        let first = summarise(&events[..3], None, &Caps::default());
+        assert!(show(&first, &[Section::Errors]).ends_with("not resolved\n"));
+        let second = summarise(&events[3..], Some(&first), &Caps::default());
+        insta::assert_snapshot!(show(&second, &[Section::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs");
+    }
+
+    #[test]
+    fn a_repeated_failure_and_a_change_taken_back_are_failed_approaches() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"npm test"}
+  !> Error: boom
+assistant:
+  call bash {"command":"npm test"}
+  !> Error: boom
+assistant:
+  call edit_file {"path":"a.js","old_string":"one","new_string":"two"}
+  -> done
+assistant:
+  call edit_file {"path":"a.js","old_string":"two","new_string":"one"}
+  -> done
+assistant:
+  call bash {"command":"git checkout -- a.js"}
+  -> done
+"#;
+        insta::assert_snapshot!(told(log, &[Section::FailedApproaches]), @r"
+        FailedApproaches [4-5] `npm test` failed 2 times in the same way: Error: boom
+        FailedApproaches [8-9] The change of a.js was taken back by a later edit.
+        FailedApproaches [10-11] The change of a.js was taken back with `git checkout -- a.js`.
+        ");
+    }
+
+    #[test]
+    fn the_newest_plan_replaces_the_one_before_and_done_steps_go() {
+        let log = r#"
+user: Go.
+assistant:
+  call TodoWrite {"todos":[{"content":"One","status":"in_progress"},{"content":"Two","status":"pending"}]}
+  -> ok
+assistant:
+  call TodoWrite {"todos":[{"content":"One","status":"completed"},{"content":"Two","status":"in_progress"}]}
+  -> ok
+"#;
+        insta::assert_snapshot!(told(log, &[Section::NextSteps]), @"NextSteps [2-5] Two (in progress)");
+    }
+
+    #[test]
+    fn lines_are_merged_and_bounded() {
+        let merge = |known: &[(u64, u64)], new: &[(u64, u64)]| super::merge(known.to_vec(), new.iter().copied());
+        assert_eq!(merge(&[(1, 5)], &[(6, 9), (20, 30)]), [(1, 9), (20, 30)]);
+        assert_eq!(merge(&[], &[(9, 1)]), []);
+        assert_eq!(merge(&[], &[(1, u64::MAX), (3, 4)]), [(1, u64::MAX)]);
+        let many: Vec<(u64, u64)> = (0..100).map(|at| (at * 10, at * 10 + at % 3)).collect();
+        assert_eq!(merge(&[], &many).len(), super::LINES);
+    }
+}

@@ -10,3 +10,5 @@ mod planted;
 mod properties;
 #[cfg(test)]
 mod specs;
+#[cfg(test)]
+mod summaries;
