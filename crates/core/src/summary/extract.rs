@@ -87,7 +87,7 @@ impl Extraction {
                 let speaker = if first { Speaker::Newcomer } else { Speaker::User };
                 self.speech.reply(ledger, at, &said, speaker);
                 for words in reported(&text) {
-                    self.work.report(ledger, at, words);
+                    Work::report(ledger, at, words);
                 }
                 if request(ledger, at, &said, &text) == Asked::Something {
                     self.work.asked();
@@ -181,8 +181,9 @@ fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
             Pin::Event(seq) => {
                 let identity = format!("event {seq}");
                 let found = span.binary_search_by_key(seq, |event| event.id.seq).ok().map(|at| &span[at]);
-                let text =
-                    found.map(|event| one_line(&event.event.fact.text(), PIN_LENGTH)).filter(|text| !text.is_empty());
+                let text = found
+                    .map(|event| one_line(&event.event.fact.text(), PIN_LENGTH))
+                    .filter(|text| !text.is_empty());
                 if found.is_some() {
                     sources.insert(*seq);
                 }

@@ -363,7 +363,10 @@ mod tests {
 
     #[test]
     fn stretched_words_are_read_as_meant() {
-        assert_eq!((calm("hellooo"), calm("sooo"), calm("keep"), calm("2000")), ("hello".into(), "so".into(), "keep".into(), "2000".into()));
+        assert_eq!(
+            (calm("hellooo"), calm("sooo"), calm("keep"), calm("2000")),
+            ("hello".into(), "so".into(), "keep".into(), "2000".into())
+        );
     }
 
     #[test]

@@ -343,16 +343,21 @@ assistant: Next steps: write the docs.
         };
         let text = forged.render(Tokens::MAX, &meter(), Names::Messages);
         let headings: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with('#')).collect();
-        let titles: Vec<String> = Section::ALL.iter().map(|section| format!("## {}", section.title())).collect();
+        let titles: Vec<String> =
+            Section::ALL.iter().map(|section| format!("## {}", section.title())).collect();
         assert_eq!(headings, titles);
         assert!(!text.lines().any(|line| line.trim_start().starts_with("```") || line.trim() == "==="));
     }
 
     #[test]
     fn what_was_folded_is_counted_and_what_is_unknown_is_said() {
-        let row = |count| FoldedItems { section: Section::Errors, count, sources: SeqSet::run(Seq(3), Seq(9)) };
+        let row =
+            |count| FoldedItems { section: Section::Errors, count, sources: SeqSet::run(Seq(3), Seq(9)) };
         let brief = Brief { items: vec![], folded: vec![row(1), row(0)] };
         let text = brief.render(Tokens::MAX, &meter(), Names::Messages);
-        assert!(text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"), "{text}");
+        assert!(
+            text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"),
+            "{text}"
+        );
     }
 }

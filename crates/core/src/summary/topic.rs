@@ -157,7 +157,8 @@ pub(super) fn is_shared(one: &BTreeSet<String>, other: &BTreeSet<String>) -> boo
 /// A word without the endings that change with its use; crude, and the same for both sides.
 fn stem(word: &str) -> String {
     const ENDINGS: [&str; 6] = ["ing", "ies", "ed", "es", "s", "e"];
-    let shortened = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending).filter(|stem| stem.len() >= 3));
+    let shortened =
+        ENDINGS.iter().find_map(|ending| word.strip_suffix(ending).filter(|stem| stem.len() >= 3));
     shortened.unwrap_or(word).to_owned()
 }
 

@@ -13,10 +13,18 @@ const MOST: usize = 4_000;
 /// What a user answered to a question that was asked by a tool.
 pub(super) fn answer(call: &ToolCall, result: &ToolResult) -> Option<String> {
     const ASKING: [&str; 9] = [
-        "askuserquestion", "askuser", "question", "requestuserinput", "askfollowupquestion", "askhuman", "userinput", "askquestion",
+        "askuserquestion",
+        "askuser",
+        "question",
+        "requestuserinput",
+        "askfollowupquestion",
+        "askhuman",
+        "userinput",
+        "askquestion",
         "getuserinput",
     ];
-    let name: String = call.name.0.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let name: String =
+        call.name.0.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     if result.error || !ASKING.contains(&name.as_str()) {
         return None;
     }
@@ -61,8 +69,18 @@ pub(super) fn reported(text: &str) -> Vec<String> {
 /// Whether a line is the message of an error: it begins with a mark of one, or with the name of its type.
 fn is_error(line: &str) -> bool {
     const MARKS: [&str; 12] = [
-        "error:", "Error:", "ERROR:", "error[", "fatal:", "FATAL:", "panic:", "FAILED ", "npm ERR!", "Traceback (most",
-        "Segmentation fault", "thread '",
+        "error:",
+        "Error:",
+        "ERROR:",
+        "error[",
+        "fatal:",
+        "FATAL:",
+        "panic:",
+        "FAILED ",
+        "npm ERR!",
+        "Traceback (most",
+        "Segmentation fault",
+        "thread '",
     ];
     if MARKS.iter().any(|mark| line.starts_with(mark)) {
         return !line.starts_with("thread '") || line.contains("panicked at");
@@ -71,8 +89,10 @@ fn is_error(line: &str) -> bool {
     let Some((name, said)) = line.split_once(": ") else { return false };
     let word = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | ':' | '$');
     let last = name.rsplit(['.', ':']).next().unwrap_or(name);
-    let typed = ["Error", "Exception", "Fault", "Panic"].iter().any(|end| last.ends_with(end) && last != *end);
-    let dotted = name.contains('.') && last.starts_with(char::is_uppercase) && last.contains(char::is_lowercase);
+    let typed =
+        ["Error", "Exception", "Fault", "Panic"].iter().any(|end| last.ends_with(end) && last != *end);
+    let dotted =
+        name.contains('.') && last.starts_with(char::is_uppercase) && last.contains(char::is_lowercase);
     !said.trim().is_empty() && name.chars().all(word) && (typed || dotted)
 }
 
@@ -98,9 +118,13 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_question_is_the_users_and_other_results_are_not() {
-        let said = "User has answered your questions: \"Which?\"=\"The second\". You can now continue with it.";
+        let said =
+            "User has answered your questions: \"Which?\"=\"The second\". You can now continue with it.";
         let call = |name: &str| ToolCall::function("c", name, "{}");
-        assert_eq!(answer(&call("AskUserQuestion"), &result(said, false)).unwrap(), "\"Which?\"=\"The second\".");
+        assert_eq!(
+            answer(&call("AskUserQuestion"), &result(said, false)).unwrap(),
+            "\"Which?\"=\"The second\"."
+        );
         assert_eq!(answer(&call("ask_user"), &result("the red one", false)).unwrap(), "the red one");
         assert_eq!(answer(&call("bash"), &result(said, false)), None);
     }
@@ -116,8 +140,14 @@ mod tests {
     #[test]
     fn reported_errors_are_found_in_their_own_lines_and_in_quotes() {
         let check = |text: &str, expect: &[&str]| assert_eq!(reported(text), expect, "{text}");
-        check("It says\ndecimal.InvalidOperation: [<class 'x'>]\nbut why", &["decimal.InvalidOperation: [<class 'x'>]"]);
-        check("I get \"Uncaught TypeError: x is not iterable\" now", &["Uncaught TypeError: x is not iterable"]);
+        check(
+            "It says\ndecimal.InvalidOperation: [<class 'x'>]\nbut why",
+            &["decimal.InvalidOperation: [<class 'x'>]"],
+        );
+        check(
+            "I get \"Uncaught TypeError: x is not iterable\" now",
+            &["Uncaught TypeError: x is not iterable"],
+        );
         check("error[E0277]: no", &["error[E0277]: no"]);
         check("Note: the error is gone. Fix main.rs: it is long.", &[]);
     }

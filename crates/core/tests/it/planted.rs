@@ -23,7 +23,9 @@ use self::sheet::{Agent, Session};
 /// The built-in summariser finds everything that is planted, and keeps it through five compactions.
 #[test]
 fn everything_planted_is_found_and_kept() {
-    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| summarise(span, previous, &Caps::default())));
+    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| {
+        summarise(span, previous, &Caps::default())
+    }));
 }
 
 #[test]

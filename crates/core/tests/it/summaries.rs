@@ -67,12 +67,14 @@ fn push(facts: &mut Vec<Fact>, saying: &str, number: u64) {
     let mark = format!("x{}x", facts.len() + 1);
     let words = words.replace('#', &mark).replace('%', &number.to_string());
     let said = |parts| Fact::AssistantSaid { answer: None, model: None, parts };
-    let mut exchange = |name: &str, arguments: serde_json::Value, output: &str, error: bool, beside: Vec<Part>| {
-        let call = ToolCall::function("call_1", name, arguments.to_string());
-        facts.push(said(vec![Part::ToolCall(call)]));
-        let result = ToolResult { call: "call_1".into(), name: None, parts: vec![Part::text(output)], error };
-        facts.push(Fact::ToolReturned { results: vec![result], parts: beside });
-    };
+    let mut exchange =
+        |name: &str, arguments: serde_json::Value, output: &str, error: bool, beside: Vec<Part>| {
+            let call = ToolCall::function("call_1", name, arguments.to_string());
+            facts.push(said(vec![Part::ToolCall(call)]));
+            let result =
+                ToolResult { call: "call_1".into(), name: None, parts: vec![Part::text(output)], error };
+            facts.push(Fact::ToolReturned { results: vec![result], parts: beside });
+        };
     let json = |name: &str, value: &str| serde_json::json!({ name: value });
     let failed = format!("error: cannot build {mark}");
     match kind {
@@ -145,7 +147,7 @@ fn meters() -> [Meter; 2] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn a_summary_is_the_same_every_time(events in session(60)) {
