@@ -128,7 +128,10 @@ impl<'b> Found<'b> {
             }
             let rank = match after {
                 After::Traceback if !whole.starts_with([' ', '\t']) => Some(Rank::Known),
-                After::Heading => Some(Rank::Known),
+                // Other tests may report in between.
+                After::Heading if !["---", "===", "FAIL"].iter().any(|start| line.starts_with(start)) => {
+                    Some(Rank::Known)
+                }
                 _ => rank(line, programs),
             };
             after = match after {
@@ -215,29 +218,28 @@ fn is_echo(line: &str) -> bool {
         "exit status ",
         "test result: FAILED",
         "For more information about this error",
-        "[test:ci] ERROR task failed",
         "mise ERROR",
+        "npm error Lifecycle",
+        "npm error workspace",
+        "npm error location",
+        "npm error To see a list",
+        "npm ERR! Lifecycle",
+        "npm ERR! workspace",
+        "npm ERR! location",
     ];
-    line == "FAIL" || line == "FAILED" || STARTS.iter().any(|start| line.starts_with(start))
+    line == "FAIL"
+        || line == "FAILED"
+        || line.starts_with('[') && line.ends_with("ERROR task failed")
+        || STARTS.iter().any(|start| line.starts_with(start))
 }
 
 /// A program, or the shell, that complains under its own name.
 fn is_own(line: &str, programs: &[String]) -> bool {
     const SHELLS: &[&str] = &["bash: ", "sh: ", "zsh: ", "zsh:1: ", "/bin/sh: ", "/bin/bash: ", "(eval):"];
-    const CHATTER: &[&str] = &[
-        "downloading",
-        "finding",
-        "Entering directory",
-        "Leaving directory",
-        "Nothing to be done",
-        "up to date",
-        "warning",
-        "Warning",
-    ];
     let named = || {
         let (name, rest) = line.split_once(": ")?;
         let known = programs.iter().any(|program| program == name);
-        known.then(|| !CHATTER.iter().any(|word| rest.contains(word)))
+        known.then(|| has_trouble(rest))
     };
     SHELLS.iter().any(|start| line.starts_with(start)) || named().unwrap_or(false)
 }
@@ -248,6 +250,7 @@ fn is_known(line: &str) -> bool {
         "error: ",
         "error[",
         "Error: ",
+        "Error [",
         "ERROR: ",
         "fatal: ",
         "FATAL: ",
@@ -290,7 +293,15 @@ fn is_known(line: &str) -> bool {
             || line.ends_with(": command not found")
             || line.starts_with("test ") && line.ends_with("... FAILED")
             || is_named_error(line)
+            || is_go_test(line)
             || is_lint(line))
+}
+
+/// `a_test.go:12: what was wrong`, as Go's tests write before they are said to have failed.
+fn is_go_test(line: &str) -> bool {
+    let rest = line.split_once("_test.go:").filter(|(file, _)| !file.contains(' ')).map(|(_, rest)| rest);
+    let number = rest.and_then(|rest| rest.split_once(": ")).map(|(number, _)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// `ValueError: bad`, `java.lang.NullPointerException`, `TypeError [ERR_X]: bad`.
@@ -313,11 +324,27 @@ fn is_lint(line: &str) -> bool {
 
 /// What looks like a complaint: a place in a file with something said about it, or a word of trouble.
 fn is_likely(line: &str) -> bool {
+    let placed = || {
+        let mut fields = line.splitn(3, ':');
+        let (file, number) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let rest = fields.next().unwrap_or_default();
+        file.contains('.')
+            && !file.contains(' ')
+            && !number.is_empty()
+            && !rest.trim().is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    placed() || has_trouble(line)
+}
+
+/// Whether a line has a word of trouble.
+fn has_trouble(line: &str) -> bool {
     const WORDS: &[&str] = &[
         "error",
         "fail",
         "cannot",
         "can't",
+        "could not",
         "not found",
         "no such",
         "denied",
@@ -332,19 +359,15 @@ fn is_likely(line: &str) -> bool {
         "not allowed",
         "unexpected",
         "missing",
+        "unknown",
+        "unrecognized",
+        "illegal",
+        "is a directory",
+        "not a ",
+        "usage:",
     ];
-    let placed = || {
-        let mut fields = line.splitn(3, ':');
-        let (file, number) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        let rest = fields.next().unwrap_or_default();
-        file.contains('.')
-            && !file.contains(' ')
-            && !number.is_empty()
-            && !rest.trim().is_empty()
-            && number.bytes().all(|byte| byte.is_ascii_digit())
-    };
     let lower = line.to_ascii_lowercase();
-    placed() || WORDS.iter().any(|word| lower.contains(word))
+    WORDS.iter().any(|word| lower.contains(word))
 }
 
 /// What a shell or an agent adds at the end of an output.

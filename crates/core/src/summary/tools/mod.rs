@@ -42,15 +42,20 @@ pub use failures::{Failure, failure};
 /// ```
 pub fn deeds(call: &ToolCall, result: Option<&ToolResult>) -> Vec<Deed> {
     let outcome = result.map(Outcome::of);
-    let mut deeds = done(call, outcome.as_ref());
-    deeds.retain(|deed| match deed {
-        Deed::Read { path, .. } | Deed::Changed { path, .. } => {
-            !path.is_empty() && path.len() <= LONGEST_PATH
+    let mut told: Vec<Deed> = Vec::new();
+    for deed in done(call, outcome.as_ref()) {
+        let named = match &deed {
+            Deed::Read { path, .. } | Deed::Changed { path, .. } => {
+                !path.is_empty() && path.len() <= LONGEST_PATH
+            }
+            Deed::Ran { .. } | Deed::Searched { .. } | Deed::Planned { .. } | Deed::Stepped { .. } => true,
+        };
+        // A script may say the same thing many times, of the same file.
+        if named && told.len() < MOST && !told.contains(&deed) {
+            told.push(deed);
         }
-        Deed::Ran { .. } | Deed::Searched { .. } | Deed::Planned { .. } | Deed::Stepped { .. } => true,
-    });
-    deeds.truncate(MOST);
-    deeds
+    }
+    told
 }
 
 /// Something a call did.

@@ -92,6 +92,7 @@ const REFUSED: &[&str] = &[
     "[Request interrupted by user",
     "<tool_use_error>",
     "Permission to use",
+    "Permission for this tool use was denied",
     "rejected by user",
     "exec command rejected by user",
     "patch rejected by user",

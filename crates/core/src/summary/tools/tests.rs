@@ -326,6 +326,7 @@ fn files_changed_by_commands() {
         "",
         &["edited x", "edited y", "edited z 3-4", "read q 3-3"],
     );
+    check_shell("sed -i s/a/b/ x\nsed -i s/c/d/ x\nrm x", "", &["edited x", "deleted x"]);
     check_shell("perl -pi -e 's/a/b/' x; perl -0pi -e 's/a/b/' y", "", &["edited x", "edited y"]);
     check_shell(
         "mv a b && mv c d e/ && git mv f g",
@@ -481,6 +482,11 @@ fn errors_are_told_in_their_own_words() {
         "--- FAIL: TestA (0.00s)\n    a_test.go:12: got 1, want 2\nFAIL\nFAIL\tx/y\t0.1s\n",
         "--- FAIL: TestA (0.00s)\na_test.go:12: got 1, want 2",
     );
+    check_words(
+        "go test -v",
+        "=== RUN TestA\n    a_test.go:12: bad\n--- FAIL: TestA (0.00s)\nFAIL\n",
+        "a_test.go:12: bad\n--- FAIL: TestA (0.00s)",
+    );
     check_words("go build ./...", "# x/y\ncmd/a.go:4:2: undefined: b\n", "cmd/a.go:4:2: undefined: b");
     check_words(
         "pytest",
@@ -614,6 +620,7 @@ fn output_that_only_mentions_errors_is_no_failure() {
         false,
         None,
     );
+    fails("Bash", r#"{"command":"go get x 2>&1 | tail"}"#, "go: upgraded x => y", false, None);
     fails("Bash", r#"{"command":"make"}"#, "0 errors, 0 warnings, no error at all", false, None);
     fails("bash", r#"{"command":"grep -n x a"}"#, "Command exited with code 1", true, None);
     fails(

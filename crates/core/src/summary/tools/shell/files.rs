@@ -4,7 +4,7 @@ use super::{
     options::{Known, Words, unwrapped},
     place::Surroundings,
     programs::{self, Act},
-    words::{Command, Into, Join, Place, Script},
+    syntax::{Command, Join, Mode, Place, Script},
 };
 use crate::summary::tools::{
     Change, Deed,
@@ -70,7 +70,7 @@ impl<'a> Effects<'a> {
             command.words.iter().for_each(|word| self.surroundings.assign(word));
         }
         for redirect in &command.redirects {
-            let how = if redirect.how == Into::Whole { Change::Written } else { Change::Edited };
+            let how = if redirect.how == Mode::Replace { Change::Written } else { Change::Edited };
             for path in self.surroundings.values(&redirect.to).into_iter().flatten() {
                 self.changed(command, &path, how, Certainty::Opened);
             }

@@ -1,21 +1,22 @@
 //! What a command line did, read without running it.
 //!
-//! [`words`] takes the line apart, [`programs`] knows which programs read and change the files they are given, and
+//! [`parser`] takes the line apart, [`programs`] knows which programs read and change the files they are given, and
 //! [`files`] goes through the commands with both. What a
 //! program writes of its own accord (a build, an inline Python script, a formatter over a folder) names no file on the
 //! command line, so it is out of reach here and is not guessed at.
 
 mod files;
 mod options;
+mod parser;
 mod place;
 mod programs;
-mod words;
+mod syntax;
 
 pub(super) use place::join;
 
 use self::{
     files::Effects,
-    words::{Join, Place, Script},
+    syntax::{Join, Place, Script, Stream, Word},
 };
 use super::{Deed, outcome::Outcome};
 
@@ -69,11 +70,12 @@ pub(super) fn nature(command: &str) -> (Nature, Vec<String>) {
     let commands: Vec<_> = script.commands.iter().filter(|command| command.place == Place::Outside).collect();
     let programs: Vec<Vec<&str>> = commands
         .iter()
-        .map(|command| options::unwrapped(command.words.iter().filter_map(words::Word::text).collect()))
+        .map(|command| options::unwrapped(command.words.iter().filter_map(Word::text).collect()))
         .collect();
     let hides = commands.iter().skip(1).any(|command| command.join != Join::And);
     let content = commands.iter().zip(&programs).any(|(command, words)| {
-        command.join != Join::Pipe && command.redirects.is_empty() && shows_content(words)
+        let away = command.redirects.iter().any(|redirect| redirect.from == Stream::Output);
+        command.join != Join::Pipe && !away && shows_content(words)
     });
     let last = programs.last().map(Vec::as_slice).unwrap_or_default();
     let nature = Nature {
@@ -193,7 +195,9 @@ mod tests {
 
     #[test]
     fn content_is_told_from_reports() {
-        for command in ["cat a", "cd x && git diff", "make; sed -n 1,2p a", "sudo cat a", "rg x | head"] {
+        for command in
+            ["cat a", "cd x && git diff", "make; sed -n 1,2p a", "sudo cat a", "ls x 2>/dev/null | head"]
+        {
             assert_eq!(nature(command).0.output, Output::Content, "{command}");
         }
         for command in

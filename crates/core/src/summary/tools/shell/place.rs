@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     options::{Known, assignment},
-    words::{Piece, Word},
+    syntax::{Piece, Word},
 };
 
 /// What is known while a script is gone through.

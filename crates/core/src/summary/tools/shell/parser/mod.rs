@@ -7,103 +7,17 @@
 //!
 //! Every byte is looked at once, and nesting has a bound.
 
-/// A script: its simple commands, in the order they stand.
-#[derive(Debug, Default)]
-pub(super) struct Script<'a> {
-    pub(super) commands: Vec<Command<'a>>,
-    /// The group that each group stands in. The first is the script itself.
-    pub(super) groups: Vec<usize>,
-}
+mod word;
 
-/// A simple command.
-#[derive(Debug, Default)]
-pub(super) struct Command<'a> {
-    pub(super) words: Vec<Word>,
-    pub(super) redirects: Vec<Redirect>,
-    /// The here-document that it reads.
-    pub(super) input: Option<&'a str>,
-    /// How it hangs together with the one before.
-    pub(super) join: Join,
-    /// The subshell it runs in.
-    pub(super) group: usize,
-    /// Where it stands.
-    pub(super) place: Place,
-    /// By which a here-document finds the command that announced it.
-    serial: usize,
-}
+use super::syntax::{Command, Join, Mode, Piece, Place, Redirect, Script, Stream, Word};
 
-/// How a command hangs together with the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Join {
-    /// It runs whatever that one did.
-    #[default]
-    Then,
-    /// It runs if that one succeeded.
-    And,
-    /// It runs if that one failed.
-    Or,
-    /// It reads what that one wrote.
-    Pipe,
-}
-
-/// Where a command stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the script itself.
-    #[default]
-    Outside,
-    /// In a word of another command.
-    Within,
-}
-
-/// A file that takes a command's output.
-#[derive(Debug)]
-pub(super) struct Redirect {
-    pub(super) to: Word,
-    pub(super) how: Into,
-}
-
-/// How a file takes a command's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Into {
-    /// From its beginning.
-    Whole,
-    /// At its end.
-    End,
-}
-
-/// A word, in pieces.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) pieces: Vec<Piece>,
-}
-
-/// A piece of a word.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// These letters.
-    Text(String),
-    /// A variable's value.
-    Variable(String),
-    /// What only a running shell knows.
-    Unknown,
-}
-
-impl Word {
-    /// The word, if it is known as it stands.
-    pub(super) fn text(&self) -> Option<&str> {
-        match self.pieces.as_slice() {
-            [] => Some(""),
-            [Piece::Text(text)] => Some(text),
-            _ => None,
-        }
-    }
-
-    fn push(&mut self, text: &str) {
-        match self.pieces.last_mut() {
-            Some(Piece::Text(last)) => last.push_str(text),
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
-        }
+impl<'a> Script<'a> {
+    /// The commands of a script.
+    pub(super) fn of(text: &'a str) -> Self {
+        let script = Script { commands: Vec::new(), groups: vec![0] };
+        let mut parser = Parser { text, script, ..Parser::default() };
+        parser.list(Until::TheEnd);
+        parser.script
     }
 }
 
@@ -116,16 +30,6 @@ const MOST_WORDS: usize = 1024;
 
 /// How far the end of a test is looked for.
 const LONGEST_TEST: usize = 1024;
-
-impl<'a> Script<'a> {
-    /// The commands of a script.
-    pub(super) fn of(text: &'a str) -> Self {
-        let script = Script { commands: Vec::new(), groups: vec![0] };
-        let mut parser = Parser { text, script, ..Parser::default() };
-        parser.list(Until::TheEnd);
-        parser.script
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
@@ -206,7 +110,7 @@ impl<'a> Parser<'a> {
                 }
                 b';' | b'|' | b'&' => self.operator(),
                 b'(' => self.bracket(),
-                b'<' | b'>' => self.redirect(),
+                b'<' | b'>' => self.redirect(Stream::Output),
                 _ => self.plain(),
             }
         }
@@ -220,7 +124,7 @@ impl<'a> Parser<'a> {
         } else if self.eat("||") {
             Join::Or
         } else if self.rest().starts_with("&>") {
-            return self.redirect();
+            return self.redirect(Stream::Output);
         } else if self.eat("|&") || self.eat("|") {
             Join::Pipe
         } else {
@@ -292,7 +196,8 @@ impl<'a> Parser<'a> {
             && self.text[start..self.at].bytes().all(|byte| byte.is_ascii_digit())
         {
             // The number of what is redirected.
-            return self.redirect();
+            let from = if &self.text[start..self.at] == "1" { Stream::Output } else { Stream::Beside };
+            return self.redirect(from);
         }
         if self.command.words.is_empty() {
             match self.text.get(start..self.at) {
@@ -316,7 +221,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn redirect(&mut self) {
+    fn redirect(&mut self, from: Stream) {
         if self.eat("<<<") {
             self.blanks();
             self.word();
@@ -337,15 +242,15 @@ impl<'a> Parser<'a> {
             self.blanks();
             self.word();
         } else {
-            self.output();
+            self.output(from);
         }
     }
 
     /// `>`, `>>`, `>|`, `&>`, `&>>`, and `>&` which may name another output rather than a file.
-    fn output(&mut self) {
+    fn output(&mut self, from: Stream) {
         self.eat("&");
-        let how = if self.eat(">>") { Into::End } else { Into::Whole };
-        if how == Into::Whole {
+        let how = if self.eat(">>") { Mode::Append } else { Mode::Replace };
+        if how == Mode::Replace {
             self.eat(">");
             self.eat("|");
         }
@@ -355,7 +260,7 @@ impl<'a> Parser<'a> {
         let to = self.word();
         let number = self.text[start..self.at].bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         if !(to.pieces.is_empty() || duplicate && number) {
-            self.command.redirects.push(Redirect { to, how });
+            self.command.redirects.push(Redirect { to, how, from });
         }
     }
 
@@ -388,141 +293,6 @@ impl<'a> Parser<'a> {
             }
         }
     }
-
-    fn word(&mut self) -> Word {
-        let mut word = Word::default();
-        let (mut braces, mut lists) = (false, false);
-        while let Some(byte) = self.peek() {
-            match byte {
-                b' ' | b'\t' | b'\n' | b'\r' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>' => break,
-                b'\'' => {
-                    self.at += 1;
-                    let text = self.until(&['\'']);
-                    self.at += 1;
-                    word.push(text);
-                }
-                b'"' => self.quoted(&mut word),
-                b'\\' => self.escaped(&mut word),
-                b'$' => self.dollar(&mut word),
-                b'`' => self.backticks(&mut word),
-                b'*' | b'?' => {
-                    self.at += 1;
-                    word.pieces.push(Piece::Unknown);
-                }
-                b'[' if !matches!(word.text(), Some("" | "[")) => {
-                    self.at += 1;
-                    word.pieces.push(Piece::Unknown);
-                }
-                _ => {
-                    braces |= byte == b'{';
-                    lists |= braces && byte == b',';
-                    let length = self.rest().chars().next().map_or(1, char::len_utf8);
-                    word.push(&self.text[self.at..self.at + length]);
-                    self.at += length;
-                }
-            }
-        }
-        if lists {
-            word.pieces.push(Piece::Unknown);
-        }
-        self.at = self.at.min(self.text.len());
-        word
-    }
-
-    fn quoted(&mut self, word: &mut Word) {
-        self.at += 1;
-        word.push("");
-        loop {
-            let text = self.until(&['"', '\\', '$', '`']);
-            word.push(text);
-            match self.peek() {
-                None => return,
-                Some(b'"') => {
-                    self.at += 1;
-                    return;
-                }
-                Some(b'\\') => {
-                    let next = self.rest().as_bytes().get(1).copied();
-                    if let Some(b'$' | b'`' | b'"' | b'\\' | b'\n') = next {
-                        self.escaped(word);
-                    } else {
-                        word.push("\\");
-                        self.at += 1;
-                    }
-                }
-                Some(b'$') => self.dollar(word),
-                Some(_) => self.backticks(word),
-            }
-        }
-    }
-
-    fn escaped(&mut self, word: &mut Word) {
-        self.at += 1;
-        if let Some(letter) = self.rest().chars().next() {
-            self.at += letter.len_utf8();
-            if letter != '\n' {
-                word.push(letter.encode_utf8(&mut [0; 4]));
-            }
-        }
-    }
-
-    fn backticks(&mut self, word: &mut Word) {
-        self.at += 1;
-        self.until(&['`']);
-        self.at = (self.at + 1).min(self.text.len());
-        word.pieces.push(Piece::Unknown);
-    }
-
-    fn dollar(&mut self, word: &mut Word) {
-        self.at += 1;
-        if self.eat("((") {
-            self.closing(2, ('(', ')'));
-            word.pieces.push(Piece::Unknown);
-        } else if self.eat("(") {
-            self.nested(Place::Within);
-            word.pieces.push(Piece::Unknown);
-        } else if self.eat("{") {
-            let start = self.at;
-            self.closing(1, ('{', '}'));
-            let name = self.text[start..self.at].trim_end_matches('}');
-            let plain = !name.is_empty() && name.bytes().all(is_name);
-            word.pieces.push(if plain { Piece::Variable(name.to_owned()) } else { Piece::Unknown });
-        } else if self.eat("'") {
-            let text = self.until(&['\'']);
-            self.at = (self.at + 1).min(self.text.len());
-            word.push(text);
-        } else {
-            let name = self.rest().bytes().take_while(|byte| is_name(*byte)).count();
-            match self.peek() {
-                Some(b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'0'..=b'9') => {
-                    self.at += 1;
-                    word.pieces.push(Piece::Unknown);
-                }
-                _ if name > 0 => {
-                    word.pieces.push(Piece::Variable(self.rest()[..name].to_owned()));
-                    self.at += name;
-                }
-                _ => word.push("$"),
-            }
-        }
-    }
-
-    /// Goes on until so many brackets are closed.
-    fn closing(&mut self, mut open: usize, (opens, closes): (char, char)) {
-        while open > 0 && self.at < self.text.len() {
-            self.until(&[opens, closes]);
-            match self.peek() {
-                Some(byte) if char::from(byte) == opens => open += 1,
-                Some(_) => open -= 1,
-                None => return,
-            }
-            self.at += 1;
-        }
-    }
-}
-
-fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 #[cfg(test)]
@@ -562,7 +332,7 @@ mod tests {
         insta::assert_snapshot!(told("a |\n  b # c > d\ne=\"$(f > g)\" h${i}j $k* {l,m} n{}"), @r"
         Then0 a
         Pipe0 b
-        Then0 f Whole>g
+        Then0 f Replace>g
         Then0 e=¿·h${i}j·${k}¿·{l,m}¿·n{}
         ");
     }
@@ -570,11 +340,11 @@ mod tests {
     #[test]
     fn output_goes_where_it_is_sent() {
         insta::assert_snapshot!(told("a > b 2>&1; c >>d 2>/dev/null; e &> f; g 2> h; i >| j; [[ k > l ]] && m"), @r"
-        Then0 a Whole>b
-        Then0 c End>d Whole>/dev/null
-        Then0 e Whole>f
-        Then0 g Whole>h
-        Then0 i Whole>j
+        Then0 a Replace>b
+        Then0 c Append>d Replace>/dev/null
+        Then0 e Replace>f
+        Then0 g Replace>h
+        Then0 i Replace>j
         Then0 [[
         And0 m
         ");
@@ -583,7 +353,7 @@ mod tests {
     #[test]
     fn here_documents_belong_to_their_readers() {
         insta::assert_snapshot!(told("cat > a <<'E O'\nx > y\nE O\ncat <<-B | c\n\tz\n\tB\nd | e <<F\nF"), @r#"
-        Then0 cat Whole>a <<"x > y\n"
+        Then0 cat Replace>a <<"x > y\n"
         Then0 cat <<"\tz\n"
         Pipe0 c
         Then0 d
