@@ -13,7 +13,7 @@ use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
     ledger::{Caps, FIRST_REQUEST, Ledger},
     prose::{one_line, sentences},
-    said::{Answer, Speaker, Speech},
+    said::{Answer, LAST_WORDS, Speaker, Speech},
     voices::reported,
     wishes::{Asked, ITEM, hear, request},
     work::{Since, Work},
@@ -28,9 +28,6 @@ use crate::{
 
 /// The key of what was done, among the current task.
 const PROGRESS: &str = "progress";
-
-/// The key of the assistant's last words, among the current task.
-const LAST_WORDS: &str = "last words";
 
 /// Summarises a span of a thread, oldest event first, on top of the summary of what came before it.
 ///
@@ -90,7 +87,7 @@ impl Extraction {
                 let speaker = if first { Speaker::Newcomer } else { Speaker::User };
                 self.speech.reply(ledger, at, &said, speaker);
                 for words in reported(&text) {
-                    self.work.report(ledger, at, words);
+                    Work::report(ledger, at, words);
                 }
                 if request(ledger, at, &said, &text) == Asked::Something {
                     self.work.asked();

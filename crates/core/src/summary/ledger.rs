@@ -116,15 +116,11 @@ impl Ledger {
     /// Puts an item in, in place of the one with its identity, whose sources become its own.
     pub(super) fn put(&mut self, mut item: Item) {
         let identity = (item.section, item.identity().to_owned());
-        let place = match self.places.get(&identity) {
-            Some(place) => *place,
-            None => {
-                self.places.insert(identity, self.items.len());
-                self.by_section.entry(item.section).or_default().push(self.items.len());
-                self.items.push(None);
-                self.items.len() - 1
-            }
-        };
+        let place = *self.places.entry(identity).or_insert_with(|| {
+            self.by_section.entry(item.section).or_default().push(self.items.len());
+            self.items.push(None);
+            self.items.len() - 1
+        });
         if let Some(before) = &self.items[place] {
             item.sources.extend(&before.sources);
         }

@@ -3,9 +3,11 @@
 //! A [`Brief`] is made without a model, or checked against the span if a model wrote it. Because items are data, code
 //! carries them from summary to summary: nothing that must be kept depends on what a model chooses to repeat.
 
+mod calls;
 pub mod compaction;
 mod cues;
 mod extract;
+mod files;
 mod fork;
 mod ledger;
 mod pins;

@@ -26,6 +26,9 @@ const FAR: u64 = 80;
 /// How many entries of one list of next steps are taken one by one.
 const STEPS: usize = 30;
 
+/// The key of the assistant's last words, among the current task.
+pub(super) const LAST_WORDS: &str = "last words";
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
@@ -72,7 +75,9 @@ impl Speech {
             .filter_map(|item| Some((item.sources.last()?, item.identity().to_owned())))
             .collect();
         open.reverse();
-        Self { open, ..Self::default() }
+        let last_words = ledger.get(Section::CurrentTask, LAST_WORDS);
+        let offered = last_words.is_some_and(|item| sentences(&item.text).last().is_some_and(offers));
+        Self { open, offered, ..Self::default() }
     }
 
     /// Takes what a user says: what they decide, also by answering, and what is still to come.

@@ -74,6 +74,10 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
         ledger.put(Item { key, ..item(Section::SessionIntent, text.clone(), at, None) });
     }
     ledger.strike(Section::CurrentTask, REQUEST);
+    // The first request stands under the session's intent already.
+    if first {
+        "The first request.".clone_into(&mut text);
+    }
     ledger.put(Item { key: Some(REQUEST.to_owned()), ..item(Section::CurrentTask, text, at, None) });
     Asked::Something
 }

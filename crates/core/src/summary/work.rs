@@ -6,13 +6,12 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
 };
-
-use serde_json::Value;
 
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
+    calls::{SUBJECT, Scope, is_same_file, kind, replacements, subject, takes_back},
+    files::{changed, plain_path, read},
     ledger::Ledger,
     prose::{one_line, sentences},
     said::TALE,
@@ -30,12 +29,6 @@ use crate::{
 
 /// How many characters of an error are kept.
 const ERROR: usize = 400;
-
-/// How long the name of what failed may be.
-const SUBJECT: usize = 120;
-
-/// How many runs of lines are told of a file.
-const LINES: usize = 12;
 
 /// How long a key may be before its end is replaced by a digest.
 const KEY: usize = 240;
@@ -96,6 +89,9 @@ impl Work {
             if let (Some(Detail::Error { of, resolved: None, .. }), Some(words)) = (&item.detail, &item.key) {
                 let failed =
                     Failed { subject: of.clone(), words: words.clone(), sources: item.sources.clone() };
+                if work.newest.as_ref().is_none_or(|newest| newest.sources.last() < failed.sources.last()) {
+                    work.newest = Some(failed.clone());
+                }
                 work.failed.entry(kind(of)).or_default().push(failed);
             }
         }
@@ -140,7 +136,7 @@ impl Work {
         self.since.calls += 1;
         self.since.sources.extend(&sources);
         if let Some(result) = result
-            && self.hear(ledger, call, result, &sources)
+            && Self::hear(ledger, call, result, &sources)
         {
             return;
         }
@@ -181,7 +177,7 @@ impl Work {
     }
 
     /// Takes what the user said through a call, and says whether that was all of it.
-    fn hear(&mut self, ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
+    fn hear(ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
         let at = sources.last().unwrap_or_default();
         if let Some(said) = refusal(result) {
             hear(ledger, at, &sentences(&said));
@@ -196,7 +192,7 @@ impl Work {
     }
 
     /// Takes an error that the user reported.
-    pub(super) fn report(&mut self, ledger: &mut Ledger, at: Seq, words: String) {
+    pub(super) fn report(ledger: &mut Ledger, at: Seq, words: String) {
         let failed = Failed { subject: "the user's report".to_owned(), words, sources: SeqSet::one(at) };
         note_error(ledger, &failed, 1, None);
     }
@@ -404,94 +400,6 @@ enum End {
     Unknown,
 }
 
-fn read(ledger: &mut Ledger, path: &str, lines: Option<(u64, u64)>, sources: &SeqSet) {
-    let path = plain_path(path);
-    let identity = key(&path);
-    if path.is_empty() || ledger.get(Section::FilesModified, &identity).is_some() {
-        return;
-    }
-    let known = match ledger.get(Section::FilesRead, &identity).map(|item| &item.detail) {
-        Some(Some(Detail::File { lines, .. })) => Some(lines.clone()),
-        _ => None,
-    };
-    // All of it, once read, says more than any part.
-    let merged = match (known, lines) {
-        (_, None) => Vec::new(),
-        (Some(known), Some(_)) if known.is_empty() => Vec::new(),
-        (Some(known), Some(new)) => merge(known, [new]),
-        (None, Some(new)) => merge(Vec::new(), [new]),
-    };
-    let text = format!("{}{}", one_line(&path, ITEM - 100), in_lines(&merged, ": "));
-    let detail = Some(Detail::File { how: Vec::new(), lines: merged });
-    let sources = sources.clone();
-    ledger.put(Item { section: Section::FilesRead, text, key: Some(identity), sources, detail });
-}
-
-fn changed(ledger: &mut Ledger, path: &str, new: Change, new_lines: &[(u64, u64)], sources: &SeqSet) {
-    if path.is_empty() {
-        return;
-    }
-    let identity = key(path);
-    let mut sources = sources.clone();
-    if let Some(read) = ledger.strike(Section::FilesRead, &identity) {
-        sources.extend(&read.sources);
-    }
-    let (mut how, known) = match ledger.get(Section::FilesModified, &identity).map(|item| &item.detail) {
-        Some(Some(Detail::File { how, lines })) => (how.clone(), lines.clone()),
-        _ => (Vec::new(), Vec::new()),
-    };
-    how.retain(|known| *known != new);
-    how.push(new);
-    // A file written as a whole has no changed part.
-    let lines = match new {
-        Change::Written | Change::Deleted => Vec::new(),
-        Change::Edited | Change::Moved => merge(known, new_lines.iter().copied()),
-    };
-    let words: Vec<&str> = how.iter().map(|how| verb(*how)).collect();
-    let text = format!("{} ({}{})", one_line(path, ITEM - 100), words.join(", "), in_lines(&lines, "; "));
-    let detail = Some(Detail::File { how, lines });
-    ledger.put(Item { section: Section::FilesModified, text, key: Some(identity), sources, detail });
-}
-
-fn verb(how: Change) -> &'static str {
-    match how {
-        Change::Written => "written",
-        Change::Edited => "edited",
-        Change::Deleted => "deleted",
-        Change::Moved => "moved here",
-    }
-}
-
-/// `; lines 1-5, 9`
-fn in_lines(lines: &[(u64, u64)], before: &str) -> String {
-    let runs: Vec<String> = lines
-        .iter()
-        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") })
-        .collect();
-    if runs.is_empty() { String::new() } else { format!("{before}lines {}", runs.join(", ")) }
-}
-
-/// Runs of lines in order, those that touch joined; if they are too many, the nearest are joined too.
-fn merge(known: Vec<(u64, u64)>, new: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let mut runs = known;
-    runs.extend(new.into_iter().filter(|(from, to)| from <= to));
-    runs.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (from, to) in runs {
-        match merged.last_mut() {
-            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
-            _ => merged.push((from, to)),
-        }
-    }
-    while merged.len() > LINES {
-        let gap = |at: &usize| merged[at + 1].0 - merged[*at].1;
-        let Some(nearest) = (0..merged.len() - 1).min_by_key(gap) else { break };
-        merged[nearest].1 = merged[nearest + 1].1;
-        merged.remove(nearest + 1);
-    }
-    merged
-}
-
 fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources: &SeqSet) -> String {
     let identity = key(&one_line(command, usize::MAX));
     let (runs, failed) = match ledger.get(Section::Commands, &identity).map(|item| &item.detail) {
@@ -558,102 +466,6 @@ pub(super) fn key(text: &str) -> String {
     }
 }
 
-/// What a call was about, in words that stay the same: a command, or the tool and its target.
-fn subject(call: &ToolCall, done: &[Deed]) -> String {
-    let command = done.iter().find_map(|deed| match deed {
-        Deed::Ran { command, .. } => Some(command),
-        _ => None,
-    });
-    if let Some(command) = command {
-        return format!("`{}`", one_line(command, SUBJECT));
-    }
-    let path = done.iter().find_map(|deed| match deed {
-        Deed::Read { path, .. } | Deed::Changed { path, .. } => Some(plain_path(path)),
-        _ => None,
-    });
-    let target = path.or_else(|| target(call));
-    let name = one_line(&call.name.0, 60);
-    target.map_or_else(|| name.clone(), |target| format!("{name} {}", one_line(&target, SUBJECT)))
-}
-
-/// The first short text among a call's arguments that names something.
-fn target(call: &ToolCall) -> Option<String> {
-    const NAMES: [&str; 14] = [
-        "file_path",
-        "path",
-        "filePath",
-        "filename",
-        "file",
-        "absolute_path",
-        "notebook_path",
-        "command",
-        "cmd",
-        "query",
-        "pattern",
-        "url",
-        "id",
-        "name",
-    ];
-    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else { return None };
-    NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
-}
-
-/// What a success and a failure must share to be of the same kind: the first two words of a command, or the tool's
-/// target.
-fn kind(subject: &str) -> String {
-    let Some(command) = subject.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else {
-        // Whichever tool changes a file, the file is what is changed.
-        return subject.split_once(' ').map_or(subject, |(_, target)| target).to_owned();
-    };
-    let steps = command.split("&&").map(str::trim);
-    let step = steps.into_iter().find(|step| !step.starts_with("cd ")).unwrap_or(command);
-    let words = step.split_whitespace().filter(|word| {
-        !word.starts_with('-')
-            && !matches!(*word, "sudo" | "time" | "env" | "npx" | "exec")
-            && !is_assignment(word)
-    });
-    words.take(2).collect::<Vec<_>>().join(" ")
-}
-
-fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-    })
-}
-
-/// What a command takes back.
-enum Scope {
-    Everything,
-    Named(Vec<String>),
-}
-
-fn takes_back(command: &str) -> Option<Scope> {
-    let at = command.find("git ")?;
-    let mut words = command[at + 4..].split_whitespace();
-    let verb = words.next()?;
-    let rest: Vec<&str> = words.take_while(|word| !matches!(*word, "&&" | ";" | "|" | "||")).collect();
-    let named: Vec<String> =
-        rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect();
-    match verb {
-        "reset" if rest.contains(&"--hard") => Some(Scope::Everything),
-        "stash" if rest.first().is_none_or(|word| matches!(*word, "push" | "save" | "-u")) => {
-            Some(Scope::Everything)
-        }
-        "revert" => Some(Scope::Everything),
-        "checkout" | "restore" if rest.contains(&".") => Some(Scope::Everything),
-        "checkout" | "restore" if !rest.contains(&"-b") && !rest.contains(&"--staged") => {
-            Some(Scope::Named(named))
-        }
-        _ => None,
-    }
-}
-
-fn is_same_file(path: &str, name: &str) -> bool {
-    let (path, name) = (path.trim_start_matches("./"), name.trim_start_matches("./"));
-    let tail = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|head| head.ends_with('/'));
-    !name.is_empty() && (path == name || tail(path, name) || tail(name, path))
-}
-
 /// The last few, each once, in order.
 fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>, most: usize) -> Vec<&'p str> {
     let mut last: Vec<&str> = Vec::new();
@@ -669,44 +481,135 @@ fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>, most: usiz
     last
 }
 
-fn plain_path(path: &str) -> String {
-    let path = path.trim();
-    one_line(path.strip_prefix("./").unwrap_or(path), usize::MAX)
-}
-
-/// What a call replaces by what, as digests: enough to see that a later call does the opposite.
-fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
-    const MOST: usize = 64;
-    const NAMES: [(&str, &str); 6] = [
-        ("old_string", "new_string"),
-        ("old_str", "new_str"),
-        ("oldString", "newString"),
-        ("oldText", "newText"),
-        ("old_text", "new_text"),
-        ("search", "replace"),
-    ];
-    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else {
-        return Vec::new();
+#[cfg(test)]
+mod tests {
+    use crate::{
+        notation::read,
+        summary::{Brief, Caps, Section, summarise},
     };
-    let nested =
-        arguments.get("edits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
-    let mut found = Vec::new();
-    for fields in std::iter::once(&arguments).chain(nested).take(MOST) {
-        for (old, new) in NAMES {
-            let texts = (fields.get(old).and_then(Value::as_str), fields.get(new).and_then(Value::as_str));
-            if let (Some(old), Some(new)) = texts
-                && !old.trim().is_empty()
-                && !new.trim().is_empty()
-            {
-                found.push((digest(old), digest(new)));
-            }
-        }
-    }
-    found
-}
 
-fn digest(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+    /// The items of some sections, a line each.
+    fn show(brief: &Brief, sections: &[Section]) -> String {
+        let items = brief.items.iter().filter(|item| sections.contains(&item.section));
+        let lines: Vec<String> =
+            items.map(|item| format!("{:?} [{}] {}", item.section, item.sources, item.text)).collect();
+        lines.join("\n")
+    }
+
+    fn told(log: &str, sections: &[Section]) -> String {
+        show(&summarise(&read(log), None, &Caps::default()), sections)
+    }
+
+    #[test]
+    fn a_file_is_told_once_with_the_lines_that_were_touched() {
+        let log = r#"
+user: Go.
+assistant:
+  call read_file {"path":"a.rs","offset":1,"limit":10}
+  -> 10 lines of "code"
+assistant:
+  call read_file {"path":"a.rs","offset":11,"limit":10}
+  -> 10 lines of "code"
+assistant:
+  call read_file {"path":"b.rs"}
+  -> code
+assistant:
+  call edit_file {"path":"b.rs","old_string":"x","new_string":"y"}
+  -> done
+assistant:
+  call read_file {"path":"b.rs"}
+  -> code
+"#;
+        insta::assert_snapshot!(told(log, &[Section::FilesRead, Section::FilesModified]), @r"
+        FilesModified [6-9] b.rs (edited)
+        FilesRead [2-5] a.rs: lines 1-20
+        ");
+    }
+
+    #[test]
+    fn a_command_is_told_once_with_its_last_outcome() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"make test"}
+  !> Exit code 2
+assistant:
+  call bash {"command":"make test"}
+  -> fine
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Commands]), @"Commands [2-5] `make test` → ok (ran 2 times, 1 failed)");
+    }
+
+    const FIXED: &str = r#"
+user: Go.
+assistant: Building.
+  call bash {"command":"cargo build"}
+  !> error[E0308]: mismatched types
+assistant: The problem was the return type.
+  call edit_file {"path":"src/a.rs","old_string":"x","new_string":"y"}
+  -> done
+assistant:
+  call bash {"command":"cargo build --release"}
+  -> Finished
+"#;
+
+    #[test]
+    fn an_error_is_resolved_when_the_same_thing_works() {
+        insta::assert_snapshot!(told(FIXED, &[Section::Errors, Section::FailedApproaches]), @r"
+        FailedApproaches [2-4] The problem was the return type.
+        FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs — The problem was the return type.
+        Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
+        ");
+    }
+
+    /// Wherever a compaction falls between two turns, the tale is the same but for what was changed before it.
+    #[test]
+    fn an_error_is_resolved_across_compactions() {
+        let events = read(FIXED);
+        let first = summarise(&events[..3], None, &Caps::default());
+        assert!(show(&first, &[Section::Errors]).ends_with("not resolved"));
+        let second = summarise(&events[3..], Some(&first), &Caps::default());
+        insta::assert_snapshot!(show(&second, &[Section::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs");
+    }
+
+    #[test]
+    fn a_repeated_failure_and_a_change_taken_back_are_failed_approaches() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"npm test"}
+  !> Error: boom
+assistant:
+  call bash {"command":"npm test"}
+  !> Error: boom
+assistant:
+  call edit_file {"path":"a.js","old_string":"one","new_string":"two"}
+  -> done
+assistant:
+  call edit_file {"path":"a.js","old_string":"two","new_string":"one"}
+  -> done
+assistant:
+  call bash {"command":"git checkout -- a.js"}
+  -> done
+"#;
+        insta::assert_snapshot!(told(log, &[Section::FailedApproaches]), @r"
+        FailedApproaches [4-5] `npm test` failed 2 times in the same way: Error: boom
+        FailedApproaches [8-9] The change of a.js was taken back by a later edit.
+        FailedApproaches [10-11] The change of a.js was taken back with `git checkout -- a.js`.
+        ");
+    }
+
+    #[test]
+    fn the_newest_plan_replaces_the_one_before_and_done_steps_go() {
+        let log = r#"
+user: Go.
+assistant:
+  call TodoWrite {"todos":[{"content":"One","status":"in_progress"},{"content":"Two","status":"pending"}]}
+  -> ok
+assistant:
+  call TodoWrite {"todos":[{"content":"One","status":"completed"},{"content":"Two","status":"in_progress"}]}
+  -> ok
+"#;
+        insta::assert_snapshot!(told(log, &[Section::NextSteps]), @"NextSteps [2-5] Two (in progress)");
+    }
 }

@@ -15,4 +15,6 @@ mod properties;
 #[cfg(test)]
 mod specs;
 #[cfg(test)]
+mod summaries;
+#[cfg(test)]
 mod views;

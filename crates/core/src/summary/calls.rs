@@ -1,0 +1,185 @@
+//! What calls are about: by which a failure and a later success are found to belong together.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde_json::Value;
+
+use super::{files::plain_path, prose::one_line, tools::Deed};
+use crate::event::ToolCall;
+
+/// How long the name of what a call is about may be.
+pub(super) const SUBJECT: usize = 120;
+
+/// What a call was about, in words that stay the same: a command, or the tool and its target.
+pub(super) fn subject(call: &ToolCall, done: &[Deed]) -> String {
+    let command = done.iter().find_map(|deed| match deed {
+        Deed::Ran { command, .. } => Some(command),
+        _ => None,
+    });
+    if let Some(command) = command {
+        return format!("`{}`", one_line(command, SUBJECT));
+    }
+    let path = done.iter().find_map(|deed| match deed {
+        Deed::Read { path, .. } | Deed::Changed { path, .. } => Some(plain_path(path)),
+        _ => None,
+    });
+    let target = path.or_else(|| target(call));
+    let name = one_line(&call.name.0, 60);
+    target.map_or_else(|| name.clone(), |target| format!("{name} {}", one_line(&target, SUBJECT)))
+}
+
+/// The first short text among a call's arguments that names something.
+fn target(call: &ToolCall) -> Option<String> {
+    const NAMES: [&str; 14] = [
+        "file_path",
+        "path",
+        "filePath",
+        "filename",
+        "file",
+        "absolute_path",
+        "notebook_path",
+        "command",
+        "cmd",
+        "query",
+        "pattern",
+        "url",
+        "id",
+        "name",
+    ];
+    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else { return None };
+    NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
+}
+
+/// What a success and a failure must share to be of the same kind: the first two words of a command, or the tool's
+/// target.
+pub(super) fn kind(subject: &str) -> String {
+    let Some(command) = subject.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else {
+        // Whichever tool changes a file, the file is what is changed.
+        return subject.split_once(' ').map_or(subject, |(_, target)| target).to_owned();
+    };
+    let steps = command.split("&&").map(str::trim);
+    let step = steps.into_iter().find(|step| !step.starts_with("cd ")).unwrap_or(command);
+    let words = step.split_whitespace().filter(|word| {
+        !word.starts_with('-')
+            && !matches!(*word, "sudo" | "time" | "env" | "npx" | "exec")
+            && !is_assignment(word)
+    });
+    words.take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    })
+}
+
+/// What a command takes back.
+pub(super) enum Scope {
+    /// Everything that was changed.
+    Everything,
+    /// Files or, as git has it, branches.
+    Named(Vec<String>),
+}
+
+/// What a command takes back, if it is one that does.
+pub(super) fn takes_back(command: &str) -> Option<Scope> {
+    let at = command.find("git ")?;
+    let mut words = command[at + 4..].split_whitespace();
+    let verb = words.next()?;
+    let rest: Vec<&str> = words.take_while(|word| !matches!(*word, "&&" | ";" | "|" | "||")).collect();
+    let named: Vec<String> =
+        rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect();
+    match verb {
+        "reset" if rest.contains(&"--hard") => Some(Scope::Everything),
+        "stash" if rest.first().is_none_or(|word| matches!(*word, "push" | "save" | "-u")) => {
+            Some(Scope::Everything)
+        }
+        "revert" => Some(Scope::Everything),
+        "checkout" | "restore" if rest.contains(&".") => Some(Scope::Everything),
+        "checkout" | "restore" if !rest.contains(&"-b") && !rest.contains(&"--staged") => {
+            Some(Scope::Named(named))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a name on a command line means a file.
+pub(super) fn is_same_file(path: &str, name: &str) -> bool {
+    let (path, name) = (path.trim_start_matches("./"), name.trim_start_matches("./"));
+    let tail = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|head| head.ends_with('/'));
+    !name.is_empty() && (path == name || tail(path, name) || tail(name, path))
+}
+
+/// What a call replaces by what, as digests: enough to see that a later call does the opposite.
+pub(super) fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
+    const MOST: usize = 64;
+    const NAMES: [(&str, &str); 6] = [
+        ("old_string", "new_string"),
+        ("old_str", "new_str"),
+        ("oldString", "newString"),
+        ("oldText", "newText"),
+        ("old_text", "new_text"),
+        ("search", "replace"),
+    ];
+    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else {
+        return Vec::new();
+    };
+    let nested =
+        arguments.get("edits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    let mut found = Vec::new();
+    for fields in std::iter::once(&arguments).chain(nested).take(MOST) {
+        for (old, new) in NAMES {
+            let texts = (fields.get(old).and_then(Value::as_str), fields.get(new).and_then(Value::as_str));
+            if let (Some(old), Some(new)) = texts
+                && !old.trim().is_empty()
+                && !new.trim().is_empty()
+            {
+                found.push((digest(old), digest(new)));
+            }
+        }
+    }
+    found
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_of_a_kind_by_their_first_two_words() {
+        let check = |subject: &str, expect: &str| assert_eq!(kind(subject), expect);
+        check("`cargo test -p core`", "cargo test");
+        check("`cd x && RUST_LOG=1 sudo cargo test`", "cargo test");
+        check("`make`", "make");
+        check("edit_file src/a.rs", "src/a.rs");
+        check("search", "search");
+    }
+
+    #[test]
+    fn a_command_that_takes_changes_back_says_of_what() {
+        let check = |command: &str, expect: Option<&[&str]>| {
+            let found = takes_back(command).map(|scope| match scope {
+                Scope::Everything => vec!["*".to_owned()],
+                Scope::Named(names) => names,
+            });
+            assert_eq!(
+                found,
+                expect.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+                "{command}"
+            );
+        };
+        check("git checkout -- a.rs && make", Some(&["a.rs"]));
+        check("git reset --hard HEAD~1", Some(&["*"]));
+        check("git restore .", Some(&["*"]));
+        check("git stash pop", None);
+        check("git checkout -b topic", None);
+        check("git status", None);
+        assert!(is_same_file("/repo/src/a.rs", "src/a.rs") && !is_same_file("src/aa.rs", "a.rs"));
+    }
+}
