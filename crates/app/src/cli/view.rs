@@ -262,7 +262,7 @@ impl ViewArgs {
             Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
             _ => Rules::of(format),
         };
-        let options = RenderOptions { model: None, rules };
+        let options = RenderOptions { rules, ..RenderOptions::of(format) };
         Ok(Chosen { profile, meter, format, options, budget, notes })
     }
 

@@ -8,6 +8,7 @@
 //! cost, and what stands before or after the history is part of [`Overhead::request`](epitome_core::meter::Overhead).
 //! So [`recount`] never finds more than [`Context::tokens`], whatever was edited and whatever format it goes to.
 
+mod breakpoints;
 mod lines;
 mod recount;
 mod thinking;
@@ -22,8 +23,10 @@ use epitome_core::{
     seq_set::SeqSet,
 };
 
+pub(crate) use self::breakpoints::{MOST as MOST_BREAKPOINTS, count as count_breakpoints};
 pub(crate) use self::recount::{frame, message_cost, part_cost, sealed_cost, tool_cost};
 pub use self::{
+    breakpoints::Breakpoints,
     recount::recount,
     thinking::{BoundThinking, Settled, settle_thinking},
 };
@@ -41,12 +44,14 @@ pub struct RenderOptions {
     pub model: Option<ModelName>,
     /// What the model's provider demands.
     pub rules: Rules,
+    /// Where the provider's cache is asked to keep what it has read.
+    pub breakpoints: Breakpoints,
 }
 
 impl RenderOptions {
     /// What a format's own provider demands of any model.
     pub fn of(format: Format) -> Self {
-        Self { model: None, rules: Rules::of(format) }
+        Self { model: None, rules: Rules::of(format), breakpoints: Breakpoints::AsSent }
     }
 }
 
@@ -133,5 +138,11 @@ pub(crate) fn render(
         bytes,
         events: table.origins(&events),
     };
-    Ok(Rendered { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
+    let messages_written = written.messages.into_iter().map(placed).collect();
+    let rendered = Rendered { body: written.body, messages: messages_written };
+    let summary = messages.iter().find_map(|message| match message {
+        Message::Summary { compaction, .. } => Some(compaction.summary.text()),
+        _ => None,
+    });
+    Ok(breakpoints::apply(format, rendered, options.breakpoints, summary))
 }

@@ -30,7 +30,7 @@ use crate::{
 
 /// Renders, and checks what holds for every rendered request.
 pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String {
-    let options = RenderOptions { model: None, rules };
+    let options = RenderOptions { rules, ..RenderOptions::of(format) };
     let rendered = format.render(context, &options).unwrap();
     let found = check(format, &rendered.body, &options.rules);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -269,7 +269,7 @@ fn the_model_can_be_another() {
     let (_, context) =
         of_request(Format::OpenaiChat, r#"{"model":"a","messages":[{"role":"user","content":"hi"}],"n":1}"#);
     let check = |format: Format, expect: &str| {
-        let options = RenderOptions { model: Some("b".into()), rules: Rules::of(format) };
+        let options = RenderOptions { model: Some("b".into()), ..RenderOptions::of(format) };
         assert_eq!(format.render(&context, &options).unwrap().body, expect);
     };
     check(Format::OpenaiChat, r#"{"model":"b","messages":[{"role":"user","content":"hi"}],"n":1}"#);
