@@ -2,10 +2,11 @@
 //!
 //! What nobody touched leaves with the bytes it came with; of what was edited only the edited blocks are written afresh.
 //! Notes and summaries go out in the user's name, never as system messages: they hold words the user did not write, and
-//! must not be trusted more than what they stand for.
+//! must not be trusted more than what they stand for. A summary may also be told as the model's own answer.
 //!
 //! Whatever a request needs beyond what its context shows is paid for by the context: a stand-in is part of its call's
-//! cost, and what stands before or after the history is part of [`Overhead::request`](epitome_core::meter::Overhead).
+//! cost, the words around a summary are part of the summary's, and what stands before or after the history is part of
+//! [`Overhead::request`](epitome_core::meter::Overhead).
 //! So [`recount`] never finds more than [`Context::tokens`], whatever was edited and whatever format it goes to.
 
 mod breakpoints;
@@ -22,6 +23,7 @@ use epitome_core::{
     id::ModelName,
     seq_set::SeqSet,
 };
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::breakpoints::{MOST as MOST_BREAKPOINTS, count as count_breakpoints};
 pub(crate) use self::recount::{frame, message_cost, part_cost, sealed_cost, tool_cost};
@@ -46,12 +48,31 @@ pub struct RenderOptions {
     pub rules: Rules,
     /// Where the provider's cache is asked to keep what it has read.
     pub breakpoints: Breakpoints,
+    /// How the summary goes out that the context stands on.
+    pub summary: SummaryForm,
+}
+
+/// How a summary goes out. A form that only its provider can read always goes out as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryForm {
+    /// In a message of the user's.
+    #[default]
+    Message,
+    /// As the model's answer to a question that stands in for what was said. If the user has not spoken since, a short
+    /// message behind it tells the model to go on.
+    Answer,
 }
 
 impl RenderOptions {
     /// What a format's own provider demands of any model.
     pub fn of(format: Format) -> Self {
-        Self { model: None, rules: Rules::of(format), breakpoints: Breakpoints::AsSent }
+        Self {
+            model: None,
+            rules: Rules::of(format),
+            breakpoints: Breakpoints::AsSent,
+            summary: SummaryForm::Message,
+        }
     }
 }
 
@@ -128,7 +149,7 @@ pub(crate) fn render(
     }
     let leading = table.leading(&messages, &head);
     head.system.extend(leading.iter().copied());
-    let lines = table.lines(&messages, leading.len());
+    let lines = table.lines(&messages, leading.len(), options.summary);
     let mut history = write::history(format, &lines, manner);
     if history.messages.is_empty() {
         history.messages.push(write::words(format, write::OPENING));

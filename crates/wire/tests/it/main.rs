@@ -15,4 +15,5 @@ mod rendered;
 mod requests;
 mod responses;
 mod streams;
+mod summaries;
 mod translated;
