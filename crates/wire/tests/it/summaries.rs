@@ -69,12 +69,12 @@ fn told(format: Format, events: &[Event]) -> String {
     };
     let message = |message: &Value| {
         let role = message["role"].as_str().or(message["type"].as_str()).unwrap_or("?");
-        let content = match &message["content"] {
+        let words = match &message["content"] {
             Value::String(text) => text.clone(),
             Value::Array(blocks) => blocks.iter().map(block).collect::<Vec<_>>().join(" | "),
             _ => String::new(),
         };
-        format!("{role}: {content}").trim_end().to_owned()
+        format!("{role}: {words}").trim_end().to_owned()
     };
     history.as_array().unwrap().iter().map(message).collect::<Vec<_>>().join("\n")
 }
