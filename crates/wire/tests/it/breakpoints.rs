@@ -237,13 +237,13 @@ fn a_models_cache_says_how_many_and_for_how_long() {
 /// Anthropic's cache, as its manual describes it: entries are written at marks, and found from a mark or from one of the
 /// 20 positions before it.
 #[derive(Default)]
-struct Cache {
+pub(crate) struct Cache {
     entries: HashSet<Vec<Digest>>,
 }
 
 impl Cache {
     /// How many blocks are read from the cache.
-    fn ask(&mut self, prompt: &Prompt) -> usize {
+    pub(crate) fn ask(&mut self, prompt: &Prompt) -> usize {
         let digests: Vec<Digest> = prompt.blocks.iter().map(|block| block.digest).collect();
         let marks: Vec<usize> =
             (0..digests.len()).filter(|place| prompt.blocks[*place].breakpoint.is_some()).collect();
