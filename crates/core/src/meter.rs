@@ -47,6 +47,8 @@ pub struct Overhead {
     pub request: Tokens,
     /// Around each message.
     pub message: Tokens,
+    /// The words that a renderer may put around a summary: a question it answers, and a word to go on.
+    pub summary: Tokens,
     /// Around each tool call and each result.
     pub call: Tokens,
     /// Around each tool definition.
@@ -62,6 +64,7 @@ impl Default for Overhead {
         Self {
             request: Tokens(20),
             message: Tokens(4),
+            summary: Tokens(16),
             call: Tokens(8),
             tool: Tokens(8),
             image: Tokens(1_800),

@@ -145,7 +145,12 @@ impl Plan {
         let answer = most.min(Reserves::default().output);
         let named =
             asked.model.clone().or_else(|| unsaid_model(&line, format, model.as_ref(), profile.as_ref()));
-        let options = RenderOptions { model: named.map(ModelName), answer: Some(answer), rules };
+        let options = RenderOptions {
+            model: named.map(ModelName),
+            answer: Some(answer),
+            rules,
+            ..RenderOptions::of(format)
+        };
         Ok(Self { line, model, profile, meter, format, options, trust })
     }
 

@@ -4,11 +4,15 @@
 //! must be found by its index. `serde_json` checks the text; this finds the slices in it, in one pass. A tree of
 //! `serde_json::Value` would lose digits and spans, and nested `RawValue`s would scan a message once a level.
 //!
+//! Most of a request is long texts that nobody looks into: they are passed over at the speed of a search for their end, and
+//! only read when somebody asks.
+//!
 //! A `\u` escape that is half of a surrogate pair (clients that cut strings write them) is valid JSON: it reads
 //! as U+FFFD, and its raw bytes stay.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::OnceCell, ops::Deref};
 
+use memchr::{memchr, memchr2};
 use serde_json::value::RawValue;
 
 use crate::error::WireError;
@@ -33,10 +37,29 @@ pub(crate) enum Value<'a> {
     Null,
     Bool(bool),
     Number,
-    String(Cow<'a, str>),
+    String(Text<'a>),
     Array(Vec<Json<'a>>),
     /// Members in their order; a key may repeat.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+/// What a string says, read when it is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Text<'a> {
+    /// What stands between the quotes.
+    Plain(&'a str),
+    /// A literal with escapes, and what it says.
+    Escaped { literal: &'a str, read: OnceCell<String> },
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Escaped { literal, read } => read.get_or_init(|| unescaped_text(literal)),
+        }
+    }
 }
 
 impl<'a> Json<'a> {
@@ -194,19 +217,26 @@ type Half = fn(u32, &mut Vec<u8>);
 
 fn unescape(literal: &str, half: Half) -> Cow<'_, [u8]> {
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
-    let Some(first) = inner.find('\\') else { return Cow::Borrowed(inner.as_bytes()) };
+    let mut rest = inner.as_bytes();
+    let Some(mut escape) = memchr(b'\\', rest) else { return Cow::Borrowed(rest) };
     let mut out = Vec::with_capacity(inner.len());
-    out.extend_from_slice(&inner.as_bytes()[..first]);
-    let mut rest = &inner.as_bytes()[first..];
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = if byte == b'\\' {
-            unescape_one(after, &mut out, half)
-        } else {
-            out.push(byte);
-            after
-        };
+    loop {
+        let (plain, escaped) = rest.split_at(escape);
+        out.extend_from_slice(plain);
+        rest = unescape_one(escaped.get(1..).unwrap_or_default(), &mut out, half);
+        match memchr(b'\\', rest) {
+            Some(next) => escape = next,
+            None => break,
+        }
     }
+    out.extend_from_slice(rest);
     Cow::Owned(out)
+}
+
+/// What a literal says, in text.
+fn unescaped_text(literal: &str) -> String {
+    let bytes = unescape(literal, |_, out| out.extend("\u{fffd}".as_bytes())).into_owned();
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// Writes what one escape stands for; gives back what follows it.
@@ -289,7 +319,10 @@ impl<'a> Cursor<'a> {
         let mut members = Vec::new();
         self.at += 1;
         while !self.closes(b'}') {
-            let key = self.string();
+            let key = match self.string() {
+                Text::Plain(key) => key.into(),
+                Text::Escaped { literal, .. } => unescaped_text(literal).into(),
+            };
             self.skip_space();
             self.at += 1;
             members.push((key, self.value(depth)?));
@@ -310,26 +343,26 @@ impl<'a> Cursor<'a> {
         closing
     }
 
-    fn string(&mut self) -> Cow<'a, str> {
-        let bytes = self.text.as_bytes();
+    /// The string that starts here.
+    fn string(&mut self) -> Text<'a> {
         let start = self.at;
-        self.at += 1;
-        loop {
-            match bytes.get(self.at) {
-                Some(b'\\') => self.at += 2,
-                Some(b'"') | None => break,
-                Some(_) => self.at += 1,
+        let mut end = start + 1;
+        let mut escapes = 0_usize;
+        while let Some(rest) = self.text.as_bytes().get(end..)
+            && let Some(found) = memchr2(b'"', b'\\', rest)
+        {
+            if rest[found] == b'"' {
+                end += found + 1;
+                break;
             }
+            escapes += 1;
+            end += found + 2;
         }
-        self.at += 1;
-        let literal = self.text.get(start..self.at).unwrap_or_default();
-        match unescape(literal, |_, out| out.extend("\u{fffd}".as_bytes())) {
-            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-            Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
-                Ok(text) => text,
-                Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-            }),
+        self.at = end;
+        if escapes == 0 {
+            return Text::Plain(self.text.get(start + 1..end.saturating_sub(1)).unwrap_or_default());
         }
+        Text::Escaped { literal: self.text.get(start..end).unwrap_or_default(), read: OnceCell::new() }
     }
 
     fn skip_scalar(&mut self) {
@@ -379,7 +412,7 @@ mod tests {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),
             Value::Number => serde_json::from_str(json.raw).unwrap(),
-            Value::String(text) => text.as_ref().into(),
+            Value::String(text) => (**text).into(),
             Value::Array(elements) => elements.iter().map(rebuilt).collect(),
             Value::Object(members) => serde_json::Value::Object(
                 members.iter().map(|(key, value)| (key.to_string(), rebuilt(value))).collect(),

@@ -19,13 +19,20 @@ const HOLDERS: [&str; 4] = ["content", "output", "tools", "tool_calls"];
 
 /// A mark, and the bytes that go with it.
 pub(crate) struct Mark<'j> {
+    pub(crate) key: &'static str,
     pub(crate) value: &'j Json<'j>,
     /// What to cut so that the rest is as it would have been without it, counted as [`Json::start`] is. Empty if
     /// another mark's cut covers it.
     pub(crate) cut: Range<usize>,
 }
 
-impl Mark<'_> {
+impl<'j> Mark<'j> {
+    /// The mark that stands on an object itself.
+    pub(crate) fn on(object: &'j Json<'j>) -> Option<Self> {
+        let mut members = object.members().iter().rev();
+        members.find_map(|(key, value)| Some(Self { key: mark(key)?, value, cut: 0..0 })).filter(Self::asks)
+    }
+
     /// Whether it asks for anything: `null` and `false` do not.
     pub(crate) fn asks(&self) -> bool {
         !matches!(self.value.raw, "null" | "false")
@@ -33,17 +40,22 @@ impl Mark<'_> {
 
     /// How long it asks for, in seconds; `usual` if it does not say.
     pub(crate) fn lifetime(&self, usual: u64) -> u64 {
-        self.value.text_at("ttl").and_then(seconds).unwrap_or(usual)
+        lifetime(self.value).unwrap_or(usual)
     }
+}
+
+/// How long an object asks entries to live, in seconds, if it says so.
+pub(crate) fn lifetime(object: &Json<'_>) -> Option<u64> {
+    object.text_at("ttl").and_then(seconds)
 }
 
 /// Shows every mark of a value to `see`, in order.
 pub(crate) fn each<'j>(value: &'j Json<'j>, see: &mut impl FnMut(Mark<'j>)) {
     let members = value.members();
-    let first_kept = members.iter().position(|(key, _)| !is_mark(key));
+    let first_kept = members.iter().position(|(key, _)| mark(key).is_none());
     for (index, (key, member)) in members.iter().enumerate() {
-        if is_mark(key) {
-            see(Mark { value: member, cut: cut(value, index, first_kept) });
+        if let Some(key) = mark(key) {
+            see(Mark { key, value: member, cut: cut(value, index, first_kept) });
         } else if HOLDERS.contains(&&**key) {
             member.as_array().unwrap_or_default().iter().for_each(|element| each(element, see));
         } else if key == "source" {
@@ -103,11 +115,11 @@ pub(crate) fn end(value: &Json<'_>) -> usize {
 
 /// Where a member would be added to an object that loses its marks; `None` if it has no other member.
 pub(crate) fn last_kept(object: &Json<'_>) -> Option<usize> {
-    object.members().iter().rev().find(|(key, _)| !is_mark(key)).map(|(_, member)| end(member))
+    object.members().iter().rev().find(|(key, _)| mark(key).is_none()).map(|(_, member)| end(member))
 }
 
-fn is_mark(key: &str) -> bool {
-    key == CACHE_CONTROL || key == BREAKPOINT
+fn mark(key: &str) -> Option<&'static str> {
+    [CACHE_CONTROL, BREAKPOINT].into_iter().find(|mark| *mark == key)
 }
 
 /// What to cut for the mark at a place among an object's members.

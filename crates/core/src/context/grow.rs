@@ -135,7 +135,10 @@ impl Context {
         place: Seq,
         events: SeqSet,
     ) {
-        let fixed = self.meter.costs(&compaction.event, pieces).whole + self.meter.overhead().message;
+        let overhead = self.meter.overhead();
+        // It may go out as an answer, with a question before it and a word to go on behind it.
+        let wrapping = overhead.message + overhead.message + overhead.message + overhead.summary;
+        let fixed = self.meter.costs(&compaction.event, pieces).whole + wrapping;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
         self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);

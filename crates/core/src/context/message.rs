@@ -43,8 +43,8 @@ pub enum Message<'a> {
         /// The event.
         event: &'a Arc<Logged>,
     },
-    /// The summary of the compaction the context stands on. It goes out as a user message, or, if only its provider can
-    /// read it, as the event's raw form.
+    /// The summary of the compaction the context stands on. It goes out as a user message, as an answer to a question of
+    /// the user's, or, if only its provider can read it, as the event's raw form.
     Summary {
         /// The segment.
         segment: &'a Segment,

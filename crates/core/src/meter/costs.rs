@@ -142,6 +142,7 @@ mod tests {
     const FREE: Overhead = Overhead {
         request: Tokens(0),
         message: Tokens(0),
+        summary: Tokens(0),
         call: Tokens(0),
         tool: Tokens(0),
         image: Tokens(100),

@@ -83,6 +83,7 @@ pub(super) enum Origin {
 struct OverheadPatch {
     request: Option<Tokens>,
     message: Option<Tokens>,
+    summary: Option<Tokens>,
     call: Option<Tokens>,
     tool: Option<Tokens>,
     image: Option<Tokens>,
@@ -233,6 +234,7 @@ impl OverheadPatch {
         Self {
             request: self.request.or(base.request),
             message: self.message.or(base.message),
+            summary: self.summary.or(base.summary),
             call: self.call.or(base.call),
             tool: self.tool.or(base.tool),
             image: self.image.or(base.image),
@@ -245,6 +247,7 @@ impl OverheadPatch {
         Overhead {
             request: self.request.unwrap_or(usual.request),
             message: self.message.unwrap_or(usual.message),
+            summary: self.summary.unwrap_or(usual.summary),
             call: self.call.unwrap_or(usual.call),
             tool: self.tool.unwrap_or(usual.tool),
             image: self.image.unwrap_or(usual.image),

@@ -38,6 +38,7 @@ pub(crate) fn meter() -> Arc<Meter> {
     let overhead = Overhead {
         request: none,
         message: none,
+        summary: none,
         call: none,
         tool: none,
         image: Tokens(50),

@@ -1,6 +1,7 @@
 //! A request held against one that was sent before: what thinking and reasoning are bound to.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     rc::Rc,
 };
@@ -9,6 +10,7 @@ use super::{Breach, Findings, Rule, Rules, Violation, anthropic::is_thinking, hi
 use crate::{
     format::Format,
     json::{self, Json},
+    marks,
 };
 
 /// Everything that a provider would refuse about `now` because of what it knows from `sent`, a request that shows the
@@ -50,7 +52,7 @@ fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
 /// A request as a list of blocks, in the order a provider reads them.
 struct Read<'j> {
     /// System prompt and tools.
-    head: [Vec<String>; 2],
+    head: [Vec<Cow<'j, str>>; 2],
     blocks: Vec<Block<'j>>,
 }
 
@@ -90,7 +92,7 @@ impl<'j> Read<'j> {
         self.blocks.iter().filter(|block| is_thinking(block.json))
     }
 
-    fn rest(&self) -> impl Iterator<Item = (&'j str, String)> {
+    fn rest(&self) -> impl Iterator<Item = (&'j str, Cow<'j, str>)> {
         self.blocks
             .iter()
             .filter(|block| !is_thinking(block.json))
@@ -99,11 +101,10 @@ impl<'j> Read<'j> {
 }
 
 /// A block without its cache mark; a string as the block it stands for.
-fn unmarked(json: &Json<'_>) -> String {
-    match json.get("cache_control") {
-        Some(_) => json::without(json, "cache_control"),
-        None if json.as_text().is_some() => format!(r#"{{"type":"text","text":{}}}"#, json.raw),
-        None => json.raw.to_owned(),
+fn unmarked<'j>(json: &Json<'j>) -> Cow<'j, str> {
+    match json.as_text() {
+        Some(_) => format!(r#"{{"type":"text","text":{}}}"#, json.raw).into(),
+        None => marks::without(json),
     }
 }
 

@@ -4,13 +4,21 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{Breach, Findings, Rule, Rules, ends};
-use crate::json::Json;
+use crate::{
+    format::Format,
+    json::Json,
+    render::{MOST_BREAKPOINTS, count_breakpoints},
+};
 
 pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
     for block in request.array_at("system") {
         if is_blank(block) {
             found.add(None, None, Breach::EmptyText);
         }
+    }
+    let marked = count_breakpoints(Format::Anthropic, request);
+    if marked > MOST_BREAKPOINTS as usize {
+        found.add(None, None, Breach::TooManyBreakpoints(marked));
     }
     let mut ids = HashSet::new();
     let mut open = Open::default();

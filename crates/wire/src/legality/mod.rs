@@ -113,6 +113,8 @@ pub enum Breach {
     ReasoningParted,
     /// An answer that called tools lacks its reasoning, which others have.
     ReasoningMissing,
+    /// There are more cache marks than the provider takes.
+    TooManyBreakpoints(usize),
 }
 
 impl fmt::Display for Breach {
@@ -140,6 +142,7 @@ impl fmt::Display for Breach {
             Self::ThinkingDropped => write!(f, "the thinking of the open tool loop is gone"),
             Self::ReasoningParted => write!(f, "the reasoning is followed by something else than before"),
             Self::ReasoningMissing => write!(f, "the answer called tools, and its reasoning is not there"),
+            Self::TooManyBreakpoints(count) => write!(f, "there are {count} cache marks, and 4 are taken"),
         }
     }
 }

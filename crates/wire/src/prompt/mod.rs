@@ -25,7 +25,7 @@ use crate::{
     error::WireError,
     format::Format,
     json::Json,
-    marks,
+    marks::{self, Mark},
     openai_chat::{self, Places},
     openai_responses, render,
 };
@@ -96,11 +96,8 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
         blocks.push(Block { layer: piece.layer, digest, tokens, tool: piece.is_tool, breakpoint });
     }
     // A mark on the whole request is one on the last block.
-    if let (Some(last), Some(mark)) = (blocks.last_mut(), request.get(marks::CACHE_CONTROL)) {
-        let mark = marks::Mark { value: mark, cut: 0..0 };
-        if format == Format::Anthropic && mark.asks() && last.breakpoint.is_none() {
-            last.breakpoint = Some(mark.lifetime(usual));
-        }
+    if let (Some(last), Some(mark), Format::Anthropic) = (blocks.last_mut(), Mark::on(&request), format) {
+        last.breakpoint = last.breakpoint.or(Some(mark.lifetime(usual)));
     }
     Ok(Prompt { blocks })
 }
@@ -109,9 +106,9 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
 fn usual_lifetime(format: Format, request: &Json<'_>) -> u64 {
     match format {
         Format::Anthropic => 5 * 60,
-        Format::OpenaiChat | Format::OpenaiResponses => request
-            .get("prompt_cache_options")
-            .map_or(30 * 60, |value| marks::Mark { value, cut: 0..0 }.lifetime(30 * 60)),
+        Format::OpenaiChat | Format::OpenaiResponses => {
+            request.get("prompt_cache_options").and_then(marks::lifetime).unwrap_or(30 * 60)
+        }
     }
 }
 
@@ -121,11 +118,7 @@ fn breakpoint(piece: &Piece<'_>, usual: u64) -> Option<u64> {
     marks::each(piece.json, &mut |mark| asked = mark.asks().then(|| mark.lifetime(usual)).or(asked));
     // A mark on a message is one on its last part.
     let message = piece.message.filter(|message| piece.form != Form::Whole && message.ends.1);
-    let own = message.and_then(|message| {
-        let mut keys = [marks::CACHE_CONTROL, marks::BREAKPOINT].into_iter();
-        keys.find_map(|key| message.json.get(key))
-    });
-    let own = own.map(|value| marks::Mark { value, cut: 0..0 }).filter(marks::Mark::asks);
+    let own = message.and_then(|message| Mark::on(message.json));
     own.map(|mark| mark.lifetime(usual)).or(asked)
 }
 
@@ -212,7 +205,7 @@ const BARE: &str = r#"{"role":"user","content":}"#;
 fn with_member(object: &Json<'_>, member: &Json<'_>, value: &[u8], out: &mut Vec<u8>) {
     let place = member.start..marks::end(member);
     let mut cuts = marks::cuts(object);
-    cuts.retain(|cut| !cut.is_empty() && !(place.start <= cut.start && cut.end <= place.end));
+    cuts.retain(|cut| !cut.is_empty() && (cut.end <= place.start || place.end <= cut.start));
     cuts.push(place.clone());
     cuts.sort_by_key(|cut| cut.start);
     let mut from = object.start;

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 
 use epitome_core::{
-    Fact, Logged, Seq,
+    Fact, Logged, Part, Seq,
     context::{self, Answer, Content, Context, Fragment as Shows, Message},
-    event::Instruction,
+    event::{Compaction, Instruction},
     seq_set::SeqSet,
 };
+
+use epitome_core::policy::Shape;
 
 use super::{RenderError, recount};
 use crate::{
     format::Format,
-    write::{Entry, Fragment, Line, Outcome, Returned, Shown, Site, skeleton::Head},
+    write::{
+        CONTINUE, Entry, Fragment, Line, Outcome, QUESTION, Returned, Shown, Site, Speaker, skeleton::Head,
+    },
 };
 
 /// Every event that is shown, read once, in the order of the log.
@@ -117,8 +121,15 @@ impl<'a> Table<'a> {
     }
 
     /// The lines of the history, but for the first `leading`.
-    pub(super) fn lines<'e>(&'e self, messages: &[Message<'a>], leading: usize) -> Vec<Line<'e, 'a>> {
+    pub(super) fn lines<'e>(
+        &'e self,
+        messages: &[Message<'a>],
+        leading: usize,
+        form: Shape,
+    ) -> Vec<Line<'e, 'a>> {
         let mut lines = Vec::new();
+        // Where the conversation goes on behind a summary that is told as an answer.
+        let mut told: Option<usize> = None;
         let mut notes = self.entries.len()..;
         // Where the results of the newest answer are: all of them come before what was said beside any.
         let mut results: Option<usize> = None;
@@ -152,18 +163,27 @@ impl<'a> Table<'a> {
                     let entry = self.entry(event);
                     lines.extend(entry.own.is_some().then_some(Line::Said(entry, Shown::AsSent)));
                 }
-                Message::Summary { event, .. } => {
+                Message::Summary { event, compaction, .. } => {
                     let entry = self.entry(event);
-                    let line = Line::Said(entry, Shown::AsSent);
-                    let place = if self.must_come_first(entry) { 0 } else { lines.len() };
-                    lines.insert(place, line);
+                    if form == Shape::QuestionAndAnswer && can_be_told(entry, compaction) {
+                        told = Some(lines.len() + 2);
+                        lines.extend(question_and_answer(entry, compaction));
+                    } else {
+                        let place = if self.must_come_first(entry) { 0 } else { lines.len() };
+                        lines.insert(place, Line::Said(entry, Shown::AsSent));
+                    }
                     results = None;
                 }
                 Message::Note { note, .. } => {
                     let origin = notes.next().unwrap_or(usize::MAX);
-                    lines.push(Line::Note { text: &note.text, origin });
+                    lines.push(Line::Words { by: Speaker::User, text: &note.text, origin: Some(origin) });
                 }
             }
+        }
+        if let Some(next) = told
+            && lines[next..].iter().find_map(speaker) != Some(Speaker::User)
+        {
+            lines.insert(next, Line::Words { by: Speaker::User, text: CONTINUE, origin: None });
         }
         lines
     }
@@ -217,6 +237,49 @@ fn stands_apart(fact: &Fact) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a summary is words of its own, and not a form that only its provider knows.
+fn can_be_told(entry: &Entry<'_>, compaction: &Compaction) -> bool {
+    let is_message = entry.own.as_ref().is_none_or(|own| own.text_at("role") == Some("user"));
+    is_message && !compaction.summary.text().trim().is_empty()
+}
+
+fn question_and_answer<'e, 'a>(entry: &Entry<'a>, compaction: &'a Compaction) -> [Line<'e, 'a>; 2] {
+    let text = compaction.summary.text();
+    [
+        Line::Words { by: Speaker::User, text: QUESTION, origin: None },
+        Line::Words { by: Speaker::Assistant, text, origin: Some(entry.index) },
+    ]
+}
+
+/// Who speaks in a line; `None` if nobody does whose turn it could be.
+fn speaker(line: &Line<'_, '_>) -> Option<Speaker> {
+    match line {
+        Line::Words { by, .. } => Some(*by),
+        Line::Answer(_) => Some(Speaker::Assistant),
+        Line::Returned(_) => Some(Speaker::User),
+        Line::Whole(_) => None,
+        Line::Said(entry, shown) => {
+            let role = entry.own.as_ref().map(|own| own.text_at("role"));
+            match (&entry.event.fact, role) {
+                (Fact::Instructed { what: Instruction::Message, .. }, _) => None,
+                (_, Some(Some("assistant"))) => Some(Speaker::Assistant),
+                (_, Some(Some("user")) | None) => says_something(entry, *shown).then_some(Speaker::User),
+                (_, Some(_)) => None,
+            }
+        }
+    }
+}
+
+/// Whether anything is left of what was said: where texts must not be empty, one that is goes.
+fn says_something(entry: &Entry<'_>, shown: Shown<'_>) -> bool {
+    let parts = match shown {
+        Shown::AsSent => entry.event.fact.parts(),
+        Shown::Replaced(parts) => parts,
+    };
+    let is_blank = |part: &Part| matches!(part, Part::Text { text } if text.trim().is_empty());
+    matches!(entry.event.fact, Fact::Compacted(_)) || !parts.iter().all(is_blank)
 }
 
 fn shown(content: &Content) -> Shown<'_> {

@@ -2,28 +2,24 @@
 //!
 //! What nobody touched leaves with the bytes it came with; of what was edited only the edited blocks are written afresh.
 //! Notes and summaries go out in the user's name, never as system messages: they hold words the user did not write, and
-//! must not be trusted more than what they stand for.
+//! must not be trusted more than what they stand for. A summary may also be told as the model's own answer.
 //!
 //! Whatever a request needs beyond what its context shows is paid for by the context: a stand-in is part of its call's
-//! cost, and what stands before or after the history is part of [`Overhead::request`](epitome_core::meter::Overhead).
+//! cost, the words around a summary are part of the summary's, and what stands before or after the history is part of
+//! [`Overhead::request`](epitome_core::meter::Overhead).
 //! So [`recount`] never finds more than [`Context::tokens`], whatever was edited and whatever format it goes to.
 
+mod breakpoints;
 mod lines;
 mod recount;
 mod thinking;
 
 use std::ops::Range;
 
-use epitome_core::{
-    Seq, Tokens,
-    context::{Context, Message},
-    event::{Fact, Instruction},
-    id::ModelName,
-    seq_set::SeqSet,
-};
-
+pub(crate) use self::breakpoints::{MOST as MOST_BREAKPOINTS, count as count_breakpoints};
 pub(crate) use self::recount::{frame, message_cost, part_cost, tool_cost};
 pub use self::{
+    breakpoints::Breakpoints,
     recount::recount,
     thinking::{BoundThinking, Settled, settle_thinking},
 };
@@ -32,6 +28,14 @@ use crate::{
     format::Format,
     legality::Rules,
     write::{self, Manner, skeleton},
+};
+use epitome_core::{
+    Seq, Tokens,
+    context::{Context, Message},
+    event::{Fact, Instruction},
+    id::ModelName,
+    policy::Shape,
+    seq_set::SeqSet,
 };
 
 /// What a request should be beyond what its context says.
@@ -44,12 +48,22 @@ pub struct RenderOptions {
     pub answer: Option<Tokens>,
     /// What the model's provider demands.
     pub rules: Rules,
+    /// Where the provider's cache is asked to keep what it has read.
+    pub breakpoints: Breakpoints,
+    /// How the summary goes out that the context stands on.
+    pub summary: Shape,
 }
 
 impl RenderOptions {
     /// What a format's own provider demands of any model.
     pub fn of(format: Format) -> Self {
-        Self { model: None, answer: None, rules: Rules::of(format) }
+        Self {
+            model: None,
+            answer: None,
+            rules: Rules::of(format),
+            breakpoints: Breakpoints::AsSent,
+            summary: Shape::Message,
+        }
     }
 }
 
@@ -127,7 +141,7 @@ pub(crate) fn render(
     }
     let leading = table.leading(&messages, &head);
     head.system.extend(leading.iter().copied());
-    let lines = table.lines(&messages, leading.len());
+    let lines = table.lines(&messages, leading.len(), options.summary);
     let mut history = write::history(format, &lines, manner);
     if history.messages.is_empty() {
         history.messages.push(write::words(format, write::OPENING));
@@ -137,5 +151,11 @@ pub(crate) fn render(
         bytes,
         events: table.origins(&events),
     };
-    Ok(Rendered { body: written.body, messages: written.messages.into_iter().map(placed).collect() })
+    let messages_written = written.messages.into_iter().map(placed).collect();
+    let rendered = Rendered { body: written.body, messages: messages_written };
+    let summary = messages.iter().find_map(|message| match message {
+        Message::Summary { compaction, .. } => Some(compaction.summary.text()),
+        _ => None,
+    });
+    Ok(breakpoints::apply(format, rendered, options.breakpoints, summary))
 }

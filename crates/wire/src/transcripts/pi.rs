@@ -118,11 +118,11 @@ impl Tree {
     /// The place the entry comes after.
     fn parent(&self, number: u64, entry: &Json<'_>, warnings: &mut Vec<Warning>) -> Place {
         let parent = match entry.get("parentId").map(|parent| &parent.value) {
-            Some(Value::String(parent)) => parent,
+            Some(Value::String(parent)) => &**parent,
             Some(Value::Null) => return Place { thread: Threads::MAIN, seq: Seq::START },
             _ => return self.last,
         };
-        if let Some(span) = self.spans.get(parent.as_ref()) {
+        if let Some(span) = self.spans.get(parent) {
             return span.after;
         }
         let what =

@@ -58,9 +58,10 @@ fn drafted<'e>(line: &Line<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>> {
             }
             Some(draft)
         }
-        Line::Note { text, origin } => {
-            let mut draft = Draft::with("user", Some(block::text(text)), None);
-            draft.events.push(*origin);
+        Line::Words { by, text, origin } => {
+            let role = if *by == Speaker::Assistant { "assistant" } else { "user" };
+            let mut draft = Draft::with(role, Some(block::text(text)), None);
+            draft.events.extend(origin);
             Some(draft)
         }
     }

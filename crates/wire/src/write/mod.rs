@@ -102,8 +102,8 @@ pub(crate) enum Line<'e, 'a> {
     Answer(Vec<Fragment<'e, 'a>>),
     /// What the calls of the answer before it gave back, each once.
     Returned(Vec<Outcome<'e, 'a>>),
-    /// Words that no event says, in the user's name; `origin` is where they come from.
-    Note { text: &'a str, origin: usize },
+    /// Words that no event says in this form, in somebody's name; `origin` is where they come from, if from anywhere.
+    Words { by: Speaker, text: &'a str, origin: Option<usize> },
 }
 
 /// What is shown of something that was sent before.
@@ -214,8 +214,11 @@ pub(crate) fn history(format: Format, lines: &[Line<'_, '_>], manner: Manner<'_>
 /// What stands before a history that does not begin with the user.
 pub(crate) const OPENING: &str = "(continued)";
 
-/// What follows a history that ends with the model, where it may not.
+/// What follows a history that ends with the model, where it may not, and a summary that is told as an answer.
 pub(crate) const CONTINUE: &str = "Continue.";
+
+/// What a summary that is told as an answer answers.
+pub(crate) const QUESTION: &str = "What has been done so far?";
 
 /// Puts in what the provider demands at either end.
 fn frame(format: Format, messages: &mut Vec<Written>, manner: Manner<'_>) {

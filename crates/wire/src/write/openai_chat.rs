@@ -79,8 +79,10 @@ impl<'e> Pen<'e, '_> {
             Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
             Line::Answer(fragments) => answer::write(fragments, self).into_iter().collect(),
             Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
-            Line::Note { text, origin } => {
-                vec![Written { json: words(text), events: vec![*origin], speaker: Speaker::User }]
+            Line::Words { by, text, origin } => {
+                let role = if *by == Speaker::Assistant { "assistant" } else { "user" };
+                let json = message(role, &quoted(text));
+                vec![Written { json, events: origin.iter().copied().collect(), speaker: *by }]
             }
         }
     }

@@ -114,8 +114,11 @@ impl<'e> Pen<'e, '_> {
             Line::Said(entry, shown) => self.said(entry, *shown).into_iter().collect(),
             Line::Answer(fragments) => fragments.iter().flat_map(|fragment| self.answer(fragment)).collect(),
             Line::Returned(outcomes) => outcomes.iter().filter_map(|outcome| self.outcome(outcome)).collect(),
-            Line::Note { text, origin } => {
-                vec![Item::words(words(text), vec![*origin])]
+            Line::Words { by, text, origin } => {
+                let json = if *by == Speaker::Assistant { item::spoken(text) } else { words(text) };
+                let mut item = Item::words(json, origin.iter().copied().collect());
+                item.written.speaker = *by;
+                vec![item]
             }
         }
     }

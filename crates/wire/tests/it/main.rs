@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod breakpoints;
 mod fixtures;
 mod histories;
 mod legal;
@@ -14,4 +15,5 @@ mod rendered;
 mod requests;
 mod responses;
 mod streams;
+mod summaries;
 mod translated;

@@ -9,17 +9,25 @@ use std::{
 };
 
 use epitome_core::{
-    Event, Tokens, budget::Budget, context::Context, fit::fit, pipeline::State, reducers::default_pipeline,
+    Event, Fact, Tokens,
+    budget::Budget,
+    context::Context,
+    cost::{Extension, Prompt, extends},
+    fit::fit,
+    pipeline::State,
+    reducers::default_pipeline,
 };
 use epitome_wire::{
     Format,
-    legality::{Rule, Rules, check_against},
-    render::settle_thinking,
+    legality::{Rule, Rules, check, check_against},
+    render::{Breakpoints, RenderOptions, settle_thinking},
     transcripts::{Limits, Start, read},
 };
 
 use crate::{
+    breakpoints::Cache,
     histories::{context, logged},
+    prompts::memo,
     rendered::render,
 };
 
@@ -87,21 +95,63 @@ fn try_bound_thinking(whole: &Context, reduced: Context) {
     }
 }
 
+/// The requests of a session as its agent sent them, up to each answer: every one begins with all of the one before, and
+/// with breakpoints Anthropic's cache has all of it. Gives back how many there were.
+fn grow(format: Format, events: &[Event]) -> usize {
+    let breakpoints = Breakpoints::Placed { most: 4, lifetime: 300 };
+    let options = RenderOptions { breakpoints, ..RenderOptions::of(format) };
+    let logged = logged(events.to_vec());
+    let (mut cache, mut memo) = (Cache::default(), memo());
+    let mut sent = Prompt::default();
+    let mut last = None;
+    let mut calls = 0;
+    // A greeting that nobody asked for was no call.
+    let asked = |event: &Event| matches!(event.fact, Fact::UserSaid { .. });
+    let first = events.iter().position(asked).unwrap_or(events.len());
+    for (index, event) in events.iter().enumerate().skip(first) {
+        let Fact::AssistantSaid { answer, .. } = &event.fact else { continue };
+        if answer.is_some() && last.replace(answer) == Some(answer) {
+            continue;
+        }
+        let body = format.render(&context(&logged[..index]), &options).unwrap().body;
+        assert!(check(format, &body, &options.rules).is_empty());
+        let prompt = format.prompt(&body, &mut memo).unwrap();
+        assert_eq!(extends(&sent, &prompt), Extension::Extends, "{format}, event {index}");
+        let hit = cache.ask(&prompt);
+        assert!(format != Format::Anthropic || hit == sent.blocks.len(), "{hit} of {}", sent.blocks.len());
+        sent = prompt;
+        calls += 1;
+    }
+    calls
+}
+
+#[test]
+fn real_sessions_only_grow_at_their_end_and_are_read_from_the_cache() {
+    let Some(data) = data() else { return };
+    let mut calls = 0;
+    for events in sessions(&data) {
+        calls += Format::ALL.map(|format| grow(format, &events)).iter().sum::<usize>();
+    }
+    assert!(calls > 1_000, "only {calls} requests were rendered");
+    println!("{calls} requests");
+}
+
 #[test]
 fn real_sessions_are_rendered_legally_to_every_format_at_every_budget() {
     let Some(data) = data() else { return };
-    let mut rendered = 0;
-    for file in sample(&data) {
-        let name = file.display().to_string();
-        let reading = read(&name, &fs::read(&file).unwrap(), &Limits::default()).unwrap();
-        let threads = reading.sessions.iter().flat_map(|session| &session.threads);
-        // A fork begins with its parent's events, which are tried there.
-        let whole = threads.filter(|thread| !matches!(thread.start, Start::Fork { .. }));
-        for thread in whole.take(SESSIONS) {
-            let events: Vec<Event> = thread.events.iter().take(EVENTS).cloned().collect();
-            rendered += try_session(events);
-        }
-    }
+    let rendered: usize = sessions(&data).map(try_session).sum();
     assert!(rendered > 100, "only {rendered} requests were rendered");
     println!("{rendered} requests");
+}
+
+/// The beginnings of some sessions of every sample.
+fn sessions(data: &Path) -> impl Iterator<Item = Vec<Event>> {
+    sample(data).into_iter().flat_map(|file| {
+        let name = file.display().to_string();
+        let reading = read(&name, &fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        let threads = reading.sessions.into_iter().flat_map(|session| session.threads);
+        // A fork begins with its parent's events, which are tried there.
+        let whole = threads.filter(|thread| !matches!(thread.start, Start::Fork { .. }));
+        whole.take(SESSIONS).map(|thread| thread.events.into_iter().take(EVENTS).collect())
+    })
 }

@@ -11,6 +11,7 @@ use epitome_core::{
     fit::fit,
     meter::{Meter, Overhead},
     pipeline::State,
+    policy::Shape,
     project::{Line, project},
     reducers::default_pipeline,
     tokens::Tokens,
@@ -18,7 +19,7 @@ use epitome_core::{
 use epitome_wire::{
     Format, anthropic,
     legality::{Rule, Rules, check, check_against},
-    render::{RenderError, RenderOptions, recount, settle_thinking},
+    render::{RenderError, RenderOptions, Rendered, recount, settle_thinking},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -31,20 +32,28 @@ use crate::{
 /// Renders, and checks what holds for every rendered request.
 pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String {
     let options = RenderOptions { rules, ..RenderOptions::of(format) };
-    let rendered = format.render(context, &options).unwrap();
-    let found = check(format, &rendered.body, &options.rules);
-    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    assert!(found.is_empty(), "{format}: {found:#?}\n{}", rendered.body);
-    let counted = recount(format, &rendered.body, context.meter()).unwrap();
-    assert!(counted <= context.tokens(), "{format}: {counted} > {}\n{}", context.tokens(), rendered.body);
+    let rendered = legal_and_paid(format, context, &options);
     assert_eq!(format.render(context, &options).unwrap(), rendered, "the same twice");
     for message in &rendered.messages {
         let json = &rendered.body[message.bytes.clone()];
         assert!(serde_json::from_str::<&RawValue>(json).is_ok(), "{json}");
     }
+    let told = RenderOptions { summary: Shape::QuestionAndAnswer, ..options };
+    legal_and_paid(format, context, &told);
     thinking_keeps_its_bytes(format, context, &rendered.body);
     questions_keep_their_bytes(format, context, &rendered.body);
     rendered.body
+}
+
+/// Renders what its provider takes and its context pays for.
+fn legal_and_paid(format: Format, context: &Context, options: &RenderOptions) -> Rendered {
+    let rendered = format.render(context, options).unwrap();
+    let found = check(format, &rendered.body, &options.rules);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{format}: {found:#?}\n{}", rendered.body);
+    let counted = recount(format, &rendered.body, context.meter()).unwrap();
+    assert!(counted <= context.tokens(), "{format}: {counted} > {}\n{}", context.tokens(), rendered.body);
+    rendered
 }
 
 #[derive(serde::Deserialize)]

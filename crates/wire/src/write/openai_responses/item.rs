@@ -50,22 +50,29 @@ pub(super) fn answer(pieces: &[Piece<'_>], id: impl Fn(&ToolCall, usize) -> Stri
     for piece in pieces {
         match piece {
             Piece::Call(call, place) => {
-                items.extend(spoken(&mut said));
+                items.extend(told(&mut said));
                 items.push(call_item(call, &id(call, *place)));
             }
             Piece::Refusal(text) => said.push(format!(r#"{{"type":"refusal","refusal":{}}}"#, quoted(text))),
             Piece::Text(_) | Piece::Medium { .. } => {
-                let text =
-                    piece.note().map(|note| format!(r#"{{"type":"output_text","text":{}}}"#, quoted(note)));
-                said.extend(text);
+                said.extend(piece.note().map(output_text));
             }
         }
     }
-    items.extend(spoken(&mut said));
+    items.extend(told(&mut said));
     items
 }
 
-fn spoken(said: &mut Vec<String>) -> Option<String> {
+/// A message of the model's.
+pub(super) fn spoken(text: &str) -> String {
+    message("assistant", &output_text(text))
+}
+
+fn output_text(text: &str) -> String {
+    format!(r#"{{"type":"output_text","text":{}}}"#, quoted(text))
+}
+
+fn told(said: &mut Vec<String>) -> Option<String> {
     let parts = std::mem::take(said).join(",");
     (!parts.is_empty()).then(|| message("assistant", &parts))
 }

@@ -1,0 +1,319 @@
+//! Where a request asks its provider's cache to keep what it has read.
+//!
+//! A cache entry is written at a mark and found again from one, so marks go where the next request will look. At the
+//! newest block and at what was the newest block one call ago: then the next request finds all of this one, however many
+//! blocks a turn adds. At the end of the stable prefix and behind the summary: then a reset costs only what was reset.
+//! Whoever wants marks placed gets these and no others, so that there are never more than the provider takes and no two
+//! lifetimes get into each other's way.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use epitome_core::{
+    cost::Layer,
+    profile::{CacheRules, Written},
+};
+
+use super::{Rendered, RenderedMessage};
+use crate::{
+    format::Format,
+    json::Json,
+    marks,
+    prompt::pieces::{By, Form, Piece, pieces},
+};
+
+/// Where a request asks the cache to keep what it has read.
+///
+/// ```
+/// use epitome_core::profile::Profiles;
+/// use epitome_wire::render::Breakpoints;
+///
+/// let profiles = Profiles::builtin();
+/// let cache = |model: &str| profiles.find(model).map(|profile| profile.cache.clone()).unwrap_or_default();
+/// let placed = Breakpoints::of(&cache("claude-opus-4-5"), Some(3_600));
+/// assert_eq!(placed, Breakpoints::Placed { most: 4, lifetime: 3_600 });
+/// assert_eq!(Breakpoints::of(&cache("gpt-4.1"), None), Breakpoints::AsSent);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Breakpoints {
+    /// Where the client asked for it; of more marks than the provider takes, the newest.
+    #[default]
+    AsSent,
+    /// Where it pays, instead of where the client asked for it.
+    Placed {
+        /// The most marks to set.
+        most: u32,
+        /// How long entries should live, in seconds. Where a provider has one lifetime only, it is that.
+        lifetime: u64,
+    },
+}
+
+impl Breakpoints {
+    /// Breakpoints as a model's cache takes them: as sent, if it takes none. Of the lifetimes it knows the shortest is
+    /// asked for that is at least `lifetime`, or the longest; the usual one if none is given.
+    pub fn of(cache: &CacheRules, lifetime: Option<u64>) -> Self {
+        let most = match cache.written {
+            Some(Written::Breakpoints) => cache.breakpoints.unwrap_or(MOST),
+            // One is the provider's own.
+            Some(Written::ImplicitAndExplicit) => cache.breakpoints.unwrap_or(MOST).saturating_sub(1),
+            Some(Written::Automatic) | None => 0,
+        };
+        let known = cache.lifetimes.as_deref().unwrap_or_default();
+        let long_enough = |wanted: u64| known.iter().copied().filter(|known| *known >= wanted).min();
+        let asked = match lifetime {
+            Some(wanted) => long_enough(wanted).or_else(|| known.iter().copied().max()),
+            None => known.first().copied(),
+        };
+        match asked {
+            Some(lifetime) if most > 0 => Self::Placed { most, lifetime },
+            _ => Self::AsSent,
+        }
+    }
+}
+
+/// The most marks that any provider takes.
+pub(crate) const MOST: u32 = 4;
+
+/// The same request with its marks where they should be. `summary` is what the summary says that it stands on.
+pub(super) fn apply(
+    format: Format,
+    rendered: Rendered,
+    breakpoints: Breakpoints,
+    summary: Option<&str>,
+) -> Rendered {
+    let edits = match breakpoints {
+        Breakpoints::AsSent => surplus(format, &rendered.body),
+        Breakpoints::Placed { most, lifetime } => {
+            let places = Places { format, summary, most: most.min(MOST), lifetime };
+            Json::parse(&rendered.body, "a rendered request")
+                .map_or_else(|_| Vec::new(), |json| places.edits(&json))
+        }
+    };
+    if edits.is_empty() { rendered } else { edited(&rendered, edits) }
+}
+
+/// How many marks a request has.
+pub(crate) fn count(format: Format, request: &Json<'_>) -> usize {
+    all(format, request).iter().filter(|(mark, _)| mark.asks()).count()
+}
+
+/// All marks that a format's provider reads, each with whether it is the history's.
+fn all<'j>(format: Format, request: &'j Json<'j>) -> Vec<(marks::Mark<'j>, bool)> {
+    let keys = crate::request::Keys::of(format);
+    let mut found = Vec::new();
+    // Those of the tools, and that of the request itself.
+    marks::each(request, &mut |mark| found.push((mark, false)));
+    for block in keys.system.map(|key| request.array_at(key)).unwrap_or_default() {
+        marks::each(block, &mut |mark| found.push((mark, false)));
+    }
+    for message in request.array_at(keys.history) {
+        marks::each(message, &mut |mark| found.push((mark, true)));
+    }
+    found.retain(|(mark, _)| mark.key == key(format));
+    found
+}
+
+fn key(format: Format) -> &'static str {
+    match format {
+        Format::Anthropic => marks::CACHE_CONTROL,
+        Format::OpenaiChat | Format::OpenaiResponses => marks::BREAKPOINT,
+    }
+}
+
+/// What to put in place of some bytes.
+type Edit = (Range<usize>, String);
+
+/// What to cut where a client marked more than its provider takes. A log keeps each message as it first came, marked as
+/// the newest one; so all of them are.
+fn surplus(format: Format, body: &str) -> Vec<Edit> {
+    if body.matches(key(format)).count() <= MOST as usize {
+        return Vec::new();
+    }
+    let Ok(request) = Json::parse(body, "a rendered request") else { return Vec::new() };
+    let (history, standing): (Vec<_>, Vec<_>) =
+        all(format, &request).into_iter().filter(|(mark, _)| mark.asks()).partition(|(_, is_said)| *is_said);
+    if history.len() + standing.len() <= MOST as usize {
+        return Vec::new();
+    }
+    let standing_kept = standing.len().min(2.max((MOST as usize).saturating_sub(history.len())));
+    let history_kept = (MOST as usize - standing_kept).min(history.len());
+    let gone = |marks: &[(marks::Mark<'_>, bool)], kept: usize| {
+        let gone = marks.len() - kept;
+        marks[..gone].iter().map(|(mark, _)| (mark.cut.clone(), String::new())).collect::<Vec<_>>()
+    };
+    [gone(&standing, standing_kept), gone(&history, history_kept)].concat()
+}
+
+/// Where marks go.
+struct Places<'s> {
+    format: Format,
+    summary: Option<&'s str>,
+    most: u32,
+    lifetime: u64,
+}
+
+impl Places<'_> {
+    fn edits(&self, request: &Json<'_>) -> Vec<Edit> {
+        let pieces = pieces(self.format, request);
+        let cuts = all(self.format, request).into_iter().map(|(mark, _)| (mark.cut, String::new()));
+        let marks = self.chosen(&pieces).into_iter().filter_map(|place| self.mark(&pieces[place]));
+        cuts.filter(|(cut, _)| !cut.is_empty()).chain(marks).collect()
+    }
+
+    /// The pieces to mark, the most useful first as long as there may be more.
+    fn chosen(&self, pieces: &[Piece<'_>]) -> BTreeSet<usize> {
+        let last_of = |layer: Layer| pieces.iter().rposition(|piece| piece.layer == layer);
+        let newest = last_of(Layer::Messages);
+        let mut before =
+            pieces.iter().enumerate().rev().filter(|(_, piece)| piece.layer == Layer::Messages).peekable();
+        while before.next_if(|(_, piece)| piece.by == By::Client).is_some() {}
+        while before.next_if(|(_, piece)| piece.by == By::Model).is_some() {}
+        let previous = before.next().map(|(place, _)| place);
+        let summary = self.summary.and_then(|summary| {
+            pieces.iter().position(|piece| piece.layer == Layer::Messages && text(piece) == Some(summary))
+        });
+        let (system, tools) = (last_of(Layer::System), last_of(Layer::Tools));
+        // Where the provider marks the newest block itself, nobody else needs to.
+        let newest = newest.filter(|_| self.format == Format::Anthropic);
+        let wanted = [newest, previous, system.or(tools), summary, tools];
+        let mut chosen = BTreeSet::new();
+        for place in wanted.into_iter().flatten().filter_map(|place| self.nearest(pieces, place)) {
+            if chosen.len() < self.most as usize {
+                chosen.insert(place);
+            }
+        }
+        chosen
+    }
+
+    /// The piece at a place, or the last before it of its layer that can be marked.
+    fn nearest(&self, pieces: &[Piece<'_>], place: usize) -> Option<usize> {
+        let same = pieces.get(..=place)?.iter().enumerate().rev();
+        same.take_while(|(_, piece)| piece.layer == pieces[place].layer)
+            .find(|(_, piece)| self.mark(piece).is_some())
+            .map(|(place, _)| place)
+    }
+
+    /// The edit that marks a piece; `None` if its provider takes no mark there.
+    fn mark(&self, piece: &Piece<'_>) -> Option<Edit> {
+        let role = piece.message.map_or("", |message| message.role);
+        match self.format {
+            Format::Anthropic => match piece.form {
+                // A tool that is not shown until it is found cannot end a prefix.
+                Form::Tool if piece.json.get("defer_loading").is_some_and(|defer| defer.raw == "true") => {
+                    None
+                }
+                Form::Tool => self.added(piece.json),
+                Form::Text(kind) => self.listed(kind, piece.json),
+                Form::Block if matches!(role, "" | "user" | "assistant") => {
+                    let takes = match piece.json.text_at("type")? {
+                        "text" => is_said(piece.json.text_at("text")?),
+                        "image" | "document" | "search_result" | "tool_use" | "tool_result" => true,
+                        _ => false,
+                    };
+                    takes.then(|| self.added(piece.json)).flatten()
+                }
+                Form::Block | Form::Whole => None,
+            },
+            Format::OpenaiChat | Format::OpenaiResponses
+                if piece.by == By::Model || piece.message.is_none() =>
+            {
+                None
+            }
+            Format::OpenaiChat => match piece.form {
+                Form::Text(kind) if role != "function" => self.listed(kind, piece.json),
+                Form::Block if role != "function" => self.added_part(piece.json),
+                Form::Tool | Form::Text(_) | Form::Block | Form::Whole => None,
+            },
+            Format::OpenaiResponses => match (piece.form, piece.json.get("output")) {
+                (Form::Text(kind), _) if piece.message.is_some_and(|message| message.json.is_object()) => {
+                    self.listed(kind, piece.json)
+                }
+                (Form::Block, _) => self.added_part(piece.json),
+                (Form::Whole, Some(output))
+                    if matches!(
+                        piece.json.text_at("type"),
+                        Some("function_call_output" | "custom_tool_call_output")
+                    ) =>
+                {
+                    match output.as_array() {
+                        Some(parts) => self.added_part(parts.last()?),
+                        None => self.listed("input_text", output),
+                    }
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// Marks a part of what is not the model's.
+    fn added_part(&self, part: &Json<'_>) -> Option<Edit> {
+        let takes = match part.text_at("type")? {
+            "text" | "input_text" => is_said(part.text_at("text")?),
+            "image_url" | "input_audio" | "file" => self.format == Format::OpenaiChat,
+            "input_image" | "input_file" => self.format == Format::OpenaiResponses,
+            _ => false,
+        };
+        takes.then(|| self.added(part)).flatten()
+    }
+
+    /// Marks an object.
+    fn added(&self, object: &Json<'_>) -> Option<Edit> {
+        let at = marks::last_kept(object)?;
+        Some((at..at, format!(",{}", self.member())))
+    }
+
+    /// Marks a string: as the list of the one block that it stands for.
+    fn listed(&self, kind: &str, string: &Json<'_>) -> Option<Edit> {
+        is_said(string.as_text()?).then(|| {
+            let list = format!(r#"[{{"type":"{kind}","text":{},{}}}]"#, string.raw, self.member());
+            (string.start..marks::end(string), list)
+        })
+    }
+
+    fn member(&self) -> &'static str {
+        match self.format {
+            Format::Anthropic if self.lifetime > 300 => r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+            Format::Anthropic => r#""cache_control":{"type":"ephemeral"}"#,
+            Format::OpenaiChat | Format::OpenaiResponses => {
+                r#""prompt_cache_breakpoint":{"mode":"explicit"}"#
+            }
+        }
+    }
+}
+
+/// What a piece says, if that is text.
+fn text<'p>(piece: &'p Piece<'_>) -> Option<&'p str> {
+    piece.json.as_text().or_else(|| piece.json.text_at("text"))
+}
+
+fn is_said(text: &str) -> bool {
+    !text.trim().is_empty()
+}
+
+/// The request with its edits made, which do not overlap.
+fn edited(rendered: &Rendered, mut edits: Vec<Edit>) -> Rendered {
+    // Places are counted without what stands before the request.
+    let lead = rendered.body.len() - rendered.body.trim_start_matches([' ', '\t', '\n', '\r']).len();
+    edits.sort_by_key(|(range, _)| (range.start, range.end));
+    let mut body = String::with_capacity(rendered.body.len() + 256);
+    let mut from = 0;
+    // Where each edit ended in the old body and ends in the new one.
+    let mut ends: Vec<(usize, usize)> = Vec::with_capacity(edits.len());
+    for (range, with) in edits {
+        body.push_str(rendered.body.get(from..range.start + lead).unwrap_or_default());
+        body.push_str(&with);
+        from = range.end + lead;
+        ends.push((from, body.len()));
+    }
+    body.push_str(rendered.body.get(from..).unwrap_or_default());
+    let moved = |place: usize| {
+        let before = ends.partition_point(|(old, _)| *old <= place);
+        let (old, new) = before.checked_sub(1).map_or((0, 0), |last| ends[last]);
+        place - old + new
+    };
+    let message = |message: &RenderedMessage| RenderedMessage {
+        bytes: moved(message.bytes.start)..moved(message.bytes.end),
+        events: message.events.clone(),
+    };
+    let messages = rendered.messages.iter().map(message).collect();
+    Rendered { body, messages }
+}
