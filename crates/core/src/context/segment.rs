@@ -30,6 +30,8 @@ pub struct Segment {
     pub(super) counts: Vec<Tokens>,
     /// The sum of these counts, so that nobody adds them up again.
     pub(super) content: Tokens,
+    /// What each part cost as it was sent, once something else is shown.
+    pub(super) sent: Vec<Tokens>,
     pub(super) fidelity: Fidelity,
     pub(super) touched: Option<Cow<'static, str>>,
 }
@@ -132,7 +134,7 @@ pub struct Folded {
     pub user_messages: u64,
     /// Calls, by tool.
     pub calls: BTreeMap<String, u64>,
-    /// What it had cost when it was last shown.
+    /// What it cost as it was sent, whatever was shown of it in between.
     pub tokens: Tokens,
 }
 
@@ -203,11 +205,11 @@ impl Segment {
         self.fixed + self.content
     }
 
-    /// What it costs or, for a note, what everything cost that it stands for.
+    /// What everything that it stands for cost as it was sent.
     pub(super) fn stood_for(&self) -> Tokens {
         match &self.body {
             Body::Note(note) => note.folded.tokens,
-            _ => self.tokens(),
+            _ => self.fixed + self.original_tokens(),
         }
     }
 
@@ -307,6 +309,33 @@ impl Segment {
         self.shown().unwrap_or_default().iter().zip(self.counts.iter().copied())
     }
 
+    /// The parts as they were sent, whatever is shown of them now, each with its cost.
+    pub fn original(&self) -> impl Iterator<Item = (&Part, Tokens)> {
+        let parts = match &self.body {
+            Body::User { event, .. } => event.event.fact.parts(),
+            Body::Exchange { outcome: Shown::Returned { event, index, .. }, .. } => {
+                event.event.fact.results().get(*index).map_or(&[][..], |result| &result.parts)
+            }
+            _ => &[],
+        };
+        parts.iter().zip(self.sent_counts().iter().copied())
+    }
+
+    /// What the parts that an edit may replace cost as they were sent.
+    pub fn original_tokens(&self) -> Tokens {
+        self.sent_counts().iter().copied().sum()
+    }
+
+    fn sent_counts(&self) -> &[Tokens] {
+        match &self.body {
+            Body::User { content: Content::Replaced(_), .. }
+            | Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(_), .. }, .. } => {
+                &self.sent
+            }
+            _ => &self.counts,
+        }
+    }
+
     /// The event that holds the original of what [`shown`](Self::shown) shows.
     pub fn source(&self) -> Option<Seq> {
         match &self.body {
@@ -360,9 +389,12 @@ impl Segment {
         else {
             return Replacement::Refused;
         };
-        *shown = Content::Replaced(parts);
-        self.content = counts.iter().copied().sum();
-        self.counts = counts;
+        let before = std::mem::replace(shown, Content::Replaced(parts));
+        let replaced = std::mem::replace(&mut self.counts, counts);
+        if before == Content::AsSent {
+            self.sent = replaced;
+        }
+        self.content = self.counts.iter().copied().sum();
         self.fidelity = fidelity;
         Replacement::Made
     }
@@ -418,7 +450,7 @@ impl Folded {
         self.events.extend(segment.stands_for());
         self.span(segment.turn..segment.turn + 1);
         self.user_messages += u64::from(segment.is_user());
-        self.tokens += segment.tokens();
+        self.tokens += segment.stood_for();
         if let Some(call) = segment.call() {
             *self.calls.entry(call.name.0.clone()).or_default() += 1;
         }

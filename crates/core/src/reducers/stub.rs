@@ -70,11 +70,12 @@ pub(crate) fn tool(segment: &Segment) -> String {
     segment.call().map_or_else(|| "tool".to_owned(), |call| brief(&call.name.0, 64))
 }
 
-/// Lines, attachments and tokens of what a segment shows now.
+/// Lines, attachments and tokens of what a segment stands for, as it was sent: a line that takes the place of another
+/// line still says what was there.
 pub(crate) fn size(segment: &Segment) -> String {
     let mut lines = 0;
     let mut media = 0;
-    for part in segment.shown().unwrap_or_default() {
+    for (part, _) in segment.original() {
         part.visit_text(&mut |text| lines += text.lines().count() as u64);
         media += u64::from(matches!(part, Part::Media(_)));
     }
@@ -85,7 +86,7 @@ pub(crate) fn size(segment: &Segment) -> String {
     if media > 0 {
         let _ = write!(size, "{}, ", count(media, "attachment", "attachments"));
     }
-    let _ = write!(size, "{} tokens", segment.content_tokens());
+    let _ = write!(size, "{} tokens", segment.original_tokens());
     size
 }
 
