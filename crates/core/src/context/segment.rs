@@ -130,6 +130,12 @@ pub struct Folded {
     pub events: SeqSet,
     /// The turns of which something is folded: from the first to before the end.
     pub turns: Range<u64>,
+    /// The compactions whose summaries are among it.
+    #[serde(default, skip_serializing_if = "SeqSet::is_empty")]
+    pub summaries: SeqSet,
+    /// How many of the events only those summaries told of.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub summarised: u64,
     /// Messages from users among it.
     pub user_messages: u64,
     /// Calls, by tool.
@@ -437,9 +443,14 @@ pub(super) enum Replacement {
 }
 
 impl Folded {
-    /// How many turns it holds something of.
+    /// How many turns it holds something of. A summary is no turn.
     pub fn turn_count(&self) -> u64 {
         self.turns.end - self.turns.start
+    }
+
+    /// How many messages it holds, other than those that a summary among it told of.
+    pub fn messages(&self) -> u64 {
+        self.events.count().saturating_sub(self.summarised).saturating_sub(self.summaries.count())
     }
 
     /// Adds the segment that follows.
@@ -448,7 +459,12 @@ impl Folded {
             return self.join(&note.folded);
         }
         self.events.extend(segment.stands_for());
-        self.span(segment.turn..segment.turn + 1);
+        if let Body::Summary(compaction) = &segment.body {
+            self.summaries.insert(compaction.id.seq);
+            self.summarised += segment.events.count().saturating_sub(1);
+        } else {
+            self.span(segment.turn..segment.turn + 1);
+        }
         self.user_messages += u64::from(segment.is_user());
         self.tokens += segment.stood_for();
         if let Some(call) = segment.call() {
@@ -459,6 +475,8 @@ impl Folded {
     fn join(&mut self, other: &Self) {
         self.events.extend(&other.events);
         self.span(other.turns.clone());
+        self.summaries.extend(&other.summaries);
+        self.summarised += other.summarised;
         self.user_messages += other.user_messages;
         self.tokens += other.tokens;
         for (tool, calls) in &other.calls {
@@ -467,10 +485,18 @@ impl Folded {
     }
 
     fn span(&mut self, turns: Range<u64>) {
+        if turns.is_empty() {
+            return;
+        }
         self.turns = if self.turns.is_empty() {
             turns
         } else {
             self.turns.start.min(turns.start)..self.turns.end.max(turns.end)
         };
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

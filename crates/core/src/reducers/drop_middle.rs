@@ -124,14 +124,35 @@ assistant: On it.
     }
 
     #[test]
+    fn a_summary_that_goes_is_told_apart_from_messages() {
+        let log = "user: One.\nassistant: Yes.\nuser: Two.\ncompacted through 2 keep 3: 30 words of \"sum\"\nuser: Now.\n";
+        let budget = Budget::new(Tokens(20));
+        let reduced = DropMiddle::default().reduce(context(log), &budget, State::default());
+        insta::assert_snapshot!(show(&reduced.context), @r"
+        note        1-2, 4  summary      12 by drop_middle  [a summary of 2 messages is not shown; 30 tokens; messages 1-2]
+        user        3       verbatim      1  Two.
+        user        5       verbatim      1  Now.
+        total 14
+        ");
+        let log = format!("{log}assistant: 30 words of \"x\"\nuser: And?\n");
+        let budget = Budget::new(Tokens(25));
+        let reduced = DropMiddle::default().reduce(context(&log), &budget, State::default());
+        insta::assert_snapshot!(show(&reduced.context), @r"
+        note        1-6     summary      21 by drop_middle  [1 turn is not shown: 3 messages, 2 from the user, and a summary of 2 messages; 62 tokens; messages 1-6]
+        user        7       verbatim      1  And?
+        total 22
+        ");
+    }
+
+    #[test]
     fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
         insta::assert_snapshot!(at(30), @r#"
         prefix      1       verbatim      1  Rules.
-        note        2-7     summary      15 by drop_middle  [3 turns are not shown: 6 messages, 2 from the user; 65 tokens; messages 2-7]
+        note        2-7     summary      18 by drop_middle  [2 turns are not shown: 5 messages, 2 from the user, and a summary; 65 tokens; messages 2-6]
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
-        total 27
+        total 30
         "#);
         insta::assert_snapshot!(at(0), @r#"
         prefix      1       verbatim      1  Rules.

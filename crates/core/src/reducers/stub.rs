@@ -42,17 +42,29 @@ impl Scribe {
         Part::Text { text }
     }
 
-    /// `[12 turns are not shown: 31 messages, 4 from the user, calls: bash ×9, grep ×2; 45210 tokens; recall 1b2c3d4e:5-88]`
+    /// `[12 turns are not shown: 31 messages, 4 from the user, calls: bash ×9, grep ×2; 45210 tokens; recall 1b2c3d4e:5-88]`,
+    /// or `[a summary of 60 messages is not shown; 1210 tokens; recall 1b2c3d4e:5-64]`.
     pub(crate) fn note(&self, folded: &Folded) -> String {
-        let turns = count(folded.turn_count(), "turn is", "turns are");
-        let mut text = format!("[{turns} not shown: {}", count(folded.events.count(), "message", "messages"));
-        if folded.user_messages > 0 {
-            let _ = write!(text, ", {} from the user", folded.user_messages);
+        let mut text = String::from("[");
+        if folded.turn_count() > 0 {
+            let turns = count(folded.turn_count(), "turn is", "turns are");
+            let _ = write!(text, "{turns} not shown: {}", count(folded.messages(), "message", "messages"));
+            if folded.user_messages > 0 {
+                let _ = write!(text, ", {} from the user", folded.user_messages);
+            }
+            if !folded.calls.is_empty() {
+                let _ = write!(text, ", calls: {}", calls(&folded.calls));
+            }
+            if !folded.summaries.is_empty() {
+                let _ = write!(text, ", and {}", summary(folded));
+            }
+        } else {
+            let _ = write!(text, "{} is not shown", summary(folded));
         }
-        if !folded.calls.is_empty() {
-            let _ = write!(text, ", calls: {}", calls(&folded.calls));
-        }
-        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(&folded.events));
+        // A compaction's own place is long after what it tells of.
+        let told = folded.events.without(&folded.summaries);
+        let events = if told.is_empty() { &folded.events } else { &told };
+        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(events));
         text
     }
 
@@ -101,6 +113,14 @@ pub(crate) fn brief(text: &str, most: usize) -> String {
 
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// What a summary that is not shown told of.
+fn summary(folded: &Folded) -> String {
+    match folded.summarised {
+        0 => "a summary".to_owned(),
+        messages => format!("a summary of {}", count(messages, "message", "messages")),
+    }
 }
 
 /// The tools called most, at most four of them.
