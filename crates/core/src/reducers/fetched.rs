@@ -36,12 +36,12 @@ pub(super) enum Kind {
     Change,
 }
 
-/// How much of a file was read.
+/// How much of a file was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All of it.
+    /// All of it: nothing in the call says otherwise.
     Whole,
-    /// Some lines of it.
+    /// Some of it, or nobody can tell.
     Part,
 }
 
@@ -63,30 +63,53 @@ impl Fetched {
         // A change may carry a whole file: the values are looked into only where they matter.
         let arguments: Arguments<'_> = serde_json::from_str(&call.arguments).ok()?;
         // Some tools view and edit alike, and say which in an argument.
-        let kind = match (kind, text(&arguments, "command").as_deref()) {
+        let kind = match (kind, verb(&arguments).as_deref()) {
             (Kind::Change, Some("view")) => Kind::Read,
             (kind, _) => kind,
         };
-        let target = names(kind).iter().find_map(|name| text(&arguments, name))?;
-        let partial =
-            PARTIAL.iter().any(|name| arguments.get(*name).is_some_and(|value| value.get() != "null"));
-        Some(Self { kind, target, extent: if partial { Extent::Part } else { Extent::Whole } })
+        let (named, target) = names(kind).iter().find_map(|name| Some((*name, text(&arguments, name)?)))?;
+        let extent = match kind {
+            Kind::Change if !writes_anew(&call.name.0, &arguments) => Extent::Part,
+            Kind::Change => extent(&arguments, |name| name == named || CONTENT.contains(&name)),
+            _ => extent(&arguments, |name| name == named),
+        };
+        Some(Self { kind, target, extent })
     }
 }
 
-const PARTIAL: &[&str] = &[
-    "offset",
-    "limit",
-    "start_line",
-    "end_line",
-    "view_range",
-    "line_start",
-    "line_end",
-    "range",
-    "lines",
-    "head",
-    "tail",
-];
+/// Arguments that do not change what is read or written.
+const HARMLESS: &[&str] =
+    &["description", "explanation", "reason", "thought", "encoding", "timeout", "security_risk"];
+
+/// Arguments that hold the whole text of a file.
+const CONTENT: &[&str] = &["content", "contents", "file_text", "file_content", "text"];
+
+/// All of it, if every argument is known: there is no telling which name another tool gives to a page or a range.
+fn extent(arguments: &Arguments<'_>, is_known: impl Fn(&str) -> bool) -> Extent {
+    let verb =
+        |name: &str| name == "command" && matches!(verb(arguments).as_deref(), Some("view" | "create"));
+    let unknown = |(name, value): (&String, &&RawValue)| {
+        value.get() != "null" && !is_known(name) && !HARMLESS.contains(&name.as_str()) && !verb(name)
+    };
+    if arguments.iter().any(unknown) { Extent::Part } else { Extent::Whole }
+}
+
+/// Whether a change puts a new text in place of all that was there.
+fn writes_anew(tool: &str, arguments: &Arguments<'_>) -> bool {
+    const IN_PART: &[&str] =
+        &["edit", "patch", "replace", "insert", "delete", "multiedit", "apply", "append"];
+    let says = |words: &[&str]| self::words(tool).iter().any(|word| words.contains(&word.as_str()));
+    let anew = match verb(arguments) {
+        Some(verb) => verb == "create",
+        None => says(&["write", "create"]) && !says(IN_PART),
+    };
+    anew && CONTENT.iter().any(|name| arguments.contains_key(*name))
+}
+
+/// What an editor is told to do.
+fn verb(arguments: &Arguments<'_>) -> Option<String> {
+    text(arguments, "command")
+}
 
 /// The words of tools' names, by what they say. A change is looked for first: `edit_file` may also `view`.
 const WORDS: &[(Kind, &[&str])] = &[
@@ -186,12 +209,46 @@ mod tests {
         check("read_file", r#"{"path":"./b.rs","offset":3}"#, Some((Kind::Read, "b.rs", Part)));
         check("mcp__fs__read_text_file", r#"{"path":"b"}"#, Some((Kind::Read, "b", Whole)));
         check("str_replace_editor", r#"{"command":"view","path":"b"}"#, Some((Kind::Read, "b", Whole)));
-        check("str_replace_editor", r#"{"command":"create","path":"b"}"#, Some((Kind::Change, "b", Whole)));
         check("shell", r#"{"command":["bash","-lc","ls"]}"#, Some((Kind::Command, "bash -lc ls", Whole)));
         check("exec_command", r#"{"cmd":"view"}"#, Some((Kind::Command, "view", Whole)));
         check("Grep", r#"{"pattern":"fn main"}"#, Some((Kind::Search, "fn main", Whole)));
         check("webFetch", r#"{"url":"https://x.y"}"#, Some((Kind::Page, "https://x.y", Whole)));
-        check("MultiEdit", r#"{"file_path":"b"}"#, Some((Kind::Change, "b", Whole)));
+    }
+
+    #[test]
+    fn a_read_is_whole_only_if_every_argument_is_known() {
+        let read = |more: &str, extent| {
+            check("Read", &format!(r#"{{"file_path":"b"{more}}}"#), Some((Kind::Read, "b", extent)));
+        };
+        for more in ["", r#","limit":null"#, r#","description":"why""#] {
+            read(more, Extent::Whole);
+        }
+        for more in
+            ["pages\":\"1-5", "startLine\":1,\"endLine\":\"50", "page\":\"2", "max_lines\":\"9", "x\":\""]
+        {
+            read(&format!(",\"{more}\""), Extent::Part);
+        }
+        check(
+            "edit",
+            r#"{"command":"view","path":"b","view_range":[1,9]}"#,
+            Some((Kind::Read, "b", Extent::Part)),
+        );
+    }
+
+    #[test]
+    fn a_change_is_whole_only_if_it_writes_the_file_anew() {
+        use Extent::{Part, Whole};
+        let change = |tool: &str, arguments: &str, extent| {
+            check(tool, arguments, Some((Kind::Change, "b", extent)));
+        };
+        change("Write", r#"{"file_path":"b","content":"x"}"#, Whole);
+        change("create_file", r#"{"path":"b","file_text":"x"}"#, Whole);
+        change("str_replace_editor", r#"{"command":"create","path":"b","file_text":"x"}"#, Whole);
+        change("str_replace_editor", r#"{"command":"str_replace","path":"b","old_str":"x"}"#, Part);
+        change("MultiEdit", r#"{"file_path":"b","content":"x"}"#, Part);
+        change("write_file", r#"{"path":"b","content":"x","mode":"append"}"#, Part);
+        change("create_directory", r#"{"path":"b"}"#, Part);
+        change("delete_file", r#"{"path":"b"}"#, Part);
     }
 
     #[test]
