@@ -16,6 +16,7 @@ use crate::{
     id::Seq,
     pipeline::{Reduced, Reducer, State},
     reducers::{
+        failure::Failure,
         fetched::{Extent, Fetched, Kind},
         stub::{Scribe, brief, size, tool},
     },
@@ -83,7 +84,7 @@ impl<'c> Later<'c> {
         let fetched = Fetched::of(call)?;
         // What failed neither gives way nor takes a place, and a stub has nothing to show.
         let is_stub = segment.fidelity() > Fidelity::Cut && fetched.kind != Kind::Change;
-        if segment.is_error() || is_stub {
+        if Failure::of(segment).is_some() || is_stub {
             return None;
         }
         let same_call = (call.name.0.as_str(), call.arguments.as_str());

@@ -178,10 +178,10 @@ assistant: Done.
         let expired = rule.reduce(referred, &budget, State::default()).context;
         insta::assert_snapshot!(show(&expired), @r#"
         user        1       verbatim      1  Look.
-        exchange    2-3     reference    20 by refer_outputs  bash {"command":"x"} -> [bash `x`: 30 lines, 60 tokens, no longer shown; run it again if it matters, or message 3]
+        exchange    2-3     reference    13 by refer_outputs  bash {"command":"x"} -> [bash `x`: 30 lines, 60 tokens, no longer shown; message 3]
         exchange    2-3     reference    20 by refer_outputs  read_file {"path":"a"} -> [read_file `a`: 30 lines, 60 tokens, no longer shown; read it again if it matters, or message 3]
         answer      4       verbatim      1  Done.
-        total 42
+        total 35
         "#);
         let folded =
             DropMiddle::default().reduce(expired, &Budget::new(Tokens(25)), State::default()).context;

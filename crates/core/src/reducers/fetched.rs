@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::event::{CallForm, ToolCall};
+use crate::{
+    event::{CallForm, ToolCall},
+    reducers::read_only::is_read_only,
+};
 
 /// What a call was about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,17 @@ pub(super) struct Fetched {
     pub(super) target: String,
     /// How much of it.
     pub(super) extent: Extent,
+    /// Whether it may be fetched again.
+    pub(super) again: Again,
+}
+
+/// Whether a call may be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It only looked.
+    Harmless,
+    /// It changed something, or nobody can tell.
+    Unknown,
 }
 
 /// What kind of call fetches something, or changes what others fetched.
@@ -57,7 +71,12 @@ impl Fetched {
             let kind = kind(&call.name.0)?;
             let target = call.arguments.trim();
             let runs = kind == Kind::Command && !target.is_empty();
-            return runs.then(|| Self { kind, target: target.to_owned(), extent: Extent::Whole });
+            return runs.then(|| Self {
+                kind,
+                target: target.to_owned(),
+                extent: Extent::Whole,
+                again: of_command(target),
+            });
         }
         let kind = kind(&call.name.0)?;
         // A change may carry a whole file: the values are looked into only where they matter.
@@ -73,8 +92,34 @@ impl Fetched {
             Kind::Change => extent(&arguments, |name| name == named || CONTENT.contains(&name)),
             _ => extent(&arguments, |name| name == named),
         };
-        Some(Self { kind, target, extent })
+        let again = match kind {
+            Kind::Read | Kind::Search => Again::Harmless,
+            // A program is no command, though it may read like one.
+            Kind::Command if !matches!(named, "command" | "cmd" | "commands") => Again::Unknown,
+            Kind::Command => of_command(&target),
+            Kind::Page => of_page(&arguments),
+            Kind::Change => Again::Unknown,
+        };
+        Some(Self { kind, target, extent, again })
     }
+}
+
+fn of_command(command: &str) -> Again {
+    if is_read_only(command) { Again::Harmless } else { Again::Unknown }
+}
+
+/// A page may be got again if getting it was all that was asked for.
+fn of_page(arguments: &Arguments<'_>) -> Again {
+    const GETTING: &[&str] = &["url", "uri", "address", "query", "prompt", "format", "max_length", "raw"];
+    let gets = |(name, value): (&String, &&RawValue)| {
+        let method =
+            || name == "method" && matches!(value.get(), "\"GET\"" | "\"HEAD\"" | "\"get\"" | "\"head\"");
+        value.get() == "null"
+            || GETTING.contains(&name.as_str())
+            || HARMLESS.contains(&name.as_str())
+            || method()
+    };
+    if arguments.iter().all(gets) { Again::Harmless } else { Again::Unknown }
 }
 
 /// Arguments that do not change what is read or written.
@@ -198,7 +243,7 @@ mod tests {
 
     fn check(tool: &str, arguments: &str, expect: Option<(Kind, &str, Extent)>) {
         let found = Fetched::of(&ToolCall::function("c", tool, arguments));
-        let expect = expect.map(|(kind, target, extent)| Fetched { kind, target: target.to_owned(), extent });
+        let found = found.as_ref().map(|found| (found.kind, found.target.as_str(), found.extent));
         assert_eq!(found, expect, "{tool} {arguments}");
     }
 
@@ -249,6 +294,22 @@ mod tests {
         change("write_file", r#"{"path":"b","content":"x","mode":"append"}"#, Part);
         change("create_directory", r#"{"path":"b"}"#, Part);
         change("delete_file", r#"{"path":"b"}"#, Part);
+    }
+
+    #[test]
+    fn only_what_looked_may_be_done_again() {
+        let again = |tool: &str, arguments: &str| {
+            Fetched::of(&ToolCall::function("c", tool, arguments)).map(|fetched| fetched.again)
+        };
+        let (harmless, unknown) = (Some(Again::Harmless), Some(Again::Unknown));
+        assert_eq!(again("read_file", r#"{"path":"b","pages":"1"}"#), harmless);
+        assert_eq!(again("bash", r#"{"command":"git status"}"#), harmless);
+        assert_eq!(again("bash", r#"{"command":"git push"}"#), unknown);
+        assert_eq!(again("run_python", r#"{"code":"ls = 1"}"#), unknown);
+        assert_eq!(again("WebFetch", r#"{"url":"u","prompt":"what"}"#), harmless);
+        assert_eq!(again("http", r#"{"url":"u","method":"GET"}"#), harmless);
+        assert_eq!(again("http", r#"{"url":"u","method":"POST"}"#), unknown);
+        assert_eq!(again("http", r#"{"url":"u","body":"x"}"#), unknown);
     }
 
     #[test]

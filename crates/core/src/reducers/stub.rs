@@ -8,6 +8,7 @@ use crate::{
     event::Part,
     media::{Media, Place},
     meter::Meter,
+    reducers::failure::Failure,
 };
 
 /// Writes stubs for one context.
@@ -82,8 +83,8 @@ pub(crate) fn tool(segment: &Segment) -> String {
     segment.call().map_or_else(|| "tool".to_owned(), |call| brief(&call.name.0, 64))
 }
 
-/// Lines, attachments and tokens of what a segment stands for, as it was sent: a line that takes the place of another
-/// line still says what was there.
+/// Whether it failed, and lines, attachments and tokens of what a segment stands for, as it was sent: a line that takes
+/// the place of another line still says what was there.
 pub(crate) fn size(segment: &Segment) -> String {
     let mut lines = 0;
     let mut media = 0;
@@ -92,6 +93,13 @@ pub(crate) fn size(segment: &Segment) -> String {
         media += u64::from(matches!(part, Part::Media(_)));
     }
     let mut size = String::new();
+    if let Some(failure) = Failure::of(segment) {
+        size.push_str("failed");
+        if let Some(code) = failure.exit {
+            let _ = write!(size, " with exit code {code}");
+        }
+        size.push_str(", ");
+    }
     if lines > 0 || media == 0 {
         let _ = write!(size, "{}, ", count(lines, "line", "lines"));
     }
