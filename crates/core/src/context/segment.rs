@@ -252,6 +252,17 @@ impl Segment {
         }
     }
 
+    /// The hook that added it, and the message it was added beside, if one did.
+    pub fn injection(&self) -> Option<(&str, Option<Seq>)> {
+        match &self.body {
+            Body::User { event, .. } => match &event.event.fact {
+                Fact::Injected { hook, beside, .. } => Some((hook, *beside)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it is a piece of an answer: something said, or a call with its outcome.
     pub fn is_answer(&self) -> bool {
         matches!(self.body, Body::Answer { .. } | Body::Exchange { .. })

@@ -5,6 +5,8 @@
 //! that alone is over the target has its older exchanges folded into a line; the newest stay. And if the essential set
 //! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most.
 
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
         cut::{Keep, Piece, cut, pieces},
-        fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest},
+        fold_oldest::{Folding, Measure, Reach, Stage},
         stub::{Scribe, count, size, tool},
     },
     tokens::Tokens,
@@ -71,13 +73,13 @@ impl SplitTurn {
     /// Folds the older exchanges of a loop that is over the target by itself.
     fn fold_loop(&self, context: Context, budget: &Budget) -> Context {
         let start = context.essential().loop_start();
-        let end = context.segments().len();
         let Some(before) = context.segments().get(context.prefix_len()..start) else { return context };
         // What is before the loop is not its fault.
         let goal = budget.target() + before.iter().map(Segment::tokens).sum();
-        let worth = Worth::of(&context);
-        let (by, reach, measure) = (self.name(), Reach::Work, Measure::Whole);
-        fold_oldest(context, &Folding { by, within: start..end, worth: &worth, reach, measure, goal })
+        let first =
+            context.segments().get(start).map_or(Bound::Unbounded, |first| Bound::Included(first.key()));
+        let folding = Folding { by: self.name(), within: (first, Bound::Unbounded), measure: Measure::Whole };
+        folding.fold(context, &[Stage::until(Reach::Work, goal)])
     }
 
     /// Cuts what is essential to what fits under the ceiling.
