@@ -116,6 +116,13 @@ impl Calibration {
         scaled(estimate, self.high())
     }
 
+    /// The most that may be estimated for `limit` to hold. Never more than `limit` itself: what is estimated too high
+    /// today may not be tomorrow.
+    pub fn within(&self, limit: Tokens) -> Tokens {
+        let within = u128::from(limit.0) * u128::from(ONE) / u128::from(self.high().max(ONE));
+        Tokens(u64::try_from(within).unwrap_or(u64::MAX))
+    }
+
     /// What to keep free beside an estimate, so that it holds. Nothing, where the estimate is always too high.
     pub fn margin(&self, estimate: Tokens) -> Tokens {
         self.bound(estimate).less(estimate)

@@ -55,6 +55,15 @@ impl Event {
         Self { time: None, origin: None, fact, raw, normal }
     }
 
+    /// Shows every text whose tokens are counted and kept: what the fact says and, of something unknown that a client
+    /// would send back, its JSON.
+    pub fn visit_counted<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
+        self.fact.visit_text(see);
+        if matches!(self.fact, Fact::Carried { .. }) && self.normal.is_some() {
+            see(&self.raw.json);
+        }
+    }
+
     /// The same event, at a time.
     pub fn at(mut self, time: Option<Time>) -> Self {
         self.time = time;

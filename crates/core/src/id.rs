@@ -9,6 +9,12 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+/// How many digits a short form has: enough to tell the threads of a session apart, and cheap in tokens.
+const SHORT: usize = 8;
+
+/// How many digits of its start an id may be called by.
+const SHORTEST: usize = 4;
+
 macro_rules! uuid_newtype {
     ($(#[$doc:meta])* $name:ident, $space:literal) => {
         $(#[$doc])*
@@ -37,6 +43,20 @@ macro_rules! uuid_newtype {
             /// The underlying UUID.
             pub const fn uuid(self) -> Uuid {
                 self.0
+            }
+
+            /// The last eight digits, for people and for handles. They are random in every id there is; the first ones
+            /// of an id that was made from a clock are the same for a minute.
+            pub fn short(self) -> String {
+                let id = self.0.simple().to_string();
+                id[id.len() - SHORT..].to_owned()
+            }
+
+            /// Whether someone who writes `text` may mean it: the id, four digits of its start or more, or its short
+            /// form.
+            pub fn is_meant_by(self, text: &str) -> bool {
+                let text = text.to_ascii_lowercase();
+                (text.len() >= SHORTEST && self.to_string().starts_with(&text)) || text == self.short()
             }
         }
 
@@ -215,6 +235,26 @@ mod tests {
         assert_eq!(SessionId::derived(&["a", "b"]), SessionId::derived(&["a", "b"]));
         assert_ne!(SessionId::derived(&["a", "b"]), SessionId::derived(&["ab"]));
         assert_ne!(SessionId::derived(&["a"]).uuid(), ThreadId::derived(&["a"]).uuid());
+    }
+
+    #[test]
+    fn ids_of_one_moment_have_short_forms_of_their_own() {
+        let made =
+            |random: u128| ThreadId::new(Uuid::from_u128(0x0199_a1b2_c3d4_7000_8000_0000_0000_0000 | random));
+        let (one, other) = (made(0x1111_2222_3333), made(0x1111_4444_5555));
+        assert_eq!((one.short(), other.short()), ("22223333".into(), "44445555".into()));
+        for (text, meant) in [
+            ("22223333", true),
+            ("44445555", false),
+            ("0199", true),
+            ("0199A1B2-C3D4", true),
+            ("019", false),
+            ("2223333", false),
+            ("", false),
+        ] {
+            assert_eq!(one.is_meant_by(text), meant, "{text}");
+        }
+        assert!(one.is_meant_by(&one.to_string()));
     }
 
     #[test]

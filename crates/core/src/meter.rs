@@ -3,6 +3,8 @@
 //! Every number is an upper bound of what a recount of the rendered request gives, so that a context that fits by the
 //! meter fits in fact. Texts of logged events are never counted again: their counts come along from the log.
 
+mod costs;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -11,8 +13,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use self::costs::Costs;
 use crate::{
-    event::{Fact, Part},
+    event::Part,
     media::{Media, Place},
     tokens::{TokenCounter, Tokens},
 };
@@ -116,17 +119,7 @@ impl Meter {
     pub fn part(&self, part: &Part) -> Tokens {
         let mut tokens = Tokens(0);
         part.visit_text(&mut |text| tokens += self.text(text));
-        if let Part::Media(media) = part {
-            tokens += self.media(media);
-        }
-        tokens
-    }
-
-    /// The texts of a fact, each counted apart in the order [`Fact::visit_text`] shows them: what the log keeps.
-    pub fn pieces(&self, fact: &Fact) -> Vec<Tokens> {
-        let mut pieces = Vec::new();
-        fact.visit_text(&mut |text| pieces.push(self.text(text)));
-        pieces
+        tokens + self.beside_text(part)
     }
 
     /// An image by its dimensions (patches of 32 pixels, as providers cut them), anything else by its bytes.

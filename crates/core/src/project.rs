@@ -47,8 +47,21 @@ impl Line {
     }
 
     /// The events.
-    pub fn events(&self) -> impl Iterator<Item = &Arc<Logged>> {
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &Arc<Logged>> {
         self.events.iter().map(|entry| &entry.event)
+    }
+
+    /// The events with the counts of their texts, where they were counted.
+    pub fn counted(&self) -> impl Iterator<Item = (&Arc<Logged>, Option<&[Tokens]>)> {
+        self.events.iter().map(|entry| (&entry.event, entry.pieces.as_deref()))
+    }
+
+    /// The same line, with counts by `meter` where there are none: whatever is made of it counts nothing again.
+    pub fn counted_by(mut self, meter: &Meter) -> Self {
+        for entry in &mut self.events {
+            entry.pieces.get_or_insert_with(|| meter.pieces(&entry.event.event));
+        }
+        self
     }
 
     /// The newest compaction that was not reverted.

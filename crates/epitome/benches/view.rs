@@ -30,7 +30,16 @@ use epitome::{
 
 const BUDGET: Tokens = Tokens(100_000);
 
-/// How many turns a steady state is measured over.
+/// How long the logs are that a steady state is measured at.
+const SIZES: [u64; 3] = [1_000, 10_000, 100_000];
+
+/// How often each steady state is measured.
+const ROUNDS: usize = 151;
+
+/// How many reductions one measurement goes through: what a turn costs is the mean of the turns between them.
+const REDUCTIONS: usize = 2;
+
+/// How many turns the warm side of a cold open is measured over.
 const TURNS: u64 = 400;
 
 /// Messages of one turn: a question or none, an answer with a call, its result.
@@ -39,46 +48,113 @@ const A_TURN: u64 = 2;
 fn main() {
     O200k.count("the vocabulary is loaded before anything is timed");
     let quiet = std::env::args().any(|argument| argument == "--langchain");
-    let steady: Vec<(u64, f64)> =
-        [1_000, 10_000, 100_000].into_iter().map(|messages| (messages, steady_state(messages))).collect();
+    let steady = steady_states();
     if quiet {
         // For the script: microseconds of one render at 10K messages, exact tokens.
-        println!("{:.3}", steady[1].1 * 1e6);
+        println!("{:.3}", Spread::of(steady[1].clone()).median * 1e6);
         return;
     }
-    println!("steady-state render, budget {BUDGET} tokens, exact counts (ratio to 1K messages)");
-    for (messages, seconds) in &steady {
-        println!("  {messages:>7} messages {:>6.2}   ({:.1} µs)", seconds / steady[0].1, seconds * 1e6);
+    println!("steady-state render, budget {BUDGET} tokens, exact counts, {ROUNDS} interleaved rounds");
+    println!("  messages   ratio to 1K: median (quartiles)   least     one turn: median, least");
+    for (messages, seconds) in SIZES.iter().zip(&steady) {
+        let ratios = seconds.iter().zip(&steady[0]).map(|(this, first)| this / first).collect();
+        let (ratio, time, first) =
+            (Spread::of(ratios), Spread::of(seconds.clone()), Spread::of(steady[0].clone()));
+        println!(
+            "  {messages:>8}   {:>20.2} ({:.2}-{:.2})   {:>5.2}   {:>10.1} µs, {:.1} µs",
+            ratio.median,
+            ratio.lower,
+            ratio.upper,
+            time.least / first.least,
+            time.median * 1e6,
+            time.least * 1e6,
+        );
     }
     println!("bytes tokenised over bytes logged, 10K turns   {:.4}", tokenised_over_logged());
     let (cold, warm) = cold_open();
     println!("cold open to first render over a warm one, 10K messages   {:.0}", cold / warm);
 }
 
+/// How measurements are spread.
+struct Spread {
+    least: f64,
+    lower: f64,
+    median: f64,
+    upper: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |quarter: usize| values[(values.len() - 1) * quarter / 4];
+        Self { least: at(0), lower: at(1), median: at(2), upper: at(3) }
+    }
+}
+
 /// A turn as the log hands it over: events with the counts made when they were appended.
 type Counted = Vec<(Arc<Logged>, Vec<Tokens>)>;
 
-/// Seconds to take one more turn and have the messages ready, when the log already holds `messages`. Making up the
-/// events and counting their texts happened when they were appended, and is not part of it.
-fn steady_state(messages: u64) -> f64 {
+/// A context right after a reduction, and the turns that follow, through the last of the reductions to be measured.
+struct Steady {
+    context: Context,
+    turns: Vec<Counted>,
+}
+
+/// Seconds to take one more turn and have the messages ready, for each size, round by round. The sizes take turns and
+/// the order changes, so that whatever else the machine does is in all of them; a ratio is of two measurements of one
+/// round. Each round begins with a copy of the same context, so that a size stays what it is. Making up the events and
+/// counting their texts happened when they were appended, and is not part of it.
+fn steady_states() -> Vec<Vec<f64>> {
     let pipeline = default_pipeline();
-    let mut context = empty(Arc::new(O200k));
-    let mut log = Log::default();
-    while log.next <= messages {
-        context = take_turn(context, &log.turn(&O200k), &pipeline);
-    }
-    // The quickest of ten stretches: the machine is not ours alone.
-    let mut best = f64::MAX;
-    for _ in 0..10 {
-        let turns: Vec<Counted> = (0..TURNS).map(|_| log.turn(&O200k)).collect();
-        let start = Instant::now();
-        for turn in &turns {
-            context = take_turn(context, turn, &pipeline);
-            black_box(context.segments());
+    let states = SIZES.map(|messages| steady(messages, &pipeline));
+    let mut seconds = vec![Vec::with_capacity(ROUNDS); SIZES.len()];
+    for round in 0..ROUNDS {
+        for place in 0..SIZES.len() {
+            let size = (round + place) % SIZES.len();
+            seconds[size].push(one_round(&states[size], &pipeline));
         }
-        best = best.min(start.elapsed().as_secs_f64() / TURNS as f64);
     }
-    best
+    seconds
+}
+
+fn one_round(state: &Steady, pipeline: &Pipeline) -> f64 {
+    let mut context = state.context.clone();
+    let start = Instant::now();
+    for turn in &state.turns {
+        context = take_turn(context, turn, pipeline);
+        black_box(context.segments());
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    drop(context);
+    elapsed / state.turns.len() as f64
+}
+
+fn steady(messages: u64, pipeline: &Pipeline) -> Steady {
+    let mut log = Log::default();
+    let mut next = |context: Context| {
+        let turn = log.turn(&O200k);
+        let before = context.tokens();
+        let context = take_turn(context, &turn, pipeline);
+        let reduced = context.tokens() < before;
+        (context, turn, reduced, log.next)
+    };
+    let mut context = empty(Arc::new(O200k));
+    loop {
+        let (grown, _, reduced, logged) = next(context);
+        context = grown;
+        if reduced && logged >= messages {
+            break;
+        }
+    }
+    let (mut turns, mut reductions) = (Vec::new(), 0);
+    let mut ahead = context.clone();
+    while reductions < REDUCTIONS {
+        let (grown, turn, reduced, _) = next(ahead);
+        ahead = grown;
+        turns.push(turn);
+        reductions += usize::from(reduced);
+    }
+    Steady { context, turns }
 }
 
 fn take_turn(mut context: Context, turn: &Counted, pipeline: &Pipeline) -> Context {

@@ -5,9 +5,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use epitome_core::{
-    Event, EventId, Link, Logged, Part, Seq, ThreadId, Tokens,
+    Event, EventId, Fact, Link, Logged, Part, Seq, ThreadId, Tokens,
     budget::Budget,
     context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
+    event::Instruction,
     fit::{Refusal, fit},
     meter::Meter,
     pipeline::{Pipeline, State, Step},
@@ -20,11 +21,15 @@ use epitome_wire::{
 };
 use serde::Serialize;
 
+use crate::margin::Margin;
+
 /// How to make a request.
 #[derive(Debug)]
 pub struct Compaction<'a> {
     /// How much it may hold, and what a reduction goes down to.
     pub budget: Budget,
+    /// What `budget` already leaves free, and why.
+    pub margin: Margin,
     /// What reduces it, in order.
     pub pipeline: &'a Pipeline,
     /// The format to render.
@@ -51,8 +56,10 @@ pub struct Report {
     pub before: Size,
     /// The size of what is sent.
     pub after: Size,
-    /// The most it may hold.
+    /// The most that may be sent, by the provider's count: the margin and what a context may hold.
     pub budget: Tokens,
+    /// What of it is kept free, and why.
+    pub margin: Margin,
     /// What a reduction goes down to.
     pub target: Tokens,
     /// Whose tokens these are.
@@ -108,13 +115,17 @@ pub enum CompactError {
 }
 
 impl Compaction<'_> {
-    /// Makes a request of everything in `context`, or of as much as fits.
+    /// Makes a request of everything in `context`, or of as much as fits. What is not above the budget's trigger is left
+    /// as it is, unless a tier is over its cap.
     pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
         let whole = self.format.render(&context, &self.options)?;
         let before = size(&context, &whole);
         // Only models that bind their thinking to what came before ask what that was.
         let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
-        let fitted = fit(context, &self.budget, self.pipeline, State::default())?;
+        let due = context.tokens() > self.budget.trigger();
+        let budget = self.budget.clone();
+        let budget = if due { budget } else { budget.aim(self.budget.ceiling()) };
+        let fitted = fit(context, &budget, self.pipeline, State::default())?;
         let context = match sent {
             Some(sent) => settle_thinking(fitted.context, &sent, &self.options.rules)?.context,
             None => fitted.context,
@@ -124,7 +135,8 @@ impl Compaction<'_> {
         let report = Report {
             before,
             after: size(&context, &rendered),
-            budget: self.budget.ceiling(),
+            budget: self.budget.ceiling() + self.margin.tokens,
+            margin: self.margin,
             target: self.budget.target(),
             counter: context.meter().name(),
             evictions: evictions(&context),
@@ -146,6 +158,17 @@ pub fn line(events: impl IntoIterator<Item = Event>) -> Line {
         link = link.next(&event, &event.fact_json());
         Arc::new(Logged { id: EventId { thread, seq: Seq(seq) }, event, link })
     }))
+}
+
+/// How stubs name the messages of a line that no log holds: by number, from the first one in the request.
+pub fn numbered(line: &Line) -> Names {
+    let stands_apart = |event: &&Arc<Logged>| {
+        matches!(
+            event.event.fact,
+            Fact::Instructed { what: Instruction::Settings | Instruction::System | Instruction::Tools, .. }
+        )
+    };
+    Names::MessagesAfter(line.events().take_while(stands_apart).count() as u64)
 }
 
 /// The context of a line, with nothing left out.

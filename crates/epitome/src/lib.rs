@@ -1,6 +1,7 @@
 //! The library people use: sessions as immutable facts, out of any agent's format and back.
 //!
-//! [`import`] reads transcript files into a store. The crates below are here under their own names: [`core`] for
+//! [`compact_request`] makes a provider's request fit a budget, without a session. [`import`] reads transcript files into
+//! a store, and [`plan`] makes requests of what it holds. The crates below are here under their own names: [`core`] for
 //! events and what is derived from them, [`store`] for the log, [`wire`] for provider formats.
 //!
 //! ```
@@ -16,7 +17,10 @@
 
 pub mod compact;
 pub mod import;
+pub mod margin;
+pub mod plan;
 
+pub use self::plan::{RequestError, compact_request};
 pub use epitome_core as core;
 pub use epitome_store as store;
 pub use epitome_wire as wire;

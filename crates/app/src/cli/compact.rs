@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{Compacted, Compaction, Report},
-    core::{Tokens, context::Fidelity, reducers::default_pipeline},
+    compact::{Compacted, Report},
+    core::{Tokens, context::Fidelity},
 };
 use serde_json::json;
 
@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let source = Source::find(&args.source, store)?;
-    let mut chosen = args.view.choose(&source)?;
-    let compacted = compact(&source, &mut chosen)?;
+    let mut chosen = args.view.choose(source)?;
+    let compacted = compact(&mut chosen)?;
     if let Some(path) = &args.out {
         fs::write(path, compacted.rendered.body.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if out.is_json() {
         out.object(&report_json(&compacted.report, &chosen, args))?;
     } else if args.out.is_some() || out.is_terminal() {
-        tell(&mut out, &source.title, &compacted.report, &chosen)?;
+        tell(&mut out, &compacted.report, &chosen)?;
         match &args.out {
             Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
             None => {
@@ -63,32 +63,26 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 }
 
 /// Makes the request. That it stands on a summary the agent itself made is worth a note.
-pub(crate) fn compact(source: &Source, chosen: &mut Chosen) -> anyhow::Result<Compacted> {
-    let pipeline = default_pipeline();
-    let compaction = Compaction {
-        budget: chosen.budget.clone(),
-        pipeline: &pipeline,
-        format: chosen.format,
-        options: chosen.options.clone(),
-    };
-    let whole = source.context(&chosen.meter);
+pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
+    let whole = chosen.plan.context(chosen.names);
     if let Some(summary) = whole.segments().iter().find(|segment| segment.compaction().is_some()) {
         chosen.notes.push(format!(
             "the session was compacted before: a summary stands for {} of its events",
             summary.stands_for().count()
         ));
     }
-    Ok(compaction.run(whole)?)
+    Ok(chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?)
 }
 
 fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Value {
     json!({
         "source": args.source,
-        "format": chosen.format.to_string(),
-        "model": chosen.profile.as_ref().map(|profile| &profile.name),
+        "format": chosen.plan.format.to_string(),
+        "model": chosen.plan.profile.as_ref().map(|profile| &profile.name),
         "counter": report.counter,
         "budget": report.budget,
         "target": report.target,
+        "margin": report.margin,
         "tokens_before": report.before.tokens,
         "tokens_after": report.after.tokens,
         "messages_before": report.before.messages,
@@ -103,11 +97,12 @@ fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Val
 }
 
 /// Tells people what was done.
-pub(crate) fn tell(out: &mut Output, title: &str, report: &Report, chosen: &Chosen) -> anyhow::Result<()> {
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(title, text::width())))?;
+pub(crate) fn tell(out: &mut Output, report: &Report, chosen: &Chosen) -> anyhow::Result<()> {
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
+    let plan = &chosen.plan;
     let model =
-        chosen.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
-    out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", chosen.format, report.counter))?;
+        plan.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
+    out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", plan.format, report.counter))?;
     let most = report.before.tokens.max(report.budget);
     let (before, after) = (&report.before, &report.after);
     for (what, tokens, messages) in
@@ -121,11 +116,12 @@ pub(crate) fn tell(out: &mut Output, title: &str, report: &Report, chosen: &Chos
         ))?;
     }
     out.line(format_args!(
-        "{:>6}  {} {:>6} tokens\n",
+        "{:>6}  {} {:>6} tokens",
         "budget",
         bar(report.budget, most),
         text::tokens(report.budget)
     ))?;
+    out.line(format_args!("{:>6}  {DIM}{}{DIM:#}\n", "margin", report.margin))?;
     if report.steps.is_empty() {
         out.line("It fits as it is: nothing was touched.")?;
     } else {

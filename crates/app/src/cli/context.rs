@@ -41,24 +41,25 @@ pub(crate) fn view(
     at: Option<&str>,
     view: &ViewArgs,
     store: &Store,
-) -> anyhow::Result<(Source, Chosen, Compacted)> {
+) -> anyhow::Result<(Chosen, Compacted)> {
     let source = match at {
         None => Source::find(source, store)?,
         Some(_) => Source::of_session(&store.open_existing()?, source, at)?,
     };
-    let mut chosen = view.choose(&source)?;
-    let compacted = compact(&source, &mut chosen)?;
-    Ok((source, chosen, compacted))
+    let mut chosen = view.choose(source)?;
+    let compacted = compact(&mut chosen)?;
+    Ok((chosen, compacted))
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (source, chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+    let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
     let tiers = tiers(&compacted.context);
     if out.is_json() {
         let segments: Vec<Value> = compacted.context.segments().iter().map(segment_json).collect();
         out.object(&json!({
             "source": args.source,
             "budget": compacted.report.budget,
+            "margin": compacted.report.margin,
             "tokens": compacted.context.tokens(),
             "counter": compacted.report.counter,
             "regions": tiers.iter().map(|(tier, tokens)| json!({"region": tier, "tokens": tokens})).collect::<Vec<_>>(),
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&source.title, text::width())))?;
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
     let budget = compacted.report.budget;
     for (tier, tokens) in &tiers {
         let share = tokens.0 * 100 / budget.0.max(1);
@@ -85,6 +86,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         text::tokens(total),
         text::tokens(budget)
     ))?;
+    out.line(format_args!("{:>14}  {DIM}{}{DIM:#}", "margin", compacted.report.margin))?;
     if args.segments {
         out.line("")?;
         for segment in compacted.context.segments() {
@@ -112,13 +114,13 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (source, chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
+    let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
     let report = &compacted.report;
     if out.is_json() {
         out.object(report)?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::compact::tell(&mut out, &source.title, report, &chosen)?;
+    super::compact::tell(&mut out, report, &chosen)?;
     if report.steps.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

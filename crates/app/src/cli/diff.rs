@@ -22,7 +22,7 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// The first turn: its number, or its id.
@@ -44,8 +44,8 @@ enum Change<'a> {
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (_, _, before) = view(&args.session, Some(&args.from), &args.view, store)?;
-    let (_, _, after) = view(&args.session, args.to.as_deref(), &args.view, store)?;
+    let (_, before) = view(&args.session, Some(&args.from), &args.view, store)?;
+    let (_, after) = view(&args.session, args.to.as_deref(), &args.view, store)?;
     let changes = changes(&before.context, &after.context);
     let same = changes.iter().filter(|change| matches!(change, Change::Same)).count();
     if out.is_json() {

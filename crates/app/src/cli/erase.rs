@@ -20,7 +20,7 @@ use super::{
     after_help = "What forks in other sessions share with it stays with them. A line without content goes to the audit."
 )]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// Do not ask.

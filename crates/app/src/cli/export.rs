@@ -22,7 +22,7 @@ Messages that came in the format asked for leave with the bytes they came with; 
 The default is the log as it was, which a provider may refuse: interrupted calls have no result. --legal pairs every \
 call and puts roles in order. What the log does not hold (often the model, the limits, the tools) is yours to add.")]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// The format to write.
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let thread = open::thread(&store, &session, args.thread.as_deref())?;
     let last = match &args.at {
         None => None,
-        Some(turn) => Some(open::turn(&store.turns(thread.id)?, turn)?.1.turn.last),
+        Some(turn) => Some(open::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.last),
     };
     let events = open::events(&store, thread.id, last)?;
     let bytes = match args.format {

@@ -19,7 +19,7 @@ use super::{
 #[derive(ClapArgs)]
 #[command(after_help = "The new session shares the events up to the end of the turn; nothing is copied.")]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// The last turn to share: its number in `epitome show`, or its id.
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let session = store.find_session(&args.session)?;
     let thread = open::thread(&store, &session, args.thread.as_deref())?;
     let turns = store.turns(thread.id)?;
-    let (number, row) = open::turn(&turns, &args.at)?;
+    let (number, row) = open::turn(thread.id, &turns, &args.at)?;
     let title = args.title.clone().unwrap_or_else(|| format!("{} (fork at turn {number})", session.title));
     let fork = NewFork {
         of: thread.id,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{lineage::covered_by, turn::Turn},
+    core::{ThreadId, lineage::covered_by, turn::Turn},
     store::records::TurnRow,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// The thread; by default the one the session stands at.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let rows = store.turns(thread.id)?;
     let chosen = match &args.summarized_by {
         None => rows.iter().enumerate().collect(),
-        Some(name) => covered(&rows, name)?,
+        Some(name) => covered(thread.id, &rows, name)?,
     };
     if out.is_json() {
         for (index, row) in chosen {
@@ -57,8 +57,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-fn covered<'a>(rows: &'a [TurnRow], name: &str) -> anyhow::Result<Vec<(usize, &'a TurnRow)>> {
-    let (number, row) = open::turn(rows, name)?;
+fn covered<'a>(
+    thread: ThreadId,
+    rows: &'a [TurnRow],
+    name: &str,
+) -> anyhow::Result<Vec<(usize, &'a TurnRow)>> {
+    let (number, row) = open::turn(thread, rows, name)?;
     let turns: Vec<Turn> = rows.iter().map(|row| row.turn.clone()).collect();
     let Some(ids) = covered_by(&turns, row.turn.id) else {
         let compactions: Vec<String> = rows

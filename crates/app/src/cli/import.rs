@@ -228,7 +228,7 @@ impl Report {
                 })?;
             }
             self.rows.push([
-                row.id.to_string()[..13].to_owned(),
+                row.id.short(),
                 format.name().to_owned(),
                 session.appended.to_string(),
                 row.turns.to_string(),

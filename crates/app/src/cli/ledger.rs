@@ -165,5 +165,5 @@ fn linked(store: &Sqlite, name: &str) -> anyhow::Result<EventId> {
     let session = store.find_session(session)?;
     let thread = open::thread(store, &session, None)?;
     let turns = store.turns(thread.id)?;
-    Ok(open::turn(&turns, turn)?.1.turn.id)
+    Ok(open::turn(thread.id, &turns, turn)?.1.turn.id)
 }

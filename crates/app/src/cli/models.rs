@@ -46,8 +46,9 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         &[2, 3, 5, 6],
     );
     for profile in profiles.iter() {
+        let mark = if profile.unverified.is_empty() { "" } else { " *" };
         table.add_row([
-            profile.name.clone(),
+            format!("{}{mark}", profile.name),
             profile.provider.clone(),
             window(profile),
             profile.output_limit.map(text::tokens).unwrap_or_default(),
@@ -57,7 +58,10 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
         ]);
     }
     out.line(table)?;
-    out.line(format_args!("{DIM}epitome models MODEL shows everything known of one{DIM:#}"))?;
+    out.line(format_args!(
+        "{DIM}* not all of it was found in the provider's own documents\n\
+         epitome models MODEL shows everything known of one, and what of it is unverified{DIM:#}"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::{EventId, Logged, Seq, ThreadId, tokens::O200k},
+    core::{Logged, Seq, ThreadId, tokens::O200k},
     store::{
         EventLog, Options, Sqlite,
         records::{SessionRow, ThreadRow, TurnRow},
@@ -59,40 +59,69 @@ impl Store {
     }
 }
 
-/// A thread of `session`: the one named, by name or by the start of its id, else the one the session stands at.
+/// A thread of `session`: the one named, by name, by its short form or by the start of its id, else the one the session
+/// stands at.
 pub(crate) fn thread(store: &Sqlite, session: &SessionRow, name: Option<&str>) -> anyhow::Result<ThreadRow> {
-    let mut threads = store.threads(session.id)?;
-    let Some(name) = name else {
-        let head = session.head.or_else(|| threads.first().map(|thread| thread.id));
-        let found = threads.into_iter().find(|thread| Some(thread.id) == head);
-        return found.with_context(|| format!("the session {} has no threads yet", session.id));
-    };
-    let matches = |thread: &ThreadRow| thread.name == name || thread.id.to_string().starts_with(name);
-    match threads.iter().filter(|thread| matches(thread)).count() {
-        1 => Ok(threads.swap_remove(threads.iter().position(matches).expect("just counted"))),
-        0 => {
-            let names: Vec<_> = threads.iter().map(|thread| thread.name.as_str()).collect();
-            bail!("the session {} has no thread `{name}`; it has: {}", session.id, names.join(", "))
+    let threads = store.threads(session.id)?;
+    if let Some(name) = name {
+        return named(threads, name).with_context(|| format!("looking in the session {}", session.id));
+    }
+    let head = session.head.or_else(|| threads.first().map(|thread| thread.id));
+    let found = threads.into_iter().find(|thread| Some(thread.id) == head);
+    found.with_context(|| format!("the session {} has no threads yet", session.id))
+}
+
+fn named(threads: Vec<ThreadRow>, name: &str) -> anyhow::Result<ThreadRow> {
+    let all = listed(&threads);
+    let meant = |thread: &ThreadRow| thread.name == name || thread.id.is_meant_by(name);
+    let mut found: Vec<ThreadRow> = threads.into_iter().filter(meant).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(last), false) => {
+            found.push(last);
+            bail!("`{name}` could mean {} threads: {}", found.len(), listed(&found))
         }
-        many => bail!("`{name}` could mean {many} threads of the session {}; give its id", session.id),
+        (None, _) => bail!("there is no thread `{name}`; there are: {all}"),
     }
 }
 
-/// A turn of a chain, and its number: named by its number (from 1) or by its id.
-pub(crate) fn turn<'a>(turns: &'a [TurnRow], name: &str) -> anyhow::Result<(usize, &'a TurnRow)> {
+/// Threads as people may name them.
+fn listed(threads: &[ThreadRow]) -> String {
+    let names = threads.iter().map(|thread| format!("{} ({})", thread.name, thread.id.short()));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A turn of `thread`'s chain, and its number: named by its number (from 1), by its id, or by the handle of any event
+/// in it, as stubs write it.
+pub(crate) fn turn<'a>(
+    thread: ThreadId,
+    turns: &'a [TurnRow],
+    name: &str,
+) -> anyhow::Result<(usize, &'a TurnRow)> {
     let index = if let Ok(number) = name.parse::<usize>() {
         number.checked_sub(1).filter(|index| *index < turns.len())
     } else {
-        let id: EventId = name.parse().with_context(|| {
-            format!("`{name}` names no turn: give its number from `epitome show`, or its id")
+        let (owner, seq) = handle(name).with_context(|| {
+            format!("`{name}` names no turn: give its number from `epitome show`, its id, or a handle")
         })?;
-        turns.iter().position(|row| row.turn.id == id)
+        // A fork shows events of its parents under their numbers: its own name says which view is meant.
+        let is_here = |row: &TurnRow| thread.is_meant_by(owner) || row.turn.id.thread.is_meant_by(owner);
+        let named = turns.iter().position(|row| row.turn.id.seq == seq && is_here(row));
+        let holds = |row: &TurnRow| (row.turn.first..=row.turn.last).contains(&seq) && is_here(row);
+        named.or_else(|| turns.iter().position(holds))
     };
     match index {
         Some(index) => Ok((index + 1, &turns[index])),
         None if turns.is_empty() => bail!("the thread has no turns yet"),
         None => bail!("there is no turn `{name}`: the thread has turns 1 to {}", turns.len()),
     }
+}
+
+/// `THREAD:NUMBER`, whatever form the thread is in; of several events the first.
+fn handle(name: &str) -> Option<(&str, Seq)> {
+    let (thread, events) = name.trim_start_matches("recall ").split_once(':')?;
+    let first = events.split_once('-').map_or(events, |(first, _)| first);
+    Some((thread, Seq(first.parse().ok()?)))
 }
 
 /// All events of a thread's view up to and with `last`.
@@ -110,4 +139,48 @@ pub(crate) fn events(store: &Sqlite, thread: ThreadId, last: Option<Seq>) -> any
     }
     events.retain(|logged| last.is_none_or(|last| logged.id.seq <= last));
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::{
+        core::{Link, SessionId},
+        store::{Head, Start},
+    };
+
+    use super::*;
+
+    fn row(name: &str, id: &str) -> ThreadRow {
+        let head = Head { seq: Seq::START, link: Link::ROOT };
+        let session = SessionId::derived(&["test"]);
+        ThreadRow { id: id.parse().expect("an id"), session, name: name.into(), start: Start::Root, head }
+    }
+
+    #[test]
+    fn a_thread_is_named_in_any_of_its_forms_and_of_several_all_are_listed() {
+        let threads = || {
+            vec![
+                row("main", "0199a1b2-c3d4-7000-8000-111122223333"),
+                row("helper", "0199a1b2-c3d5-7000-8000-111144445555"),
+            ]
+        };
+        for name in ["helper", "44445555", "0199a1b2-c3d5", "0199a1b2-c3d5-7000-8000-111144445555"] {
+            assert_eq!(named(threads(), name).expect(name).name, "helper");
+        }
+        let said = |name: &str| named(threads(), name).expect_err(name).to_string();
+        assert_eq!(said("0199a1b2"), "`0199a1b2` could mean 2 threads: main (22223333), helper (44445555)");
+        assert_eq!(said("x"), "there is no thread `x`; there are: main (22223333), helper (44445555)");
+    }
+
+    #[test]
+    fn a_handle_is_read_with_or_without_its_verb() {
+        for (text, expect) in [
+            ("recall 1b2c3d4e:57", Some(("1b2c3d4e", Seq(57)))),
+            ("1b2c3d4e:5-88", Some(("1b2c3d4e", Seq(5)))),
+            ("1b2c3d4e", None),
+            ("1b2c3d4e:x", None),
+        ] {
+            assert_eq!(handle(text), expect, "{text}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 #[derive(ClapArgs)]
 pub(crate) struct RenameArgs {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
     /// The new title.
     title: String,
@@ -38,7 +38,7 @@ pub(crate) struct RenameArgs {
 
 #[derive(ClapArgs)]
 pub(crate) struct LabelArgs {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
     /// A label to add.
     #[arg(value_name = "LABEL")]
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             title.extend([" [", label, "]"]);
         }
         table.add_row([
-            row.id.to_string()[..13].to_owned(),
+            row.id.short(),
             row.last.or(row.created).map(text::minute).unwrap_or_default(),
             row.source.clone(),
             row.turns.to_string(),

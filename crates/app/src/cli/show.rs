@@ -30,7 +30,7 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start of it, or its title.
+    /// Its id, the start or the last eight digits of it, or its title.
     session: String,
 
     /// The thread; by default the one the session stands at.
@@ -151,11 +151,8 @@ impl View {
             out.line(format_args!("labels: {}", session.labels.join(", ")))?;
         }
         if self.threads.len() > 1 {
-            let names: Vec<_> = self
-                .threads
-                .iter()
-                .map(|other| format!("{} ({})", other.name, &other.id.to_string()[..8]))
-                .collect();
+            let names: Vec<_> =
+                self.threads.iter().map(|other| format!("{} ({})", other.name, other.id.short())).collect();
             out.line(format_args!("{DIM}threads: {}{DIM:#}", text::one_line(&names.join(", "), 400)))?;
         }
         if self.strays > 0 {
@@ -259,7 +256,7 @@ impl View {
                         out.line(format_args!(
                             "         ⤷ thread {NAME}{}{NAME:#} (show it: --thread {})",
                             thread.name,
-                            &thread.id.to_string()[..8]
+                            thread.id.short()
                         ))?;
                     }
                 }
@@ -323,7 +320,7 @@ impl View {
                 out.line(format_args!(
                     "       {NOTE}⑂ fork {}{NOTE:#} after event {at} (show it: --thread {})",
                     thread.name,
-                    &thread.id.to_string()[..8]
+                    thread.id.short()
                 ))?;
             }
         }

@@ -23,6 +23,7 @@ use epitome::{
         tokens::O200k,
     },
     import::find_files,
+    margin::Margin,
     wire::{
         Format,
         legality::check,
@@ -228,7 +229,8 @@ fn try_one(
     tally: &mut Tally,
 ) {
     let options = RenderOptions::of(format);
-    let compaction = Compaction { budget: Budget::new(ceiling), pipeline, format, options };
+    let compaction =
+        Compaction { budget: Budget::new(ceiling), margin: Margin::none(ceiling), pipeline, format, options };
     let place = || format!("{key} at {ceiling} tokens as {format}");
     let compacted = match compaction.run(whole.clone()) {
         Ok(compacted) => compacted,

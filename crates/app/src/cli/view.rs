@@ -11,21 +11,17 @@ use clap::{Args, ValueEnum};
 use epitome::{
     compact,
     core::{
-        Event, Fact, Logged, Seq, ThreadId, Tokens,
+        Event, Seq, ThreadId, Tokens,
         budget::Budget,
-        context::{Context, Names},
-        event::Dialect,
-        meter::{Meter, Overhead},
-        profile::{Profile, Profiles, Window},
+        context::Names,
+        profile::{Profiles, Window},
         project::Line,
-        tokens::O200k,
     },
+    margin::Margin,
+    plan::{Asked, Plan},
     store::Sqlite,
     wire::{
         Format,
-        legality::Rules,
-        render::RenderOptions,
-        requested_model,
         transcripts::{self, Limits, Start},
     },
 };
@@ -35,7 +31,8 @@ use super::open::{self, Store};
 /// How a view is made.
 #[derive(Args)]
 pub(crate) struct ViewArgs {
-    /// How many tokens the request may hold: `50000`, `50k`, `1.5M`, or `45%` of the model's window.
+    /// How many tokens the request may hold by the provider's count: `50000`, `50k`, `1.5M`, or `45%` of the model's
+    /// window. By default the window less room for an answer.
     #[arg(long, value_name = "N", value_parser = parse_amount)]
     pub(crate) budget: Option<Amount>,
 
@@ -118,13 +115,15 @@ pub(crate) struct Source {
     pub(crate) counted_by: Option<String>,
 }
 
-/// The settings of a view, with what was not said filled in.
+/// A view to be made, with what was not said filled in.
 pub(crate) struct Chosen {
-    pub(crate) profile: Option<Profile>,
-    pub(crate) meter: Meter,
-    pub(crate) format: Format,
-    pub(crate) options: RenderOptions,
+    pub(crate) plan: Plan,
+    pub(crate) names: Names,
+    /// What to call it.
+    pub(crate) title: String,
     pub(crate) budget: Budget,
+    /// What the budget leaves free.
+    pub(crate) margin: Margin,
     /// What was assumed, for people to read.
     pub(crate) notes: Vec<String>,
 }
@@ -149,7 +148,9 @@ impl Source {
         let thread = open::thread(store, &session, None)?;
         let last = match at {
             None => None,
-            Some(turn) => Some(open::turn(&store.turns(thread.id)?, turn)?.1.turn.id.seq.previous()),
+            Some(turn) => {
+                Some(open::turn(thread.id, &store.turns(thread.id)?, turn)?.1.turn.id.seq.previous())
+            }
         };
         let events = open::events(store, thread.id, last)?;
         let mut line = Line::default();
@@ -178,22 +179,13 @@ impl Source {
                 reading.sessions.len()
             );
         };
+        let line = compact::line(thread_events(session, session.head));
         Ok(Self {
-            line: compact::line(thread_events(session, session.head)),
-            names: Names::Messages,
+            names: compact::numbered(&line),
+            line,
             title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
             counted_by: None,
         })
-    }
-
-    /// The context with nothing left out.
-    pub(crate) fn context(&self, meter: &Meter) -> Context {
-        if self.counted_by.as_ref().is_some_and(|counter| counter != meter.name()) {
-            // The log's counts are by another vocabulary: count again.
-            let line = Line::new(self.line.events().cloned());
-            return compact::context(&line, meter.clone(), self.names);
-        }
-        compact::context(&self.line, meter.clone(), self.names)
     }
 }
 
@@ -230,50 +222,34 @@ impl ViewArgs {
     }
 
     /// Fills in what was not said from the source.
-    pub(crate) fn choose(&self, source: &Source) -> anyhow::Result<Chosen> {
-        let profiles = self.profiles()?;
+    pub(crate) fn choose(&self, source: Source) -> anyhow::Result<Chosen> {
+        let asked = Asked { model: self.model.clone(), format: self.format.map(Format::from) };
+        let Source { line, names, title, counted_by } = source;
+        let plan = Plan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)?;
         let mut notes = Vec::new();
-        let profile = match (&self.model, last_model(&source.line)) {
-            (Some(model), _) => Some(profiles.find(model)?.clone()),
-            (None, Some(model)) => {
-                if let Ok(profile) = profiles.find(&model) {
-                    Some(profile.clone())
-                } else {
-                    notes.push(format!(
-                        "the model {model} is not known here (epitome models): its window and prices are not \
-                     guessed, and tokens are counted as o200k"
-                    ));
-                    None
-                }
-            }
-            (None, None) => None,
-        };
-        let meter =
-            profile.as_ref().map_or_else(|| Meter::new(Arc::new(O200k), Overhead::default()), Profile::meter);
-        let format = self
-            .format
-            .map(Format::from)
-            .or_else(|| native_format(&source.line))
-            .or_else(|| profile.as_ref().and_then(spoken_by));
-        let format = format.unwrap_or(Format::OpenaiChat);
-        let budget = self.budget(profile.as_ref(), &mut notes)?;
-        // A model's own rules hold where it is spoken to in its own format.
-        let rules = match &profile {
-            Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
-            _ => Rules::of(format),
-        };
-        let options = RenderOptions { model: None, rules };
-        Ok(Chosen { profile, meter, format, options, budget, notes })
+        if let (Some(model), None) = (&plan.model, &plan.profile) {
+            notes.push(format!(
+                "the model {model} is not known here (epitome models): its window and prices are not guessed, and \
+                 tokens are counted as o200k"
+            ));
+        }
+        if let Some(lacking) = plan.lacks() {
+            notes.push(format!(
+                "the request says no `{lacking}`: add it before you send it, or say --{lacking}"
+            ));
+        }
+        let (budget, margin) = self.budget(&plan, &mut notes)?;
+        Ok(Chosen { plan, names, title, budget, margin, notes })
     }
 
-    fn budget(&self, profile: Option<&Profile>, notes: &mut Vec<String>) -> anyhow::Result<Budget> {
-        let window = profile.and_then(|profile| match profile.window {
-            Window::Of(tokens) => Some(tokens),
+    fn budget(&self, plan: &Plan, notes: &mut Vec<String>) -> anyhow::Result<(Budget, Margin)> {
+        let known = plan.profile.as_ref().and_then(|profile| match profile.window {
+            Window::Of(tokens) => Some((profile, tokens)),
             Window::Unknown | Window::Unlimited => None,
         });
-        match (self.budget, window) {
-            (Some(Amount::Tokens(tokens)), _) => Ok(Budget::new(Tokens(tokens))),
-            (Some(Amount::Percent(share)), Some(window)) => {
+        match (self.budget, known) {
+            (Some(Amount::Tokens(tokens)), _) => Ok(plan.trust.within(Tokens(tokens))),
+            (Some(Amount::Percent(share)), Some((_, window))) => {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -281,14 +257,20 @@ impl ViewArgs {
                     reason = "a share of a window is a window at most"
                 )]
                 let tokens = (window.0 as f64 * share / 100.0) as u64;
-                Ok(Budget::new(Tokens(tokens)))
+                Ok(plan.trust.within(Tokens(tokens)))
             }
             (Some(Amount::Percent(_)), None) => {
                 bail!("a share needs a model whose window is known: say --model, or a number of tokens")
             }
-            (None, Some(window)) => {
-                notes.push(format!("no budget was given: the model's window of {window} tokens is taken"));
-                Ok(Budget::new(window))
+            (None, Some((profile, window))) => {
+                let (budget, margin) = plan.trust.whole_window(profile);
+                notes.push(format!(
+                    "no budget was given: the window of {window} tokens less room for an answer is taken; above {} \
+                     tokens a compaction goes down to {}",
+                    budget.trigger(),
+                    budget.target(),
+                ));
+                Ok((budget, margin))
             }
             (None, None) => {
                 bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%")
@@ -305,38 +287,6 @@ pub(crate) fn profiles(file: Option<&Path>) -> anyhow::Result<Profiles> {
         profiles.with_overrides(&text).with_context(|| format!("in {}", path.display()))?;
     }
     Ok(profiles)
-}
-
-/// The format a model is spoken to in.
-fn spoken_by(profile: &Profile) -> Option<Format> {
-    Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
-}
-
-/// The model that answered last, or that was asked for.
-fn last_model(line: &Line) -> Option<String> {
-    let events: Vec<&Arc<Logged>> = line.events().collect();
-    events.iter().rev().find_map(|event| match &event.event.fact {
-        Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
-            Some(model.0.clone())
-        }
-        _ => requested_model(&event.event).map(|model| model.0),
-    })
-}
-
-/// The format that most messages came in.
-fn native_format(line: &Line) -> Option<Format> {
-    let mut counts = [0_usize; 3];
-    for event in line.events() {
-        match event.event.raw.dialect {
-            Dialect::OpenaiChat => counts[0] += 1,
-            Dialect::OpenaiResponses => counts[1] += 1,
-            Dialect::Anthropic => counts[2] += 1,
-            Dialect::Epitome | Dialect::Native(_) => {}
-        }
-    }
-    let most = counts.iter().max().copied().filter(|most| *most > 0)?;
-    let formats = [Format::OpenaiChat, Format::OpenaiResponses, Format::Anthropic];
-    counts.iter().position(|count| *count == most).map(|index| formats[index])
 }
 
 #[cfg(test)]

@@ -82,6 +82,42 @@ fn compact_renders_to_another_providers_format() {
 }
 
 #[test]
+fn a_budget_for_a_model_whose_tokens_are_estimated_keeps_a_margin_and_says_why() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60).replace("gpt-5.1", "claude-opus-4-5"));
+    let out = bench.path("smaller.json");
+    let args = ["compact", text(&file), "--budget", "10k", "--out", text(&out)];
+    let report = &bench.json(&args)[0];
+    assert_eq!((&report["budget"], &report["margin"]["tokens"]), (&json!(10_000), &json!(2_000)), "{report}");
+    assert_eq!(report["margin"]["basis"], json!({"profile": 0.25}), "{report}");
+    assert!(report["tokens_after"].as_u64() <= Some(8_000), "{report}");
+    assert!(bench.ok(&args).contains("margin  2000 of 10000 tokens are kept free"));
+    for command in ["context", "explain"] {
+        let said = &bench.json(&[command, text(&file), "--budget", "5%"])[0];
+        assert_eq!((&said["budget"], &said["margin"]["tokens"]), (&json!(10_000), &json!(2_000)), "{said}");
+        assert!(said["margin"]["why"].as_str().is_some_and(|why| why.contains("25 % short")), "{said}");
+    }
+}
+
+#[test]
+fn without_a_budget_the_window_less_the_answers_room_is_taken() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let report = &bench.json(&["compact", text(&file)])[0];
+    assert_eq!(report["budget"], 272_000, "{report}");
+    assert_eq!((&report["margin"]["basis"], &report["steps"]), (&json!("exact"), &json!([])), "{report}");
+    let file = bench.write("chat.json", long_chat(30, 60).replace("gpt-5.1", "claude-opus-4-5"));
+    let report = &bench.json(&["compact", text(&file)])[0];
+    assert_eq!(
+        (&report["budget"], &report["margin"]["tokens"]),
+        (&json!(184_000), &json!(36_800)),
+        "{report}"
+    );
+    let file = bench.write("chat.json", long_chat(3, 3).replace("gpt-5.1", "mystery-1"));
+    assert!(bench.fails(&["compact", text(&file)]).contains("--budget"));
+}
+
+#[test]
 fn a_budget_smaller_than_the_system_prompt_is_refused_with_the_numbers() {
     let bench = Bench::new();
     let chat = long_chat(3, 3).replace("You mend services.", &"You mend services. ".repeat(400));
@@ -137,6 +173,15 @@ fn models_lists_what_is_known_and_where_it_is_from() {
     let models = bench.json(&["models"]);
     assert!(models.len() > 20);
     assert!(models.iter().all(|model| model["source"].as_str().is_some_and(|source| !source.is_empty())));
+    let gemini = models.iter().find(|model| model["name"] == "gemini-2.5-pro").expect("it is known");
+    assert!(
+        gemini["unverified"].as_array().is_some_and(|fields| fields.contains(&json!("price"))),
+        "{gemini}"
+    );
+    let listed = bench.ok(&["models"]);
+    assert!(listed.contains("gemini-2.5-pro *") && listed.contains("* not all of it"), "{listed}");
+    assert!(listed.contains("mimo-v2.5-free "), "{listed}");
+    assert!(bench.ok(&["models", "gpt-5.1"]).contains("unverified  [\"input_limit\"]"));
     assert!(bench.ok(&["models", "claude-opus-4-5"]).contains("window"));
     assert!(bench.fails(&["models", "claude-opus-9"]).contains("claude-opus"));
 }
@@ -174,4 +219,23 @@ fn a_sweep_of_the_shipped_session_finds_no_violation() {
     let tally = &bench.json(&["sweep", text(&workspace().join("examples/sessions"))])[0];
     assert_eq!(tally["violations"], 0, "{tally}");
     assert!(tally["renders"].as_u64() > Some(10), "{tally}");
+}
+
+#[test]
+fn a_handle_of_a_stub_names_its_turn_wherever_a_turn_is_named() {
+    let bench = Bench::new();
+    let session = bench.session("chat.json", &long_chat(30, 60));
+    let explained = &bench.json(&["explain", &session, "--budget", "6k"])[0];
+    let handle = explained["evictions"][0]["handle"].as_str().expect("a handle").to_owned();
+    let (thread, event) = handle.trim_start_matches("recall ").split_once(':').expect("THREAD:NUMBER");
+    let shown = &bench.json(&["context", &session, "--at", &handle, "--budget", "6k"])[0];
+    assert!(shown["tokens"].as_u64() > Some(0), "{shown}");
+    bench.ok(&["export", &session, "--thread", thread, "--format", "openai-chat"]);
+    bench.ok(&["show", &session, "--thread", thread]);
+    let fork = &bench.json(&["fork", &session, "--at", &format!("{thread}:{event}")])[0];
+    let fork = fork["session"].as_str().expect("a session");
+    bench.ok(&["show", &fork[fork.len() - 8..]]);
+    let said = bench.fails(&["show", &session, "--thread", "ffffffff"]);
+    assert!(said.contains(thread), "those there are, are listed: {said}");
+    assert!(bench.fails(&["fork", &session, "--at", "ffffffff:3"]).contains("no turn"));
 }

@@ -11,9 +11,9 @@ use std::{
 
 use crate::{
     context::{Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, less},
-    event::{Fact, Instruction, Logged, Part, Pin, Seal, Summary},
+    event::{Fact, Instruction, Logged, Part, Pin},
     id::{AnswerId, CallId, Seq},
-    meter::Meter,
+    meter::Costs,
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -62,7 +62,7 @@ enum Answering {
 
 impl Context {
     /// Appends what happened next. `pieces` are the log's counts of the event's texts, in the order
-    /// [`Fact::visit_text`] shows them; without them, or if they are not as many, the texts are counted here.
+    /// [`Event::visit_counted`](crate::Event::visit_counted) shows them; without them, or if they are not as many, the texts are counted here.
     ///
     /// The cost is that of the event. A result goes to its call, wherever that stands.
     pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
@@ -80,7 +80,7 @@ impl Context {
     pub(crate) fn grow(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) {
         let seq = event.id.seq;
         self.growth.head = self.growth.head.max(seq);
-        let costs = Costs::of(event, pieces, &self.meter);
+        let costs = self.meter.costs(&event.event, pieces);
         match &event.event.fact {
             Fact::Instructed { what, .. } => match standing_rank(*what) {
                 Some(rank) => self.stand(rank, event, &costs),
@@ -135,7 +135,7 @@ impl Context {
         place: Seq,
         events: SeqSet,
     ) {
-        let fixed = Costs::of(compaction, pieces, &self.meter).whole + self.meter.overhead().message;
+        let fixed = self.meter.costs(&compaction.event, pieces).whole + self.meter.overhead().message;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
         self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
@@ -357,71 +357,6 @@ fn standing_rank(what: Instruction) -> Option<usize> {
         Instruction::System => Some(2),
         Instruction::Message | Instruction::Project => None,
     }
-}
-
-/// What an event costs, from the log's counts where there are any.
-struct Costs {
-    /// Each part of each result.
-    results: Vec<Vec<Tokens>>,
-    /// Each part beside the results.
-    parts: Vec<Tokens>,
-    /// All of it.
-    whole: Tokens,
-}
-
-impl Costs {
-    fn of(event: &Logged, pieces: Option<&[Tokens]>, meter: &Meter) -> Self {
-        let fact = &event.event.fact;
-        let mut texts = 0;
-        fact.visit_text(&mut |_| texts += 1);
-        let counted;
-        let pieces = match pieces {
-            Some(pieces) if pieces.len() == texts => pieces,
-            _ => {
-                counted = meter.pieces(fact);
-                &counted
-            }
-        };
-        let mut pieces = pieces.iter().copied();
-        let mut cost = |part: &Part| {
-            let mut texts = 0;
-            part.visit_text(&mut |_| texts += 1);
-            pieces.by_ref().take(texts).sum::<Tokens>() + beside_text(part, meter)
-        };
-        let results: Vec<Vec<Tokens>> =
-            fact.results().iter().map(|result| result.parts.iter().map(&mut cost).collect()).collect();
-        let parts: Vec<Tokens> = fact.parts().iter().map(&mut cost).collect();
-        let rest: Tokens = pieces.sum();
-        let hidden = match fact {
-            Fact::Compacted(compaction) => match &compaction.summary {
-                Summary::Encrypted(sealed) => sealed_cost(sealed),
-                Summary::Text(_) | Summary::Structured { .. } => Tokens(0),
-            },
-            Fact::Carried { .. } => meter.text(&event.event.raw.json),
-            _ => Tokens(0),
-        };
-        let whole = results.iter().flatten().chain(&parts).copied().sum::<Tokens>() + rest + hidden;
-        Self { results, parts, whole }
-    }
-}
-
-/// What a part costs beyond its texts.
-fn beside_text(part: &Part, meter: &Meter) -> Tokens {
-    match part {
-        Part::Media(media) => meter.media(media),
-        Part::Reasoning { seal: Some(Seal::Encrypted(sealed)), .. } => sealed_cost(sealed),
-        Part::Reasoning { .. }
-        | Part::Text { .. }
-        | Part::ToolCall(_)
-        | Part::Refusal { .. }
-        | Part::Opaque { .. } => Tokens(0),
-    }
-}
-
-/// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it is
-/// sent as base64. A quarter of the size in tokens is a little above that.
-fn sealed_cost(sealed: &str) -> Tokens {
-    Tokens((sealed.len() as u64).div_ceil(4))
 }
 
 #[cfg(test)]

@@ -102,6 +102,8 @@ pub enum Names {
     Thread(ThreadId),
     /// By the number of the message: there is no log.
     Messages,
+    /// The same, where so many events stand before the first message and are none.
+    MessagesAfter(u64),
 }
 
 impl Names {
@@ -109,15 +111,16 @@ impl Names {
     pub fn handle(self, seq: Seq) -> String {
         match self {
             Self::Thread(_) => format!("recall {}", self.place(seq)),
-            Self::Messages => self.place(seq),
+            Self::Messages | Self::MessagesAfter(_) => self.place(seq),
         }
     }
 
     /// Where an event is.
     pub fn place(self, seq: Seq) -> String {
         match self {
-            Self::Thread(thread) => format!("{}:{seq}", short(thread)),
+            Self::Thread(thread) => format!("{}:{seq}", thread.short()),
             Self::Messages => format!("message {seq}"),
+            Self::MessagesAfter(before) => format!("message {}", seq.0.saturating_sub(before)),
         }
     }
 
@@ -125,18 +128,17 @@ impl Names {
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
             (Some(first), Some(last)) if first < last => match self {
-                Self::Thread(thread) => format!("recall {}:{first}-{last}", short(thread)),
+                Self::Thread(thread) => format!("recall {}:{first}-{last}", thread.short()),
                 Self::Messages => format!("messages {first}-{last}"),
+                Self::MessagesAfter(before) => {
+                    let [first, last] = [first, last].map(|seq| seq.0.saturating_sub(before));
+                    format!("messages {first}-{last}")
+                }
             },
             (Some(only), _) => self.handle(only),
             (None, _) => String::new(),
         }
     }
-}
-
-/// The first eight digits: enough to tell the threads of a session apart, and cheap in tokens.
-fn short(thread: ThreadId) -> String {
-    thread.to_string().chars().take(8).collect()
 }
 
 impl Context {

@@ -43,6 +43,8 @@ pub struct Profile {
     pub patterns: Vec<String>,
     /// Where all this is from.
     pub source: String,
+    /// What of it was not found in the provider's own documents.
+    pub unverified: BTreeSet<Field>,
     /// When it was read there.
     pub date: Option<Day>,
     /// Whether the user's file says something of it.
@@ -75,6 +77,26 @@ pub struct Profile {
     pub degradation: Option<Degradation>,
 }
 
+/// A fact of a profile that may be unverified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// How much the model can hold.
+    Window,
+    /// The most input it takes.
+    InputLimit,
+    /// The most it answers.
+    OutputLimit,
+    /// The wrapping around texts.
+    Overhead,
+    /// What tokens cost.
+    Price,
+    /// How its prompt cache behaves.
+    Cache,
+    /// What it demands of a request.
+    Legality,
+}
+
 /// How much a model can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,6 +120,14 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
+    /// Whether this build counts as the model does.
+    pub fn is_exact(self) -> bool {
+        match self {
+            Self::O200k => cfg!(feature = "bpe"),
+            Self::Estimate => false,
+        }
+    }
+
     /// The nearest counter this build has. Its name says which: counts are stored under it.
     pub fn counter(self) -> Arc<dyn TokenCounter> {
         match self {
@@ -386,6 +416,22 @@ mod tests {
     }
 
     #[test]
+    fn what_no_document_of_the_provider_says_is_marked_until_someone_says_it_anew() {
+        let marked = |profiles: &Profiles, model: &str| {
+            profiles.find(model).unwrap().unverified.iter().copied().collect::<Vec<_>>()
+        };
+        let builtin = Profiles::builtin();
+        assert_eq!(marked(&builtin, "gpt-5.1"), [Field::InputLimit]);
+        assert_eq!(marked(&builtin, "claude-opus-4-5"), [Field::Overhead], "its family's mark is its own");
+        assert!(marked(&builtin, "gemini-2.5-pro").contains(&Field::Price));
+        assert!(marked(&builtin, "claude-sonnet-4-5[1m]").contains(&Field::Price));
+        let own = "[[model]]\nname = \"gpt-5.1\"\ninput_limit = 272_000\nunverified = [\"price\"]";
+        assert_eq!(marked(&overridden(own).unwrap(), "gpt-5.1"), [Field::Price]);
+        let wrong = overridden("[[model]]\nname = \"gpt-5.1\"\nunverified = [\"prices\"]").unwrap_err();
+        assert!(wrong.to_string().contains("line 3") && wrong.to_string().contains("prices"), "{wrong}");
+    }
+
+    #[test]
     fn every_built_in_profile_says_where_it_is_from_and_makes_sense() {
         let profiles = Profiles::builtin();
         assert!(profiles.iter().count() >= 35);
@@ -584,7 +630,7 @@ mod tests {
         ];
         insta::assert_snapshot!(all.join("\n"), @r"
         line 3: string values must be quoted, expected literal string
-        line 4: unknown field `windw`, expected one of `name`, `family`, `aliases`, `patterns`, `source`, `date`, `provider`, `wire`, `window`, `input_limit`, `output_limit`, `tokenizer`, `margin`, `overhead`, `price`, `cache`, `legality`, `thresholds`, `degradation`
+        line 4: unknown field `windw`, expected one of `name`, `family`, `aliases`, `patterns`, `source`, `unverified`, `date`, `provider`, `wire`, `window`, `input_limit`, `output_limit`, `tokenizer`, `margin`, `overhead`, `price`, `cache`, `legality`, `thresholds`, `degradation`
         line 4: unknown field `inptu`, expected one of `input`, `output`, `cache_read`, `cache_write`, `cache_write_hour`, `long`
         line 4: expected a number from 0 to 1, found 55
         line 4: invalid value: integer `-5`, expected u64

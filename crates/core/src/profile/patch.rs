@@ -3,13 +3,16 @@
 //! A model is what its family says, with what the built-in file says of the model over it, and what the user says over
 //! that. So an entry is all fields and none of them required, and laying one over another is the only operation.
 
-use std::{collections::BTreeMap, num::NonZeroU64};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+};
 
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Degradation, Profile, ProfileError, Thresholds, Tokenizer, Window,
+    Degradation, Field, Profile, ProfileError, Thresholds, Tokenizer, Window,
     price::Prices,
     rules::{CacheRules, Rule, Wire},
     units::{Day, Share},
@@ -48,6 +51,8 @@ pub(super) struct Patch {
     #[serde(default)]
     pub(super) patterns: Vec<String>,
     source: Option<String>,
+    #[serde(default)]
+    unverified: BTreeSet<Field>,
     date: Option<Day>,
     provider: Option<String>,
     wire: Option<Wire>,
@@ -123,8 +128,26 @@ impl Patch {
         self.family.is_some() || !self.aliases.is_empty() || !self.patterns.is_empty()
     }
 
+    /// Whether all of a field is said here.
+    fn says(&self, field: Field) -> bool {
+        match field {
+            Field::Window => self.window.is_some(),
+            Field::InputLimit => self.input_limit.is_some(),
+            Field::OutputLimit => self.output_limit.is_some(),
+            Field::Price => {
+                self.price.as_ref().is_some_and(|price| price.input.is_some() && price.output.is_some())
+            }
+            // These are said in pieces, and what one piece says is no word on the others.
+            Field::Overhead | Field::Cache | Field::Legality => false,
+        }
+    }
+
     /// This, and `base` where it says nothing. Names add up; the line is this one's.
     pub(super) fn over(self, base: Self) -> Self {
+        // What is said anew is as good as whoever says it.
+        let mut unverified = base.unverified;
+        unverified.retain(|field| !self.says(*field));
+        unverified.extend(&self.unverified);
         let mut legality = base.legality;
         legality.extend(self.legality);
         Self {
@@ -135,6 +158,7 @@ impl Patch {
             aliases: [base.aliases, self.aliases].concat(),
             patterns: [base.patterns, self.patterns].concat(),
             source: self.source.or(base.source),
+            unverified,
             date: self.date.or(base.date),
             provider: self.provider.or(base.provider),
             wire: self.wire.or(base.wire),
@@ -172,6 +196,7 @@ impl Patch {
             aliases: lower(self.aliases),
             patterns: lower(self.patterns),
             source: self.source.unwrap_or_else(|| "the user's own".to_owned()),
+            unverified: self.unverified,
             overridden: self.origin == Origin::User,
             date: self.date,
             provider: self.provider.unwrap_or_else(|| "unknown".to_owned()),

@@ -205,7 +205,7 @@ assistant: Done.
         let meter = Arc::new(Meter::new(Arc::new(counter), Overhead::default()));
         let mut line = Line::default();
         for event in events {
-            let pieces = meter.pieces(&event.event.fact);
+            let pieces = meter.pieces(&event.event);
             line.push(event, pieces);
         }
         counter.0.store(0, Ordering::Relaxed);

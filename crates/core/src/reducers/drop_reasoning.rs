@@ -4,11 +4,13 @@
 //! the user goes; the loop that is still going keeps it, since providers want it back byte for byte while tools are at
 //! work. Reasoning that is bound to everything before it may only go all at once, or not at all: the scope says so.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Tier},
+    context::{Context, Edit, Segment, Tier},
     pipeline::{Reduced, Reducer, State},
 };
 
@@ -29,6 +31,8 @@ pub enum ReasoningScope {
     /// All but that of the loop that is still going.
     #[default]
     KeepOpenLoop,
+    /// All but that of answers that called tools: the provider wants it back in every later request.
+    KeepWithCalls,
     /// None: the provider wants every bit of it back.
     Never,
 }
@@ -44,13 +48,21 @@ impl Reducer for DropReasoning {
 
     fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
         let end = match self.scope {
-            ReasoningScope::All => context.segments().len(),
+            ReasoningScope::All | ReasoningScope::KeepWithCalls => context.segments().len(),
             ReasoningScope::KeepOpenLoop => context.essential().loop_start(),
             ReasoningScope::Never => 0,
         };
+        let called: HashSet<u64> = match self.scope {
+            ReasoningScope::KeepWithCalls => {
+                let calls = context.segments().iter().filter(|segment| segment.call().is_some());
+                calls.map(Segment::turn).collect()
+            }
+            ReasoningScope::All | ReasoningScope::KeepOpenLoop | ReasoningScope::Never => HashSet::new(),
+        };
         let pinned: Vec<bool> = context.segments().iter().map(|segment| context.is_pinned(segment)).collect();
         let context = context.edit(self.name(), |index, segment| {
-            let goes = segment.tier() == Tier::Reasoning && index < end && !pinned[index];
+            let stays = index >= end || pinned[index] || called.contains(&segment.turn());
+            let goes = segment.tier() == Tier::Reasoning && !stays;
             if goes { Edit::Drop } else { Edit::Keep }
         });
         Reduced { context, state }
@@ -85,6 +97,7 @@ assistant:
     fn the_scope_says_what_goes() {
         check(ReasoningScope::KeepOpenLoop, LOG, 1);
         check(ReasoningScope::All, LOG, 3);
+        check(ReasoningScope::KeepWithCalls, LOG, 1);
         check(ReasoningScope::Never, LOG, 0);
     }
 

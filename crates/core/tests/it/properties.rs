@@ -33,7 +33,7 @@ fn meter() -> Arc<Meter> {
 fn line(events: &[Arc<Logged>]) -> Line {
     let mut line = Line::default();
     for event in events {
-        line.push(Arc::clone(event), meter().pieces(&event.event.fact));
+        line.push(Arc::clone(event), meter().pieces(&event.event));
     }
     line
 }
@@ -181,7 +181,7 @@ proptest! {
     fn extending_one_by_one_is_projecting_in_one_go(events in history(40)) {
         let mut projection = Projection::new(meter(), Names::Messages);
         for (index, event) in events.iter().enumerate() {
-            projection.push(Arc::clone(event), meter().pieces(&event.event.fact));
+            projection.push(Arc::clone(event), meter().pieces(&event.event));
             assert_same(projection.context(), &whole(&events[..=index]));
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use epitome_core::{EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
+use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) struct Item {
 impl Item {
     /// Derives what an event alone gives.
     pub(super) fn new(logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
-        let pieces = counter.map(|counter| count(&logged.event.fact, counter));
+        let pieces = counter.map(|counter| count(&logged.event, counter));
         Self { row: 0, text: logged.event.fact.text(), logged, pieces }
     }
 }
@@ -39,10 +39,10 @@ impl Item {
 /// An event with the tokens of each of its texts.
 pub(super) type Counted = (EventId, Vec<Tokens>);
 
-/// The tokens of each text of a fact, in order.
-pub(super) fn count(fact: &Fact, counter: &dyn TokenCounter) -> Vec<Tokens> {
+/// The tokens of each text of an event, in order.
+pub(super) fn count(event: &Event, counter: &dyn TokenCounter) -> Vec<Tokens> {
     let mut pieces = Vec::new();
-    fact.visit_text(&mut |text| pieces.push(counter.count(text)));
+    event.visit_counted(&mut |text| pieces.push(counter.count(text)));
     pieces
 }
 
@@ -342,7 +342,7 @@ pub(super) fn uncounted(
     while let Some(row) = rows.next()? {
         let stored = codec::stored(connection, row)?;
         last = stored.row;
-        fresh.push((stored.logged.id, count(&stored.logged.event.fact, counter)));
+        fresh.push((stored.logged.id, count(&stored.logged.event, counter)));
     }
     Ok((fresh, last))
 }

@@ -18,9 +18,6 @@ use crate::{
     records::{Made, NewFork, NewSession, SessionRow, ThreadRow},
 };
 
-/// An id is recognised from so many of its characters on.
-const SHORTEST_ID: usize = 4;
-
 /// Makes a session; what an existing one left empty is filled in.
 pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Fault> {
     let values = params![
@@ -213,7 +210,7 @@ pub(super) fn find(connection: &Connection, text: &str) -> Result<SessionId, Fau
     let folded = asked.to_lowercase();
     let readings: [&dyn Fn(&Name) -> bool; 6] = [
         &|name| name.id == folded,
-        &|name| asked.len() >= SHORTEST_ID && name.id.starts_with(&folded),
+        &|name| name.candidate.id.is_meant_by(asked),
         &|name| name.candidate.title == asked,
         &|name| name.key.as_deref() == Some(asked),
         &|name| name.folded.starts_with(&folded),

@@ -199,7 +199,7 @@ proptest! {
             prop_assert_eq!(row.messages, sum(&|event| u64::from(event.fact.is_message())));
             prop_assert_eq!(row.tool_calls, sum(&|event| event.fact.calls().count() as u64));
             prop_assert_eq!(row.compactions, sum(&|event| u64::from(matches!(event.fact, Fact::Compacted(_)))));
-            prop_assert_eq!(row.tokens, Some(Tokens(sum(&|event| tokens(&event.fact)))));
+            prop_assert_eq!(row.tokens, Some(Tokens(sum(&|event| tokens(event)))));
             prop_assert_eq!(row.first, shown.values().filter_map(|event| event.time).min());
             prop_assert_eq!(row.last, shown.values().filter_map(|event| event.time).max());
             if row.threads == 1 {
@@ -258,9 +258,9 @@ proptest! {
     }
 }
 
-fn tokens(fact: &Fact) -> u64 {
+fn tokens(event: &Event) -> u64 {
     let mut tokens = 0;
-    fact.visit_text(&mut |text| tokens += Quarters.count(text).0);
+    event.visit_counted(&mut |text| tokens += Quarters.count(text).0);
     tokens
 }
 

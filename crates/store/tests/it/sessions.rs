@@ -246,7 +246,7 @@ fn counts_are_made_once_and_only_when_missing() {
         store.pieces(id, Seq(1), 1_000).unwrap().into_iter().zip(store.counts(id, Seq(1), 1_000).unwrap())
     {
         let mut texts = 0;
-        store.event(id).unwrap().event.fact.visit_text(&mut |_| texts += 1);
+        store.event(id).unwrap().event.visit_counted(&mut |_| texts += 1);
         assert_eq!((id, pieces.len(), pieces.into_iter().sum::<Tokens>()), (same, texts, tokens));
     }
     let report = store.doctor().unwrap();

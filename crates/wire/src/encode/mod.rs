@@ -90,6 +90,7 @@ pub(crate) fn encode<'a>(
         system: system.iter().collect(),
         tools: tools.as_ref(),
         model: None,
+        answer: None,
     };
     let rest = lead(format, &entries, &mut head);
     let rules = Rules::of(format);

@@ -111,6 +111,8 @@ pub enum Breach {
     ThinkingDropped,
     /// Reasoning is followed by another item than before.
     ReasoningParted,
+    /// An answer that called tools lacks its reasoning, which others have.
+    ReasoningMissing,
 }
 
 impl fmt::Display for Breach {
@@ -137,6 +139,7 @@ impl fmt::Display for Breach {
             Self::ThinkingAfterChange => write!(f, "something before the thinking has changed"),
             Self::ThinkingDropped => write!(f, "the thinking of the open tool loop is gone"),
             Self::ReasoningParted => write!(f, "the reasoning is followed by something else than before"),
+            Self::ReasoningMissing => write!(f, "the answer called tools, and its reasoning is not there"),
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Breach, Findings, Rules, ends};
-use crate::{decoded, json::Json};
+use super::{Breach, Findings, Rule, Rules, ends};
+use crate::{decoded, json::Json, openai_chat::REASONING};
 
 pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
     let mut open = Open::default();
     for (index, message) in messages.iter().enumerate() {
+        if message.get("content").and_then(Json::as_array).is_some_and(<[_]>::is_empty) {
+            found.add(index, None, Breach::EmptyMessage);
+        }
         match message.text_at("role") {
             Some("tool") => open.answer(index, "", message.text_at("tool_call_id"), found),
             Some("function") => open.answer(index, BY_NAME, message.text_at("name"), found),
@@ -20,11 +23,28 @@ pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) 
         }
     }
     open.close(found);
+    if rules.has(Rule::ReasoningReturned) {
+        reasoning(messages, found);
+    }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
         let role = message.text_at("role")?;
         matches!(role, "user" | "assistant" | "tool" | "function").then_some((index, role))
     });
     ends(speakers, rules, found);
+}
+
+/// Where one answer has its reasoning, the model thinks, and each that called tools must have it.
+fn reasoning(messages: &[Json<'_>], found: &mut Findings) {
+    let has = |message: &Json<'_>| REASONING.into_iter().any(|key| message.text_at(key).is_some());
+    let is_answer = |message: &Json<'_>| message.text_at("role") == Some("assistant");
+    if !messages.iter().any(|message| is_answer(message) && has(message)) {
+        return;
+    }
+    for (index, message) in messages.iter().enumerate().filter(|(_, message)| is_answer(message)) {
+        if !message.array_at("tool_calls").is_empty() && !has(message) {
+            found.add(index, None, Breach::ReasoningMissing);
+        }
+    }
 }
 
 /// Tells calls that are answered by name from those that have ids.

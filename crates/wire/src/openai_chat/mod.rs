@@ -120,8 +120,11 @@ impl Places {
     }
 }
 
+/// Where servers put the reasoning of an answer.
+pub(crate) const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+
 fn reasoning<'m>(message: &'m Json<'_>) -> Option<&'m str> {
-    let reasoning = ["reasoning_content", "reasoning"].into_iter().find_map(|key| message.text_at(key));
+    let reasoning = REASONING.into_iter().find_map(|key| message.text_at(key));
     reasoning.filter(|text| !text.is_empty())
 }
 

@@ -15,14 +15,13 @@ mod thinking;
 use std::ops::Range;
 
 use epitome_core::{
-    Seq,
+    Seq, Tokens,
     context::{Context, Message},
     event::{Fact, Instruction},
     id::ModelName,
     seq_set::SeqSet,
 };
 
-pub(crate) use self::recount::sealed_cost;
 pub use self::{
     recount::recount,
     thinking::{BoundThinking, Settled, settle_thinking},
@@ -39,6 +38,9 @@ use crate::{
 pub struct RenderOptions {
     /// The model to ask, instead of the one the context's settings name.
     pub model: Option<ModelName>,
+    /// How much the model may answer, where the format wants to be told and the context's settings do not say. Without
+    /// it, an Anthropic request may lack its `max_tokens`.
+    pub answer: Option<Tokens>,
     /// What the model's provider demands.
     pub rules: Rules,
 }
@@ -46,7 +48,7 @@ pub struct RenderOptions {
 impl RenderOptions {
     /// What a format's own provider demands of any model.
     pub fn of(format: Format) -> Self {
-        Self { model: None, rules: Rules::of(format) }
+        Self { model: None, answer: None, rules: Rules::of(format) }
     }
 }
 
@@ -108,6 +110,7 @@ pub(crate) fn render(
         system: Vec::new(),
         tools: None,
         model: options.model.as_ref().map(|model| &*model.0),
+        answer: options.answer,
     };
     for entry in messages.iter().filter_map(|message| table.standing(message)) {
         match &entry.event.fact {

@@ -8,11 +8,7 @@
 //! Of [`Overhead::request`](epitome_core::meter::Overhead) only what a provider itself puts around a request is counted;
 //! the rest of it pays for messages that a renderer had to put in, and these are counted as the messages they are.
 
-use epitome_core::{
-    Event, Fact, Part, Tokens,
-    event::{Instruction, Seal},
-    meter::Meter,
-};
+use epitome_core::{Event, Fact, Part, Tokens, event::Instruction, meter::Meter};
 
 use crate::{
     anthropic,
@@ -65,12 +61,6 @@ pub(super) fn message(format: Format, json: &Json<'_>, meter: &Meter) -> Tokens 
     cost(&event, meter)
 }
 
-/// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it is
-/// sent as base64. A quarter of the size in tokens is a little above that.
-pub(crate) fn sealed_cost(sealed: &str) -> Tokens {
-    Tokens((sealed.len() as u64).div_ceil(4))
-}
-
 fn cost(event: &Event, meter: &Meter) -> Tokens {
     let overhead = meter.overhead();
     let said = |parts: &[Part]| parts.iter().map(|part| part_cost(part, meter)).sum::<Tokens>();
@@ -98,15 +88,12 @@ fn part_cost(part: &Part, meter: &Meter) -> Tokens {
             let arguments = arguments_cost(&call.arguments, meter);
             meter.text(&call.name.0) + arguments + meter.overhead().call
         }
-        Part::Reasoning { text, seal } => {
-            let sealed = match seal {
-                Some(Seal::Encrypted(sealed)) => sealed_cost(sealed),
-                Some(Seal::Signature(_)) | None => Tokens(0),
-            };
-            meter.text(text) + sealed
-        }
         Part::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
-        Part::Text { .. } | Part::Refusal { .. } | Part::Media(_) | Part::Opaque { .. } => meter.part(part),
+        Part::Text { .. }
+        | Part::Refusal { .. }
+        | Part::Reasoning { .. }
+        | Part::Media(_)
+        | Part::Opaque { .. } => meter.part(part),
     }
 }
 
@@ -126,7 +113,7 @@ fn arguments_cost(arguments: &str, meter: &Meter) -> Tokens {
 fn compaction_cost(json: &str, meter: &Meter) -> Tokens {
     let Ok(block) = Json::parse(json, "a compaction") else { return meter.text(json) };
     let text = |key: &str| block.text_at(key).map_or(Tokens(0), |text| meter.text(text));
-    let sealed = block.text_at("encrypted_content").map_or(Tokens(0), sealed_cost);
+    let sealed = block.text_at("encrypted_content").map_or(Tokens(0), |sealed| meter.sealed(sealed));
     text("content") + text("summary") + sealed
 }
 

@@ -8,19 +8,23 @@ use epitome_core::{
 };
 
 use super::{
-    Entry, Line, Manner, Outcome, Returned, STAND_IN, Shown, Site, Speaker, Written,
+    Entry, Fragment, Line, Manner, Outcome, Returned, STAND_IN, Shown, Site, Speaker, Written,
     ids::{Ids, Unique, shortened},
     mended::{mended, own_blocks},
     portable::{Piece, Portable, Source},
 };
-use crate::json::{self, Json, quoted};
+use crate::{
+    json::{self, Json, quoted},
+    legality::Rule,
+    openai_chat::REASONING,
+};
 
 /// Writes the history.
 pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> {
     // Servers that reuse ids from turn to turn must get them back as they gave them.
     let unique = if manner.is_legal() { Unique::InAnswer } else { Unique::Nowhere };
     let ids = Ids::of(lines, unique, |id| shortened(id, 32).into_owned(), answer::is_called_by_name);
-    let pen = Pen { ids: &ids, manner };
+    let pen = Pen { ids: &ids, manner, reasoning: Reasoning::of(lines, manner) };
     lines.iter().flat_map(|line| pen.written(line)).collect()
 }
 
@@ -43,6 +47,29 @@ pub(super) fn texts(role: &str, texts: &[String]) -> String {
 struct Pen<'e, 'p> {
     ids: &'p Ids,
     manner: Manner<'e>,
+    reasoning: Reasoning,
+}
+
+/// Whether answers that called tools must have a place for their reasoning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reasoning {
+    AsShown,
+    WithCalls,
+}
+
+impl Reasoning {
+    /// A model that wants its reasoning back refuses an answer without it once it thinks. That it does shows in the
+    /// history, or is to be feared where another model made it.
+    fn of(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Self {
+        let thinks = |fragment: &Fragment<'_, '_>| {
+            let has_place = |own: &Json<'_>| REASONING.into_iter().any(|key| own.text_at(key).is_some());
+            fragment.entry.own.as_ref().is_none_or(has_place)
+        };
+        let any_thinks = || {
+            lines.iter().any(|line| matches!(line, Line::Answer(fragments) if fragments.iter().any(thinks)))
+        };
+        if manner.demands(Rule::ReasoningReturned) && any_thinks() { Self::WithCalls } else { Self::AsShown }
+    }
 }
 
 impl<'e> Pen<'e, '_> {
@@ -82,6 +109,7 @@ impl<'e> Pen<'e, '_> {
                     let new = self.mended(entry, content, entry.parts(), parts, role);
                     json::replaced(own, &[(content, &new)])
                 }
+                _ if self.manner.is_legal() => filled(own, "\"\""),
                 _ => own.raw.to_owned(),
             };
             let speaker = match own.text_at("role") {
@@ -117,7 +145,10 @@ impl<'e> Pen<'e, '_> {
         let fresh = |part: &Part| {
             portable.said(std::slice::from_ref(part)).first().and_then(|piece| part_in(role, piece))
         };
-        json::list(mended(&own_blocks(Some(content), text_part), original, shown, fresh).into_iter())
+        match mended(&own_blocks(Some(content), text_part), original, shown, fresh) {
+            blocks if blocks.is_empty() => quoted(""),
+            blocks => json::list(blocks.into_iter()),
+        }
     }
 
     fn outcome(self, outcome: &Outcome<'e, 'e>) -> Option<Written> {
@@ -159,7 +190,9 @@ impl<'e> Pen<'e, '_> {
         let results = entry.event.fact.results();
         let original = results.first().map_or(&[][..], |result| &result.parts);
         let content = own.get("content").and_then(|content| match shown {
-            Shown::AsSent => None,
+            Shown::AsSent => {
+                (self.manner.is_legal() && is_empty_list(content)).then(|| (content, quoted("")))
+            }
             Shown::Replaced(parts) => Some((content, self.mended(entry, content, original, parts, "tool"))),
         });
         let named = own.get("tool_call_id").filter(|named| named.as_text() != Some(id));
@@ -174,6 +207,18 @@ impl<'e> Pen<'e, '_> {
         let json = answering(Some(site), self.ids.of_site(site), &quoted(STAND_IN));
         Written { json, events: Vec::new(), speaker: Speaker::User }
     }
+}
+
+/// A message as it came, with `empty` for a content that is a list of nothing, which is refused.
+fn filled(own: &Json<'_>, empty: &str) -> String {
+    match own.get("content").filter(|content| is_empty_list(content)) {
+        Some(content) => json::replaced(own, &[(content, empty)]),
+        None => own.raw.to_owned(),
+    }
+}
+
+fn is_empty_list(content: &Json<'_>) -> bool {
+    content.as_array().is_some_and(<[_]>::is_empty)
 }
 
 /// The message that answers a call. A deprecated call has no id: it is answered by name.

@@ -16,7 +16,6 @@ use super::Entry;
 use crate::{
     json::{Json, Value},
     media,
-    render::sealed_cost,
 };
 
 /// A piece of a message that can be written in any format, if need be as a note.
@@ -90,7 +89,7 @@ impl<'a> Portable<'a> {
             Summary::Text(text) | Summary::Structured { text, .. } => Some(Piece::Text(text.into())),
             Summary::Encrypted(sealed) => {
                 let note = left_out("summary");
-                let fits = self.meter.is_none_or(|meter| meter.text(&note) <= sealed_cost(sealed));
+                let fits = self.meter.is_none_or(|meter| meter.text(&note) <= meter.sealed(sealed));
                 fits.then(|| Piece::Text(note.into()))
             }
         }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use epitome_core::{Fact, Part, event::Instruction};
+use epitome_core::{Fact, Part, Tokens, event::Instruction};
 
 use super::{
     Entry, History, Layout, Manner, Speaker, Written, anthropic, openai_chat, openai_responses,
@@ -34,6 +34,8 @@ pub(crate) struct Head<'e, 'a> {
     pub(crate) tools: Option<&'e Entry<'a>>,
     /// The model to ask instead of the one in the settings.
     pub(crate) model: Option<&'a str>,
+    /// How much the model may answer, where the format wants to be told and the settings do not say.
+    pub(crate) answer: Option<Tokens>,
 }
 
 impl Head<'_, '_> {
@@ -44,6 +46,9 @@ impl Head<'_, '_> {
     }
 }
 
+/// The setting that an Anthropic request must have.
+const MAX_TOKENS: &str = "max_tokens";
+
 /// Writes the whole request.
 pub(crate) fn fill(format: Format, head: &Head<'_, '_>, mut history: History, manner: Manner<'_>) -> Request {
     let keys = Keys::of(format);
@@ -51,6 +56,11 @@ pub(crate) fn fill(format: Format, head: &Head<'_, '_>, mut history: History, ma
     let mut body = Body { settings, edits: Vec::new(), added: Vec::new() };
     if let Some(model) = head.model {
         body.put("model", Value::Json(quoted(model)));
+    }
+    if let (Format::Anthropic, Some(answer)) = (format, head.answer)
+        && !head.has(MAX_TOKENS)
+    {
+        body.put(MAX_TOKENS, Value::Json(answer.to_string()));
     }
     if let Some(last) = head.system.last() {
         match (keys.system, system(format, &head.system, manner)) {

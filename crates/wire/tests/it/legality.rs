@@ -50,6 +50,25 @@ mod chat {
     }
 
     #[test]
+    fn a_list_of_nothing_says_nothing() {
+        check(&[r#"{"role":"user","content":[]}"#], &["message 0: it says nothing"]);
+    }
+
+    #[test]
+    fn reasoning_that_is_wanted_back_is_there_wherever_tools_were_called() {
+        let rules = Rules::default().with(Rule::ReasoningReturned);
+        let (silent, r) = (calls(&["a"]), result("a"));
+        let thought = silent.replace("\"content\":null", "\"content\":null,\"reasoning_content\":\"\"");
+        let check = |messages: &[&str], expect: &[&str]| {
+            check_history(Format::OpenaiChat, messages, &rules, expect);
+        };
+        check(&[USER, &silent, &r, SAID, &silent, &r], &[]);
+        check(&[USER, &thought, &r, SAID, &thought, &r], &[]);
+        let missing = "message 1: the answer called tools, and its reasoning is not there";
+        check(&[USER, &silent, &r, SAID, &thought, &r], &[missing]);
+    }
+
+    #[test]
     fn a_history_that_keeps_every_rule_is_legal() {
         let (two, again) = (calls(&["a", "b"]), calls(&["a"]));
         let (a, b) = (result("a"), result("b"));

@@ -30,7 +30,7 @@ use crate::{
 
 /// Renders, and checks what holds for every rendered request.
 pub(crate) fn render(format: Format, context: &Context, rules: Rules) -> String {
-    let options = RenderOptions { model: None, rules };
+    let options = RenderOptions { rules, ..RenderOptions::of(format) };
     let rendered = format.render(context, &options).unwrap();
     let found = check(format, &rendered.body, &options.rules);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -105,7 +105,7 @@ fn questions_keep_their_bytes(format: Format, context: &Context, body: &str) {
                         );
                     }
                 }
-            } else {
+            } else if !parts.is_empty() {
                 assert!(body.contains(&*event.event.raw.json), "{}\n{body}", event.event.raw.json);
             }
         }
@@ -114,7 +114,7 @@ fn questions_keep_their_bytes(format: Format, context: &Context, body: &str) {
 
 /// What a model may demand beyond its provider.
 fn strict(format: Format) -> Rules {
-    Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser)
+    Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser).with(Rule::ReasoningReturned)
 }
 
 proptest! {
@@ -269,13 +269,75 @@ fn the_model_can_be_another() {
     let (_, context) =
         of_request(Format::OpenaiChat, r#"{"model":"a","messages":[{"role":"user","content":"hi"}],"n":1}"#);
     let check = |format: Format, expect: &str| {
-        let options = RenderOptions { model: Some("b".into()), rules: Rules::of(format) };
+        let options = RenderOptions { model: Some("b".into()), ..RenderOptions::of(format) };
         assert_eq!(format.render(&context, &options).unwrap().body, expect);
     };
     check(Format::OpenaiChat, r#"{"model":"b","messages":[{"role":"user","content":"hi"}],"n":1}"#);
     check(
         Format::Anthropic,
         r#"{"model":"b","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#,
+    );
+}
+
+#[test]
+fn an_anthropic_request_says_how_much_may_be_answered_if_it_is_to_be_said() {
+    let check = |request: &str, expect: &str| {
+        let (_, context) = of_request(Format::Anthropic, request);
+        let options = RenderOptions { answer: Some(Tokens(9)), ..RenderOptions::of(Format::Anthropic) };
+        assert_eq!(Format::Anthropic.render(&context, &options).unwrap().body, expect);
+    };
+    let own = r#"{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]}"#;
+    check(own, own);
+    check(
+        r#"{"messages":[{"role":"user","content":"hi"}]}"#,
+        r#"{"messages":[{"role":"user","content":"hi"}],"max_tokens":9}"#,
+    );
+}
+
+#[test]
+fn a_list_of_nothing_is_written_as_nothing() {
+    let call = r#"{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}}"#;
+    let history = |none: &str, null: &str| {
+        let user = format!(r#"{{"role":"user","content":{none}}}"#);
+        let said = format!(r#"{{"role":"assistant","content":{null},"tool_calls":[{call}]}}"#);
+        let result = format!(r#"{{"role":"tool","tool_call_id":"a","content":{none}}}"#);
+        format!(r#"{{"messages":[{user},{said},{result}]}}"#)
+    };
+    let (_, context) = of_request(Format::OpenaiChat, &history("[]", "[]"));
+    let options = RenderOptions::of(Format::OpenaiChat);
+    let body = Format::OpenaiChat.render(&context, &options).unwrap().body;
+    assert_eq!(body, history("\"\"", "null"));
+    assert!(check(Format::OpenaiChat, &body, &options.rules).is_empty());
+}
+
+#[test]
+fn an_answer_that_lost_its_reasoning_keeps_a_place_for_it() {
+    let said = |id: &str, reasoning: &str| {
+        let call =
+            format!(r#"{{"id":"{id}","type":"function","function":{{"name":"t","arguments":"{{}}"}}}}"#);
+        let said = format!(r#"{{"role":"assistant","content":null,{reasoning}"tool_calls":[{call}]}}"#);
+        format!(r#"{said},{{"role":"tool","tool_call_id":"{id}","content":"r"}}"#)
+    };
+    let request = |first: &str, second: &str| {
+        let user = r#"{"role":"user","content":"u"}"#;
+        format!(r#"{{"messages":[{user},{},{}]}}"#, said("a", first), said("b", second))
+    };
+    let hm = r#""reasoning_content":"hm","#;
+    let rules = || Rules::default().with(Rule::ReasoningReturned);
+    let (_, whole) = of_request(Format::OpenaiChat, &request(hm, hm));
+    assert_eq!(render(Format::OpenaiChat, &whole, rules()), request(hm, hm));
+    let mut met = 0;
+    let cut = whole.edit("test", |_, segment| {
+        met += usize::from(segment.tier() == Tier::Reasoning);
+        if segment.tier() == Tier::Reasoning && met == 1 { Edit::Drop } else { Edit::Keep }
+    });
+    let body = render(Format::OpenaiChat, &cut, rules());
+    assert!(body.contains("\"reasoning_content\":\"\"") && body.contains(hm), "{body}");
+    let (_, silent) = of_request(Format::OpenaiChat, &request("", ""));
+    assert_eq!(
+        render(Format::OpenaiChat, &silent, rules()),
+        request("", ""),
+        "who does not think is left alone"
     );
 }
 

@@ -9,12 +9,12 @@ use super::{
         Entry, Fragment, Speaker, Written,
         portable::{Piece, Portable},
     },
-    Pen, call_json, text_part,
+    Pen, Reasoning, call_json, filled, text_part,
 };
 use crate::{
     json::{self, Json, quoted},
     normal::CHAT_ECHOED,
-    openai_chat::Places,
+    openai_chat::{Places, REASONING},
 };
 
 /// An answer, its fragments joined; `None` if it says nothing that can be said here.
@@ -29,6 +29,12 @@ pub(super) fn write<'e>(fragments: &[Fragment<'e, 'e>], pen: Pen<'e, '_>) -> Opt
         (Some(own), _) => Some(joined(own)),
         (None, fragments) => synthesised(fragments, pen),
     }?;
+    let calls =
+        || fragments.iter().flat_map(Fragment::shown).any(|(_, part)| matches!(part, Part::ToolCall(_)));
+    let json = match pen.reasoning {
+        Reasoning::WithCalls if calls() => with_reasoning(json),
+        Reasoning::WithCalls | Reasoning::AsShown => json,
+    };
     let events = fragments.iter().map(|fragment| fragment.entry.index).collect();
     Some(Written { json, events, speaker: Speaker::Assistant })
 }
@@ -61,7 +67,7 @@ fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e,
     let own = fragment.entry.own.as_ref()?;
     let view = View { fragment, places: Places::of(own), pen };
     if view.is_whole() {
-        return Some(own.raw.into());
+        return Some(if pen.manner.is_legal() { filled(own, "null").into() } else { own.raw.into() });
     }
     if view.places.count() != fragment.entry.parts().len() {
         // Nobody can say which member shows which part.
@@ -134,6 +140,20 @@ impl View<'_, '_> {
             })
         }))
     }
+}
+
+/// The same answer, with a place for its reasoning. An empty one says that there is none to give back.
+fn with_reasoning(answer: String) -> String {
+    let Ok(read) = Json::parse(&answer, "an answer") else { return answer };
+    if REASONING.into_iter().any(|key| read.text_at(key).is_some()) {
+        return answer;
+    }
+    let [key, _] = REASONING;
+    let mut members: Vec<(&str, String)> =
+        read.members().iter().map(|(key, value)| (&**key, value.raw.to_owned())).collect();
+    members.retain(|(known, _)| *known != key);
+    members.push((key, quoted("")));
+    json::object(members.into_iter())
 }
 
 /// A list, unless it is empty.

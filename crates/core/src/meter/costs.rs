@@ -1,0 +1,219 @@
+//! What an event costs, part by part: the one place that says so.
+//!
+//! The log keeps a count of every text that [`Event::visit_counted`] shows. They are taken from there; media and what
+//! only the provider can read are measured by their size and need no counting. So projecting a thread again counts
+//! nothing again.
+
+use super::Meter;
+use crate::{
+    event::{Event, Fact, Instruction, Part, Seal, Summary},
+    tokens::Tokens,
+};
+
+/// What an event costs, without any wrapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Each part of each result.
+    pub results: Vec<Vec<Tokens>>,
+    /// Each part beside the results.
+    pub parts: Vec<Tokens>,
+    /// All of it.
+    pub whole: Tokens,
+}
+
+impl Meter {
+    /// The texts of an event, each counted apart in the order [`Event::visit_counted`] shows them: what the log keeps.
+    pub fn pieces(&self, event: &Event) -> Vec<Tokens> {
+        let mut pieces = Vec::new();
+        event.visit_counted(&mut |text| pieces.push(self.text(text)));
+        pieces
+    }
+
+    /// What an event costs. `pieces` are the log's counts of its texts; without them, or if they are not as many, the
+    /// texts are counted here.
+    pub fn costs(&self, event: &Event, pieces: Option<&[Tokens]>) -> Costs {
+        let mut texts = 0;
+        event.visit_counted(&mut |_| texts += 1);
+        let counted;
+        let pieces = match pieces {
+            Some(pieces) if pieces.len() == texts => pieces,
+            _ => {
+                counted = self.pieces(event);
+                &counted
+            }
+        };
+        let mut pieces = pieces.iter().copied();
+        let mut cost = |part: &Part| {
+            let mut texts = 0;
+            part.visit_text(&mut |_| texts += 1);
+            pieces.by_ref().take(texts).sum::<Tokens>() + self.beside_text(part)
+        };
+        let fact = &event.fact;
+        let results: Vec<Vec<Tokens>> =
+            fact.results().iter().map(|result| result.parts.iter().map(&mut cost).collect()).collect();
+        let parts: Vec<Tokens> = fact.parts().iter().map(&mut cost).collect();
+        let rest: Tokens = pieces.sum();
+        let sealed = match fact {
+            Fact::Compacted(compaction) => match &compaction.summary {
+                Summary::Encrypted(sealed) => self.sealed(sealed),
+                Summary::Text(_) | Summary::Structured { .. } => Tokens(0),
+            },
+            _ => Tokens(0),
+        };
+        let whole = results.iter().flatten().chain(&parts).copied().sum::<Tokens>() + rest + sealed;
+        Costs { results, parts, whole }
+    }
+
+    /// What an event adds to a context, its wrapping included: what a [`Tracker`](crate::tracker::Tracker) is told. A
+    /// call pays for the wrapping of its result, as it does in a context.
+    pub fn event(&self, event: &Event, pieces: Option<&[Tokens]>) -> Tokens {
+        let overhead = self.overhead();
+        let message = overhead.message;
+        let wrapping = match &event.fact {
+            Fact::AssistantSaid { parts, .. } => {
+                let wrapped = |part: &Part| match part {
+                    Part::ToolCall(_) => overhead.call + overhead.call + message + message,
+                    _ => message,
+                };
+                parts.iter().map(wrapped).sum()
+            }
+            Fact::ToolReturned { parts, .. } if parts.is_empty() => Tokens(0),
+            Fact::Instructed { what: Instruction::Tools, parts } => {
+                message + Tokens(overhead.tool.0.saturating_mul(parts.len() as u64))
+            }
+            _ => message,
+        };
+        self.costs(event, pieces).whole + wrapping
+    }
+
+    /// What a part costs beyond its texts.
+    pub(super) fn beside_text(&self, part: &Part) -> Tokens {
+        match part {
+            Part::Media(media) => self.media(media),
+            Part::Reasoning { seal: Some(Seal::Encrypted(sealed)), .. } => self.sealed(sealed),
+            Part::Reasoning { .. }
+            | Part::Text { .. }
+            | Part::ToolCall(_)
+            | Part::Refusal { .. }
+            | Part::Opaque { .. } => Tokens(0),
+        }
+    }
+
+    /// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it
+    /// is sent as base64. A quarter of the size in tokens is a little above that.
+    pub fn sealed(&self, sealed: &str) -> Tokens {
+        Tokens((sealed.len() as u64).div_ceil(4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+    use crate::{
+        context::{Context, Names},
+        event::{Compaction, Dialect, Raw, Trigger},
+        id::Seq,
+        media::Media,
+        meter::Overhead,
+        notation::read,
+        tokens::TokenCounter,
+    };
+
+    /// Words, and how often it was asked.
+    #[derive(Default)]
+    struct Asked(AtomicU64);
+
+    impl TokenCounter for Asked {
+        fn name(&self) -> &'static str {
+            "asked"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Tokens(text.split_whitespace().count() as u64)
+        }
+    }
+
+    const FREE: Overhead = Overhead {
+        request: Tokens(0),
+        message: Tokens(0),
+        call: Tokens(0),
+        tool: Tokens(0),
+        image: Tokens(100),
+        document_bytes_a_token: 20,
+    };
+
+    fn sealed(bytes: usize) -> Part {
+        Part::Reasoning { text: "one two".into(), seal: Some(Seal::Encrypted("x".repeat(bytes))) }
+    }
+
+    fn carried(json: &str) -> Event {
+        let raw = Raw { dialect: Dialect::OpenaiChat, json: json.into() };
+        let fact = Fact::Carried { kind: "odd".into() };
+        Event { raw, normal: Some(crate::Digest::of(b"odd")), ..Event::own(fact, None) }
+    }
+
+    #[test]
+    fn a_part_costs_the_same_by_itself_and_in_its_event() {
+        let meter = Meter::new(Arc::new(Asked::default()), FREE);
+        let parts =
+            vec![Part::text("a b c"), sealed(400), Part::Media(Media::inline("text/plain", &[0; 60]))];
+        let event = Event::own(Fact::AssistantSaid { answer: None, model: None, parts: parts.clone() }, None);
+        let costs = meter.costs(&event, None);
+        assert_eq!(costs.parts, [Tokens(3), Tokens(102), Tokens(3)]);
+        assert_eq!(meter.parts(&parts), costs.whole);
+    }
+
+    #[test]
+    fn a_sealed_summary_costs_a_quarter_of_its_bytes() {
+        let meter = Meter::new(Arc::new(Asked::default()), FREE);
+        let fact = Fact::Compacted(Compaction {
+            summary: Summary::Encrypted("x".repeat(41)),
+            through: Seq(1),
+            first_kept: None,
+            tokens_before: None,
+            tokens_after: None,
+            trigger: Trigger::Manual,
+        });
+        assert_eq!(meter.costs(&Event::own(fact, None), None).whole, Tokens(11));
+    }
+
+    #[test]
+    fn what_is_carried_along_is_counted_once_in_its_life() {
+        let asked = Arc::new(Asked::default());
+        let meter = Arc::new(Meter::new(Arc::clone(&asked) as _, FREE));
+        let mut logged = (*read("user: Go.")[0]).clone();
+        logged.event = carried(r#"{"role": "odd", "says": "something unknown"}"#);
+        let pieces = meter.pieces(&logged.event);
+        assert_eq!((pieces.as_slice(), asked.0.load(Ordering::Relaxed)), ([Tokens(5)].as_slice(), 1));
+        let logged = Arc::new(logged);
+        for _ in 0..3 {
+            let mut context = Context::new(Arc::clone(&meter), Names::Messages);
+            let _ = context.extend(&logged, Some(&pieces));
+            assert_eq!(context.tokens(), Tokens(5));
+        }
+        assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn an_event_for_a_tracker_costs_what_it_costs_in_a_context() {
+        let log =
+            "system: Be brief.\nuser: Go on now.\nassistant: Yes.\n  call#a bash {}\nresult a: one two\n";
+        let meter = Arc::new(Meter::new(
+            Arc::new(Asked::default()),
+            Overhead { message: Tokens(4), call: Tokens(8), ..FREE },
+        ));
+        let mut context = Context::new(Arc::clone(&meter), Names::Messages);
+        let mut tracked = Tokens(0);
+        for logged in read(log) {
+            let _ = context.extend(&logged, None);
+            tracked += meter.event(&logged.event, None);
+        }
+        assert_eq!(context.tokens(), tracked);
+    }
+}

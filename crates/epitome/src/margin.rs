@@ -1,0 +1,252 @@
+//! How far counts can be trusted, and what a budget keeps free because of it.
+//!
+//! A budget is a promise about what the provider will count. Where its vocabulary is public the count is its own.
+//! Elsewhere an estimate stands in and may be short: by as much as the profile says, until calls of the session itself
+//! have told how good it is. So a limit is made smaller by a margin, and whoever reads the report sees by how much and
+//! why.
+
+use std::fmt;
+
+use epitome_core::{
+    Fact, Tokens,
+    budget::{Budget, Reserves},
+    calibration::{Calibration, Observation},
+    id::ModelName,
+    meter::Meter,
+    profile::{Profile, Share},
+    project::Line,
+    tracker::Tracker,
+};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+/// How far the counts of a session can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    calibration: Calibration,
+    basis: Basis,
+}
+
+/// What of a limit is kept free, and why. As JSON it says so in words, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Margin {
+    /// How much.
+    pub tokens: Tokens,
+    /// Out of how much.
+    pub limit: Tokens,
+    /// Why so much.
+    pub basis: Basis,
+}
+
+/// What a margin rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The counts are by the model's own vocabulary.
+    Exact,
+    /// No profile is about the model and no call of the session tells: nobody can say how far the counts are off.
+    Unknown,
+    /// The counts are estimates, and the profile says by how much they may be short.
+    Profile(Share),
+    /// This many calls of the session told what the counts are worth.
+    Calls(usize),
+}
+
+impl Trust {
+    /// The counts are the provider's own.
+    pub fn exact() -> Self {
+        Self { calibration: Calibration::new(Share::percent(0)), basis: Basis::Exact }
+    }
+
+    /// Learns from the calls of a session. `line` was counted by `meter`; `is_same` says whether a model that reported
+    /// is the one that will be asked. Without such a report, `prior` is all that is known.
+    pub fn learned(
+        line: &Line,
+        meter: &Meter,
+        prior: Option<Share>,
+        is_same: impl Fn(&ModelName) -> bool,
+    ) -> Self {
+        let mut calibration = Calibration::new(prior.unwrap_or(Share::percent(0)));
+        let mut tracker = Tracker::default();
+        let mut speaker: Option<&ModelName> = None;
+        for (logged, pieces) in line.counted() {
+            let reported = match &logged.event.fact {
+                Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
+                    speaker = Some(model);
+                    None
+                }
+                Fact::UsageReported { model, .. } => model.as_ref().or(speaker),
+                _ => None,
+            };
+            let told = tracker.push(logged, meter.event(&logged.event, pieces));
+            if let Some(told) = told
+                && reported.is_some_and(&is_same)
+            {
+                // A tracker knows the events alone, and not what stands around a request.
+                let estimated = told.estimated + meter.overhead().request;
+                calibration.observe(Observation { estimated, ..told });
+            }
+        }
+        let basis = match (calibration.observations(), prior) {
+            (0, None) => Basis::Unknown,
+            (0, Some(prior)) => Basis::Profile(prior),
+            (calls, _) => Basis::Calls(calls),
+        };
+        Self { calibration, basis }
+    }
+
+    /// What to keep free so that no more than `limit` is really sent.
+    pub fn margin(&self, limit: Tokens) -> Margin {
+        let tokens = limit.less(self.calibration.within(limit));
+        Margin { tokens, limit, basis: self.basis }
+    }
+
+    /// The budget that keeps a request within `limit` by the provider's count.
+    pub fn within(&self, limit: Tokens) -> (Budget, Margin) {
+        let margin = self.margin(limit);
+        (Budget::new(limit).reserve(margin.tokens), margin)
+    }
+
+    /// The budget of a model's whole window: what its input takes less room for an answer, with its thresholds.
+    pub fn whole_window(&self, profile: &Profile) -> (Budget, Margin) {
+        let reserves = Reserves::default();
+        let margin = self.margin(Budget::for_profile(profile, reserves).ceiling());
+        (Budget::for_profile(profile, Reserves { margin: margin.tokens, ..reserves }), margin)
+    }
+}
+
+impl Margin {
+    /// Nothing is kept free of `limit`: the counts are the provider's own.
+    pub fn none(limit: Tokens) -> Self {
+        Self { tokens: Tokens(0), limit, basis: Basis::Exact }
+    }
+}
+
+impl Serialize for Margin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Margin", 4)?;
+        fields.serialize_field("tokens", &self.tokens)?;
+        fields.serialize_field("limit", &self.limit)?;
+        fields.serialize_field("basis", &self.basis)?;
+        fields.serialize_field("why", &self.to_string())?;
+        fields.end()
+    }
+}
+
+/// One line, for people.
+impl fmt::Display for Margin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.basis, self.tokens) {
+            (_, Tokens(0)) => write!(f, "none, ")?,
+            (_, tokens) => write!(f, "{tokens} of {} tokens are kept free, ", self.limit)?,
+        }
+        match self.basis {
+            Basis::Exact => write!(f, "the counts are by the model's own vocabulary"),
+            Basis::Unknown => {
+                write!(f, "nobody can say how far the counts are off for a model that is not known")
+            }
+            Basis::Profile(share) => {
+                write!(
+                    f,
+                    "the counts are estimates that may be {share} short, and no call of the session tells more"
+                )
+            }
+            Basis::Calls(1) => write!(f, "by what one call of the session reported"),
+            Basis::Calls(calls) => write!(f, "by what {calls} calls of the session reported"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::{
+        Event, Part,
+        event::{Instruction, Usage},
+        profile::Profiles,
+    };
+
+    use super::*;
+    use crate::compact::line;
+
+    /// A session of calls to `model`, each of which reported `thousandths` of what the meter counts.
+    fn session(meter: &Meter, model: &str, calls: usize, thousandths: u64) -> Line {
+        let own = |fact| Event::own(fact, None);
+        let words = |text: &str| vec![Part::text(text.repeat(400))];
+        let mut events =
+            vec![own(Fact::Instructed { what: Instruction::System, parts: words("Mend services. ") })];
+        let mut counted = meter.overhead().request + meter.event(&events[0], None);
+        for _ in 0..calls {
+            let asked = own(Fact::UserSaid { parts: words("Look at the reader again. ") });
+            counted += meter.event(&asked, None);
+            let said = own(Fact::AssistantSaid {
+                answer: None,
+                model: Some(model.into()),
+                parts: vec![Part::text("Yes.")],
+            });
+            let usage = Usage { uncached: Tokens(counted.0 * thousandths / 1_000), ..Usage::default() };
+            counted += meter.event(&said, None);
+            let reported = own(Fact::UsageReported { answer: None, model: None, usage });
+            events.extend([asked, said, reported]);
+        }
+        line(events).counted_by(meter)
+    }
+
+    fn check(model: &str, calls: usize, thousandths: u64, limit: u64, expect: &str) {
+        let profiles = Profiles::builtin();
+        let profile = profiles.find("claude-opus-4-5").unwrap();
+        let line = session(&profile.meter(), model, calls, thousandths);
+        let trust = Trust::learned(&line, &profile.meter(), Some(profile.margin), |name| {
+            profiles.find(&name.0).is_ok_and(|found| found.name == profile.name)
+        });
+        let (budget, margin) = trust.within(Tokens(limit));
+        assert_eq!(budget.ceiling() + margin.tokens, Tokens(limit));
+        assert_eq!(margin.to_string(), expect);
+    }
+
+    #[test]
+    fn a_profile_says_how_much_may_be_short_until_calls_tell() {
+        check(
+            "claude-opus-4-5",
+            0,
+            0,
+            50_000,
+            "10000 of 50000 tokens are kept free, the counts are estimates that may be 25 % short, and no call of the \
+             session tells more",
+        );
+        let learned = "6332 of 50000 tokens are kept free, by what 60 calls of the session reported";
+        check("claude-opus-4-5-20251101", 60, 1_145, 50_000, learned);
+        check("claude-opus-4-5", 60, 900, 50_000, "none, by what 60 calls of the session reported");
+    }
+
+    #[test]
+    fn calls_of_another_model_tell_nothing() {
+        let prior = "10000 of 50000 tokens are kept free, the counts are estimates that may be 25 % short, and no \
+                     call of the session tells more";
+        check("claude-haiku-4-5", 60, 1_145, 50_000, prior);
+    }
+
+    #[test]
+    fn what_is_kept_free_is_enough_for_what_was_reported() {
+        for limit in [1, 7, 2_000, 49_999, 1_000_000] {
+            let profiles = Profiles::builtin();
+            let meter = profiles.find("claude-opus-4-5").unwrap().meter();
+            let line = session(&meter, "m", 60, 1_145);
+            let trust = Trust::learned(&line, &meter, None, |name| name.0 == "m");
+            let (budget, _) = trust.within(Tokens(limit));
+            let real = budget.ceiling().0 * 1_145 / 1_000;
+            assert!(real <= limit, "{real} of {limit}");
+        }
+    }
+
+    #[test]
+    fn a_window_keeps_room_for_the_answer_and_the_margin() {
+        let profiles = Profiles::builtin();
+        let profile = profiles.find("claude-opus-4-5").unwrap();
+        let trust = Trust::learned(&Line::default(), &profile.meter(), Some(profile.margin), |_| true);
+        let (budget, margin) = trust.whole_window(profile);
+        assert_eq!((margin.limit, margin.tokens), (Tokens(184_000), Tokens(36_800)));
+        assert_eq!(budget.ceiling(), Tokens(147_200));
+        assert!(budget.target() < budget.trigger());
+        let exact = Trust::exact().whole_window(profile).1;
+        assert_eq!(exact.to_string(), "none, the counts are by the model's own vocabulary");
+    }
+}

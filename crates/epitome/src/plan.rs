@@ -1,0 +1,410 @@
+//! What a request is made with: a model's profile, its counter, the format and the rules.
+//!
+//! What nobody says is read from the session: the model that answered last, the format most messages came in. A model
+//! that no profile is about is no obstacle. Its window, prices and error are not guessed, and its tokens are counted as
+//! o200k's.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Fact, Logged, Tokens,
+    budget::{Budget, Reserves},
+    context::{Context, Names},
+    event::{Dialect, Instruction},
+    id::ModelName,
+    meter::{Meter, Overhead},
+    pipeline::Pipeline,
+    profile::{Profile, Profiles, Tokenizer, UnknownModel, bare},
+    project::Line,
+    reducers::{AnyReducer, ReasoningScope, default_reducers, pipeline},
+};
+use epitome_wire::{
+    Format, WireError,
+    legality::{Rule, Rules},
+    render::RenderOptions,
+    requested_model,
+};
+
+use crate::{
+    compact::{self, CompactError, Compacted, Compaction},
+    margin::{Margin, Trust},
+};
+
+/// Makes a request fit: a provider's request in, a request that is ready to send out.
+///
+/// It needs no session, no store and no configuration. What is cut, stubbed or left out is said in the request itself,
+/// by message number, and in the report. The provider will count no more than `limit` tokens of input: for a known
+/// model whose vocabulary is not public the margin of its profile is kept free.
+///
+/// ```
+/// use epitome::{compact_request, core::Tokens, wire::Format};
+///
+/// let output = "a line of output\n".repeat(2_000);
+/// let request = format!(
+///     r#"{{"model":"gpt-5.1","messages":[
+///         {{"role":"user","content":"Run the tests."}},
+///         {{"role":"assistant","content":null,"tool_calls":[
+///             {{"id":"call_1","type":"function","function":{{"name":"run","arguments":"{{}}"}}}}]}},
+///         {{"role":"tool","tool_call_id":"call_1","content":{output:?}}},
+///         {{"role":"user","content":"And now?"}}]}}"#
+/// );
+/// let compacted = compact_request(Format::OpenaiChat, request.as_bytes(), Tokens(1_000))?;
+/// assert!(compacted.report.after.tokens <= Tokens(1_000));
+/// assert!(compacted.rendered.body.contains("And now?"));
+/// # Ok::<(), epitome::RequestError>(())
+/// ```
+pub fn compact_request(format: Format, request: &[u8], limit: Tokens) -> Result<Compacted, RequestError> {
+    let request = std::str::from_utf8(request).map_err(RequestError::Encoding)?;
+    let line = compact::line(format.decode_request(request)?);
+    let asked = Asked { model: None, format: Some(format) };
+    let plan = Plan::new(line, None, &asked, &Profiles::builtin())?;
+    let (budget, margin) = plan.trust.within(limit);
+    Ok(plan.compact(plan.context(compact::numbered(&plan.line)), budget, margin)?)
+}
+
+/// Why a request could not be made to fit.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It is not UTF-8.
+    #[error("reading a request: it is not UTF-8; send it as JSON")]
+    Encoding(#[source] std::str::Utf8Error),
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] WireError),
+    /// The model that was asked for is not known.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
+    /// It cannot be made to fit.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
+}
+
+/// What somebody wants of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The model it is for, which must be known; by default the one that answered last.
+    pub model: Option<String>,
+    /// The format; by default the one most messages came in, or else the model's.
+    pub format: Option<Format>,
+}
+
+/// What a request is made with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The events, counted by `meter`.
+    pub line: Line,
+    /// The model's name, if anyone said it.
+    pub model: Option<String>,
+    /// What is known of the model.
+    pub profile: Option<Profile>,
+    /// What counts.
+    pub meter: Meter,
+    /// The format to render.
+    pub format: Format,
+    /// What the model demands of a request. Where the format wants to be told how much may be answered and the settings
+    /// do not say, it is what a budget leaves room for: 16 000 tokens, or what the model can say at most.
+    pub options: RenderOptions,
+    /// How far the counts can be trusted.
+    pub trust: Trust,
+}
+
+impl Plan {
+    /// Fills in what was not asked for from the events. `counted_by` is the counter whose counts the line has, if it has
+    /// any; those of another than the model's are made anew.
+    pub fn new(
+        line: Line,
+        counted_by: Option<&str>,
+        asked: &Asked,
+        profiles: &Profiles,
+    ) -> Result<Self, UnknownModel> {
+        let model = asked.model.clone().or_else(|| last_model(&line));
+        let profile = match (&asked.model, &model) {
+            (Some(model), _) => Some(profiles.find(model)?.clone()),
+            (None, Some(model)) => profiles.find(model).ok().cloned(),
+            (None, None) => None,
+        };
+        let usual = || Meter::new(Tokenizer::O200k.counter(), Overhead::default());
+        let meter = profile.as_ref().map_or_else(usual, Profile::meter);
+        let format = asked
+            .format
+            .or_else(|| native_format(&line))
+            .or_else(|| profile.as_ref().and_then(spoken_by))
+            .unwrap_or(Format::OpenaiChat);
+        let line = match counted_by {
+            Some(counter) if counter != meter.name() => Line::new(line.events().cloned()),
+            _ => line,
+        };
+        let line = line.counted_by(&meter);
+        let trust = trust(&line, &meter, model.as_deref(), profile.as_ref(), profiles);
+        // A model's own rules hold where it is spoken to in its own format.
+        let rules = match &profile {
+            Some(profile) if spoken_by(profile) == Some(format) => profile.legality.iter().copied().collect(),
+            _ => Rules::of(format),
+        };
+        let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
+        let answer = most.min(Reserves::default().output);
+        let named =
+            asked.model.clone().or_else(|| unsaid_model(&line, format, model.as_ref(), profile.as_ref()));
+        let options = RenderOptions { model: named.map(ModelName), answer: Some(answer), rules };
+        Ok(Self { line, model, profile, meter, format, options, trust })
+    }
+
+    /// The context with nothing left out.
+    pub fn context(&self, names: Names) -> Context {
+        compact::context(&self.line, self.meter.clone(), names)
+    }
+
+    /// Makes the request of everything in `context`, or of as much as `budget` allows.
+    pub fn compact(
+        &self,
+        context: Context,
+        budget: Budget,
+        margin: Margin,
+    ) -> Result<Compacted, CompactError> {
+        let pipeline = self.pipeline();
+        let options = self.options.clone();
+        let compaction = Compaction { budget, margin, pipeline: &pipeline, format: self.format, options };
+        compaction.run(context)
+    }
+
+    /// The default reducers, which leave alone what the model wants back.
+    fn pipeline(&self) -> Pipeline {
+        let mut reducers = default_reducers();
+        if self.options.rules.has(Rule::ReasoningReturned) {
+            for reducer in &mut reducers {
+                if let AnyReducer::DropReasoning(drop) = reducer {
+                    drop.scope = ReasoningScope::KeepWithCalls;
+                }
+            }
+        }
+        pipeline(reducers)
+    }
+
+    /// What a request of this plan lacks and only its sender can say.
+    pub fn lacks(&self) -> Option<&'static str> {
+        let says = |logged: &Arc<Logged>| requested_model(&logged.event).is_some();
+        let said = settings(&self.line, self.format).is_some_and(says);
+        (self.options.model.is_none() && !said).then_some("model")
+    }
+}
+
+/// The newest settings, if they are in this format.
+fn settings(line: &Line, format: Format) -> Option<&Arc<Logged>> {
+    let is_settings = |logged: &&Arc<Logged>| {
+        matches!(logged.event.fact, Fact::Instructed { what: Instruction::Settings, .. })
+    };
+    line.events().rev().find(is_settings).filter(|logged| logged.event.raw.dialect == format.dialect())
+}
+
+/// The session's model, where no settings name one: only if it is spoken to in this format.
+fn unsaid_model(
+    line: &Line,
+    format: Format,
+    model: Option<&String>,
+    profile: Option<&Profile>,
+) -> Option<String> {
+    let spoken = profile.is_some_and(|profile| spoken_by(profile) == Some(format));
+    let said = settings(line, format).is_some_and(|logged| requested_model(&logged.event).is_some());
+    model.filter(|_| spoken && !said).cloned()
+}
+
+fn trust(
+    line: &Line,
+    meter: &Meter,
+    model: Option<&str>,
+    profile: Option<&Profile>,
+    profiles: &Profiles,
+) -> Trust {
+    match profile {
+        Some(profile) if profile.tokenizer.is_exact() => Trust::exact(),
+        Some(profile) => Trust::learned(line, meter, Some(profile.margin), |name| {
+            profiles.find(&name.0).is_ok_and(|found| found.name == profile.name)
+        }),
+        None => {
+            Trust::learned(line, meter, None, |name| model.is_none_or(|model| bare(model) == bare(&name.0)))
+        }
+    }
+}
+
+/// The format a model is spoken to in.
+fn spoken_by(profile: &Profile) -> Option<Format> {
+    Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
+}
+
+/// The model that answered last, or that was asked for.
+fn last_model(line: &Line) -> Option<String> {
+    let said = |logged: &Logged| match &logged.event.fact {
+        Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => {
+            Some(model.0.clone())
+        }
+        _ => requested_model(&logged.event).map(|model| model.0),
+    };
+    line.events().rev().find_map(|logged| said(logged))
+}
+
+/// The format that most messages came in.
+fn native_format(line: &Line) -> Option<Format> {
+    let mut counts = [0_usize; 3];
+    for event in line.events() {
+        match event.event.raw.dialect {
+            Dialect::OpenaiChat => counts[0] += 1,
+            Dialect::OpenaiResponses => counts[1] += 1,
+            Dialect::Anthropic => counts[2] += 1,
+            Dialect::Epitome | Dialect::Native(_) => {}
+        }
+    }
+    let most = counts.iter().max().copied().filter(|most| *most > 0)?;
+    counts.iter().position(|count| *count == most).map(|index| Format::ALL[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_wire::{legality::check, render::recount};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A request in each format: rules, a question, `calls` calls that returned much, a last question.
+    fn request(format: Format, model: Option<&str>, calls: usize) -> Value {
+        let output = "more output\n".repeat(300);
+        let mut history = vec![json!({"role":"user","content":"Mend the uploader."})];
+        for call in 0..calls {
+            let id = format!("call_{call}");
+            let said = format!("Trying step {call}.");
+            match format {
+                Format::OpenaiChat => history.extend([
+                    json!({"role":"assistant","content":said,"tool_calls":[{"id":id,"type":"function",
+                        "function":{"name":"run","arguments":"{}"}}]}),
+                    json!({"role":"tool","tool_call_id":id,"content":output}),
+                ]),
+                Format::OpenaiResponses => history.extend([
+                    json!({"type":"function_call","call_id":id,"name":"run","arguments":"{}"}),
+                    json!({"type":"function_call_output","call_id":id,"output":output}),
+                ]),
+                Format::Anthropic => history.extend([
+                    json!({"role":"assistant","content":[{"type":"text","text":said},
+                        {"type":"tool_use","id":id,"name":"run","input":{}}]}),
+                    json!({"role":"user","content":[{"type":"tool_result","tool_use_id":id,"content":output}]}),
+                ]),
+            }
+        }
+        match format {
+            Format::Anthropic => history.push(json!({"role":"assistant","content":"Done."})),
+            Format::OpenaiChat | Format::OpenaiResponses => {}
+        }
+        history.push(json!({"role":"user","content":"What is left?"}));
+        let mut request = match format {
+            Format::OpenaiChat => json!({"messages":history}),
+            Format::OpenaiResponses => json!({"instructions":"Be brief.","input":history}),
+            Format::Anthropic => json!({"system":"Be brief.","max_tokens":100,"messages":history}),
+        };
+        if let Some(model) = model {
+            request["model"] = model.into();
+        }
+        request
+    }
+
+    fn fits(format: Format, model: Option<&str>) {
+        let body = request(format, model, 12).to_string();
+        let limit = Tokens(3_000);
+        let compacted = compact_request(format, body.as_bytes(), limit).unwrap();
+        let small = &compacted.rendered.body;
+        assert_eq!(check(format, small, &Rules::of(format)), [], "{small}");
+        let counted = recount(format, small, compacted.context.meter()).unwrap();
+        assert!(counted + compacted.report.margin.tokens <= limit, "{counted}");
+        assert!(compacted.report.before.tokens > limit && !compacted.report.evictions.is_empty());
+        assert!(small.contains("Mend the uploader.") && small.contains("What is left?"), "{small}");
+        assert!(small.contains("; messages 2-"), "what is gone is named by its message: {small}");
+    }
+
+    #[test]
+    fn a_chat_request_is_made_to_fit() {
+        fits(Format::OpenaiChat, Some("gpt-5.1"));
+        fits(Format::OpenaiChat, None);
+    }
+
+    #[test]
+    fn a_responses_request_is_made_to_fit() {
+        fits(Format::OpenaiResponses, Some("gpt-5.1"));
+        fits(Format::OpenaiResponses, Some("a model nobody knows"));
+    }
+
+    #[test]
+    fn an_anthropic_request_is_made_to_fit() {
+        fits(Format::Anthropic, Some("claude-opus-4-5"));
+        fits(Format::Anthropic, None);
+    }
+
+    #[test]
+    fn a_request_that_fits_leaves_with_its_own_bytes() {
+        for format in Format::ALL {
+            let body = request(format, None, 2).to_string();
+            let compacted = compact_request(format, body.as_bytes(), Tokens(100_000)).unwrap();
+            assert_eq!(compacted.rendered.body, body);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_or_cannot_fit_is_an_error_that_says_so() {
+        let said = |body: &[u8], limit: u64| {
+            compact_request(Format::OpenaiChat, body, Tokens(limit)).map(|_| ()).unwrap_err().to_string()
+        };
+        assert_eq!(said(b"\xff", 10), "reading a request: it is not UTF-8; send it as JSON");
+        assert!(said(b"[]", 10).contains("a Chat request"), "{}", said(b"[]", 10));
+        assert!(said(br#"{"messages":[{"role":"user","content":"Go."}]}"#, 1).contains("at least"));
+    }
+
+    #[test]
+    fn what_was_said_in_another_format_is_ready_to_send() {
+        let body = request(Format::OpenaiChat, Some("gpt-5.1"), 1).to_string();
+        let sent = |model: Option<&str>, format: Format| {
+            let line = compact::line(Format::OpenaiChat.decode_request(&body).unwrap());
+            let asked = Asked { model: model.map(str::to_owned), format: Some(format) };
+            let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
+            let (budget, margin) = plan.trust.within(Tokens(50_000));
+            let compacted = plan.compact(plan.context(Names::Messages), budget, margin).unwrap();
+            let request: Value = serde_json::from_str(&compacted.rendered.body).unwrap();
+            (request["model"].clone(), request["max_tokens"].clone(), plan.lacks())
+        };
+        let opus = "claude-opus-4-5";
+        assert_eq!(sent(Some(opus), Format::Anthropic), (json!(opus), json!(16_000), None));
+        assert_eq!(sent(None, Format::Anthropic), (Value::Null, json!(16_000), Some("model")));
+        assert_eq!(sent(None, Format::OpenaiResponses), (json!("gpt-5.1"), Value::Null, None));
+        assert_eq!(sent(None, Format::OpenaiChat), (json!("gpt-5.1"), Value::Null, None));
+    }
+
+    #[test]
+    fn a_model_that_wants_its_reasoning_back_gets_it() {
+        let long = |word: &str| format!("{word} ").repeat(400);
+        let mut messages = vec![json!({"role":"user","content":"Go."})];
+        for call in 0..6 {
+            let id = format!("call_{call}");
+            messages.extend([
+                json!({"role":"assistant","content":null,"reasoning_content":long("hm"),"tool_calls":[
+                    {"id":id,"type":"function","function":{"name":"run","arguments":"{}"}}]}),
+                json!({"role":"tool","tool_call_id":id,"content":long("out")}),
+                json!({"role":"assistant","content":"Done.","reasoning_content":long("so")}),
+                json!({"role":"user","content":"And on."}),
+            ]);
+        }
+        let body = json!({"model":"deepseek-v3.2","messages":messages}).to_string();
+        for limit in [6_000, 4_000, 1_500] {
+            let compacted = compact_request(Format::OpenaiChat, body.as_bytes(), Tokens(limit)).unwrap();
+            let small = &compacted.rendered.body;
+            let rules = Rules::of(Format::OpenaiChat).with(Rule::ReasoningReturned);
+            assert_eq!(check(Format::OpenaiChat, small, &rules), []);
+            let request: Value = serde_json::from_str(small).unwrap();
+            let messages = request["messages"].as_array().unwrap();
+            for said in messages.iter().filter(|said| said["tool_calls"].is_array()) {
+                assert_eq!(said["reasoning_content"], long("hm"), "at {limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_that_was_asked_for_must_be_known() {
+        let asked = Asked { model: Some("gpt-5.11".to_owned()), format: None };
+        let error = Plan::new(Line::default(), None, &asked, &Profiles::builtin()).unwrap_err();
+        assert!(error.nearest.contains(&"gpt-5.1".to_owned()), "{error}");
+    }
+}
