@@ -20,6 +20,8 @@ mod slide_dialogue;
 mod split_turn;
 mod stub;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -38,6 +40,7 @@ use crate::{
     budget::Budget,
     context::{Context, Tier},
     pipeline::{Pipeline, Reduced, Reducer, State},
+    profile::Rule,
 };
 
 /// The reducers of the default policy, the most faithful first. Each runs only if the ones before it did not reach the
@@ -70,6 +73,11 @@ pub fn default_reducers() -> Vec<AnyReducer> {
 /// The pipeline of the default policy.
 pub fn default_pipeline() -> Pipeline {
     pipeline(default_reducers())
+}
+
+/// A pipeline of reducers that were written down, made for a model that has these rules.
+pub fn pipeline_for(reducers: Vec<AnyReducer>, rules: &BTreeSet<Rule>) -> Pipeline {
+    pipeline(reducers.into_iter().map(|reducer| reducer.for_rules(rules)).collect())
 }
 
 /// A pipeline of reducers that were written down.
@@ -114,6 +122,18 @@ any_reducer!(
     SplitTurn,
 );
 
+impl AnyReducer {
+    /// The same, as far as the rules of the model that is asked allow: reasoning that must come back stays.
+    pub fn for_rules(self, rules: &BTreeSet<Rule>) -> Self {
+        match self {
+            Self::DropReasoning(DropReasoning { scope }) => {
+                Self::DropReasoning(DropReasoning { scope: scope.under(rules) })
+            }
+            other => other,
+        }
+    }
+}
+
 impl Reducer for AnyReducer {
     fn name(&self) -> &'static str {
         self.inner().name()
@@ -151,6 +171,7 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{notation::context, tokens::Tokens};
 
     #[test]
     fn a_policy_reads_back_as_it_was_written() {
@@ -167,6 +188,19 @@ mod tests {
             let misspelt = format!(r#"{{"reducer":"{}","protcet":1}}"#, reducer.name());
             assert!(serde_json::from_str::<AnyReducer>(&misspelt).is_err(), "{misspelt}");
         }
+    }
+
+    #[test]
+    fn a_models_rules_reach_the_reducers_of_a_pipeline() {
+        let log = "user: Go.\nassistant:\n  thinking: 9 words of \"hm\"\n  call a {}\n  -> done\nassistant: Done.\nuser: So?\n";
+        let dropped = |rules: &[Rule]| {
+            let pipeline = pipeline_for(
+                vec![AnyReducer::DropReasoning(DropReasoning::default())],
+                &rules.iter().copied().collect(),
+            );
+            pipeline.run(context(log), &Budget::new(Tokens(0)), State::default()).0.context.changes().removed
+        };
+        assert_eq!((dropped(&[]), dropped(&[Rule::ReasoningReturned])), (1, 0));
     }
 
     #[test]

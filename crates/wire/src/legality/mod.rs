@@ -43,6 +43,11 @@ impl Rules {
         self
     }
 
+    /// All of them.
+    pub fn as_set(&self) -> &BTreeSet<Rule> {
+        &self.0
+    }
+
     /// Whether a rule is among them.
     pub fn has(&self, rule: Rule) -> bool {
         self.0.contains(&rule)
@@ -113,6 +118,8 @@ pub enum Breach {
     ReasoningParted,
     /// An answer that called tools lacks its reasoning, which others have.
     ReasoningMissing,
+    /// The first call of an answer in the current turn lacks its signature.
+    CallUnsigned(String),
 }
 
 impl fmt::Display for Breach {
@@ -140,6 +147,7 @@ impl fmt::Display for Breach {
             Self::ThinkingDropped => write!(f, "the thinking of the open tool loop is gone"),
             Self::ReasoningParted => write!(f, "the reasoning is followed by something else than before"),
             Self::ReasoningMissing => write!(f, "the answer called tools, and its reasoning is not there"),
+            Self::CallUnsigned(id) => write!(f, "the call {id:?} lacks its signature"),
         }
     }
 }
