@@ -126,6 +126,25 @@ impl SeqSet {
         self.runs.is_empty()
     }
 
+    /// What is in it and not in `other`.
+    pub fn without(&self, other: &Self) -> Self {
+        let mut left = Self::default();
+        for run in &self.runs {
+            let begin = other.runs.partition_point(|gone| gone.last < run.first);
+            let mut first = run.first;
+            for gone in other.runs[begin..].iter().take_while(|gone| gone.first <= run.last) {
+                if first < gone.first {
+                    left.append(Run { first, last: gone.first.previous() });
+                }
+                first = gone.last.next();
+            }
+            if first <= run.last {
+                left.append(Run { first, last: run.last });
+            }
+        }
+        left
+    }
+
     /// Its runs, in order; two neighbours are never apart.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -216,6 +235,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_without_another_set_is_in_no_run_of_it(
+            one in prop::collection::vec((0..40u64, 0..6u64), 0..8),
+            other in prop::collection::vec((0..40u64, 0..6u64), 0..8),
+        ) {
+            let set = |runs: &[(u64, u64)]| {
+                let runs: Vec<SeqSet> =
+                    runs.iter().map(|(first, more)| SeqSet::run(Seq(*first), Seq(first + more))).collect();
+                SeqSet::union(&runs)
+            };
+            let (one, other) = (set(&one), set(&other));
+            let left = one.without(&other);
+            for seq in (0..50).map(Seq) {
+                prop_assert_eq!(left.contains(seq), one.contains(seq) && !other.contains(seq));
+            }
+            prop_assert_eq!(SeqSet::union([&left]), left, "its runs are sorted and apart");
+        }
+
         /// Against the obvious set of numbers.
         #[test]
         fn it_holds_what_was_put_in(steps in prop::collection::vec((0..40u64, 0..4u64), 0..30)) {

@@ -16,14 +16,9 @@ use epitome_core::{
     pipeline::Pipeline,
     profile::{Profile, Profiles, Tokenizer, UnknownModel, bare},
     project::Line,
-    reducers::{AnyReducer, ReasoningScope, default_reducers, pipeline},
+    reducers::{default_reducers, pipeline_for},
 };
-use epitome_wire::{
-    Format, WireError,
-    legality::{Rule, Rules},
-    render::RenderOptions,
-    requested_model,
-};
+use epitome_wire::{Format, WireError, legality::Rules, render::RenderOptions, requested_model};
 
 use crate::{
     compact::{self, CompactError, Compacted, Compaction},
@@ -174,15 +169,7 @@ impl Plan {
 
     /// The default reducers, which leave alone what the model wants back.
     fn pipeline(&self) -> Pipeline {
-        let mut reducers = default_reducers();
-        if self.options.rules.has(Rule::ReasoningReturned) {
-            for reducer in &mut reducers {
-                if let AnyReducer::DropReasoning(drop) = reducer {
-                    drop.scope = ReasoningScope::KeepWithCalls;
-                }
-            }
-        }
-        pipeline(reducers)
+        pipeline_for(default_reducers(), self.options.rules.as_set())
     }
 
     /// What a request of this plan lacks and only its sender can say.
@@ -269,7 +256,10 @@ fn native_format(line: &Line) -> Option<Format> {
 
 #[cfg(test)]
 mod tests {
-    use epitome_wire::{legality::check, render::recount};
+    use epitome_wire::{
+        legality::{Rule, check},
+        render::recount,
+    };
     use serde_json::{Value, json};
 
     use super::*;

@@ -37,11 +37,7 @@ impl<'c> LoopChain<'c> {
     pub fn of(context: &'c Context) -> Self {
         let worth = Worth::of(context);
         let segments = context.segments();
-        let held = segments
-            .iter()
-            .enumerate()
-            .map(|(index, segment)| worth.holds(context, index, segment))
-            .collect();
+        let held = segments.iter().map(|segment| worth.holds(context, segment)).collect();
         Self { context, held, loops: loops(context) }
     }
 

@@ -306,6 +306,7 @@ impl Context {
             fixed,
             counts: Vec::new(),
             content: Tokens(0),
+            sent: Vec::new(),
             fidelity: Fidelity::Verbatim,
             touched: None,
         });

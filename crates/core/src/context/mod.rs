@@ -59,7 +59,7 @@ pub struct Elision {
     pub events: SeqSet,
     /// Who left it out.
     pub by: Cow<'static, str>,
-    /// What it had cost when it was last shown.
+    /// What it cost as it was sent, whatever was shown of it in between.
     pub tokens: Tokens,
 }
 
@@ -353,6 +353,7 @@ impl Context {
             fixed,
             counts: vec![content],
             content,
+            sent: Vec::new(),
             fidelity: Fidelity::Summary,
             touched: Some(by.clone()),
         });

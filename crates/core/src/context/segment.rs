@@ -30,6 +30,8 @@ pub struct Segment {
     pub(super) counts: Vec<Tokens>,
     /// The sum of these counts, so that nobody adds them up again.
     pub(super) content: Tokens,
+    /// What each part cost as it was sent, once something else is shown.
+    pub(super) sent: Vec<Tokens>,
     pub(super) fidelity: Fidelity,
     pub(super) touched: Option<Cow<'static, str>>,
 }
@@ -128,11 +130,17 @@ pub struct Folded {
     pub events: SeqSet,
     /// The turns of which something is folded: from the first to before the end.
     pub turns: Range<u64>,
+    /// The compactions whose summaries are among it.
+    #[serde(default, skip_serializing_if = "SeqSet::is_empty")]
+    pub summaries: SeqSet,
+    /// How many of the events only those summaries told of.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub summarised: u64,
     /// Messages from users among it.
     pub user_messages: u64,
     /// Calls, by tool.
     pub calls: BTreeMap<String, u64>,
-    /// What it had cost when it was last shown.
+    /// What it cost as it was sent, whatever was shown of it in between.
     pub tokens: Tokens,
 }
 
@@ -203,11 +211,11 @@ impl Segment {
         self.fixed + self.content
     }
 
-    /// What it costs or, for a note, what everything cost that it stands for.
+    /// What everything that it stands for cost as it was sent.
     pub(super) fn stood_for(&self) -> Tokens {
         match &self.body {
             Body::Note(note) => note.folded.tokens,
-            _ => self.tokens(),
+            _ => self.fixed + self.original_tokens(),
         }
     }
 
@@ -241,6 +249,17 @@ impl Segment {
         match &self.body {
             Body::User { event, .. } => matches!(event.event.fact, Fact::UserSaid { .. }),
             _ => false,
+        }
+    }
+
+    /// The hook that added it, and the message it was added beside, if one did.
+    pub fn injection(&self) -> Option<(&str, Option<Seq>)> {
+        match &self.body {
+            Body::User { event, .. } => match &event.event.fact {
+                Fact::Injected { hook, beside, .. } => Some((hook, *beside)),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -307,6 +326,33 @@ impl Segment {
         self.shown().unwrap_or_default().iter().zip(self.counts.iter().copied())
     }
 
+    /// The parts as they were sent, whatever is shown of them now, each with its cost.
+    pub fn original(&self) -> impl Iterator<Item = (&Part, Tokens)> {
+        let parts = match &self.body {
+            Body::User { event, .. } => event.event.fact.parts(),
+            Body::Exchange { outcome: Shown::Returned { event, index, .. }, .. } => {
+                event.event.fact.results().get(*index).map_or(&[][..], |result| &result.parts)
+            }
+            _ => &[],
+        };
+        parts.iter().zip(self.sent_counts().iter().copied())
+    }
+
+    /// What the parts that an edit may replace cost as they were sent.
+    pub fn original_tokens(&self) -> Tokens {
+        self.sent_counts().iter().copied().sum()
+    }
+
+    fn sent_counts(&self) -> &[Tokens] {
+        match &self.body {
+            Body::User { content: Content::Replaced(_), .. }
+            | Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(_), .. }, .. } => {
+                &self.sent
+            }
+            _ => &self.counts,
+        }
+    }
+
     /// The event that holds the original of what [`shown`](Self::shown) shows.
     pub fn source(&self) -> Option<Seq> {
         match &self.body {
@@ -360,9 +406,12 @@ impl Segment {
         else {
             return Replacement::Refused;
         };
-        *shown = Content::Replaced(parts);
-        self.content = counts.iter().copied().sum();
-        self.counts = counts;
+        let before = std::mem::replace(shown, Content::Replaced(parts));
+        let replaced = std::mem::replace(&mut self.counts, counts);
+        if before == Content::AsSent {
+            self.sent = replaced;
+        }
+        self.content = self.counts.iter().copied().sum();
         self.fidelity = fidelity;
         Replacement::Made
     }
@@ -405,9 +454,14 @@ pub(super) enum Replacement {
 }
 
 impl Folded {
-    /// How many turns it holds something of.
+    /// How many turns it holds something of. A summary is no turn.
     pub fn turn_count(&self) -> u64 {
         self.turns.end - self.turns.start
+    }
+
+    /// How many messages it holds, other than those that a summary among it told of.
+    pub fn messages(&self) -> u64 {
+        self.events.count().saturating_sub(self.summarised).saturating_sub(self.summaries.count())
     }
 
     /// Adds the segment that follows.
@@ -416,9 +470,14 @@ impl Folded {
             return self.join(&note.folded);
         }
         self.events.extend(segment.stands_for());
-        self.span(segment.turn..segment.turn + 1);
+        if let Body::Summary(compaction) = &segment.body {
+            self.summaries.insert(compaction.id.seq);
+            self.summarised += segment.events.count().saturating_sub(1);
+        } else {
+            self.span(segment.turn..segment.turn + 1);
+        }
         self.user_messages += u64::from(segment.is_user());
-        self.tokens += segment.tokens();
+        self.tokens += segment.stood_for();
         if let Some(call) = segment.call() {
             *self.calls.entry(call.name.0.clone()).or_default() += 1;
         }
@@ -427,6 +486,8 @@ impl Folded {
     fn join(&mut self, other: &Self) {
         self.events.extend(&other.events);
         self.span(other.turns.clone());
+        self.summaries.extend(&other.summaries);
+        self.summarised += other.summarised;
         self.user_messages += other.user_messages;
         self.tokens += other.tokens;
         for (tool, calls) in &other.calls {
@@ -435,10 +496,18 @@ impl Folded {
     }
 
     fn span(&mut self, turns: Range<u64>) {
+        if turns.is_empty() {
+            return;
+        }
         self.turns = if self.turns.is_empty() {
             turns
         } else {
             self.turns.start.min(turns.start)..self.turns.end.max(turns.end)
         };
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

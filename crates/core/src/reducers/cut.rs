@@ -2,9 +2,34 @@
 //!
 //! Only what is kept is ever counted: how long that may be is guessed from the text's known count, then corrected by
 //! counting the guess. Cuts fall between lines where a line ends nearby, else between words, and never inside a
-//! character.
+//! character. What was cut before is cut from the original again, so that the line in between says all that is left out.
 
-use crate::{meter::Meter, tokens::Tokens};
+use crate::{context::Segment, event::Part, meter::Meter, tokens::Tokens};
+
+/// A part of a segment, as it is shown and as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'s> {
+    /// What is shown.
+    pub(super) part: &'s Part,
+    /// What that costs.
+    pub(super) tokens: Tokens,
+    /// What it is cut from: the text as it was sent, with its cost. The same, if all of it is shown.
+    pub(super) whole: (&'s Part, Tokens),
+}
+
+/// The parts of a segment that nobody has made a line of.
+pub(super) fn pieces(segment: &Segment) -> impl Iterator<Item = Piece<'_>> {
+    // A cut keeps the number of parts and their order.
+    let is_whole = segment.original().count() == segment.counted().count();
+    let mut original = segment.original().filter(move |_| is_whole);
+    segment.counted().map(move |(part, tokens)| {
+        let whole = match (original.next(), part) {
+            (Some((sent @ Part::Text { .. }, cost)), Part::Text { .. }) => (sent, cost),
+            _ => (part, tokens),
+        };
+        Piece { part, tokens, whole }
+    })
+}
 
 /// How much of a text stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::{
     event::Part,
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
-        cut::{Keep, cut},
+        cut::{Keep, Piece, cut, pieces},
         stub::{Scribe, count},
     },
     tokens::Tokens,
@@ -93,36 +93,30 @@ impl CutOutputs {
     pub(crate) fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
         let mut saved = Tokens(0);
         let mut parts = Vec::new();
-        for (part, tokens) in segment.counted() {
-            let shorter = match part {
-                Part::Text { text } => self.cut_text(scribe, segment, text, tokens),
-                _ => None,
-            };
-            parts.push(match shorter {
+        for piece in pieces(segment) {
+            parts.push(match self.cut_text(scribe, segment, piece) {
                 Some((text, less)) => {
                     saved += less;
                     Part::Text { text }
                 }
-                None => part.clone(),
+                None => piece.part.clone(),
             });
         }
         (saved > Tokens(0)).then_some((parts, saved))
     }
 
-    fn cut_text(
-        &self,
-        scribe: &Scribe,
-        segment: &Segment,
-        text: &str,
-        tokens: Tokens,
-    ) -> Option<(String, Tokens)> {
-        let whole = Keep { head: tokens, tail: tokens, lines: self.lines.map(|lines| lines / 2) };
+    fn cut_text(&self, scribe: &Scribe, segment: &Segment, piece: Piece<'_>) -> Option<(String, Tokens)> {
+        let Piece { part: Part::Text { text }, tokens, whole: (Part::Text { text: sent }, cost) } = piece
+        else {
+            return None;
+        };
+        let whole = Keep { head: cost, tail: cost, lines: self.lines.map(|lines| lines / 2) };
         let keep = match self.tokens {
             Some(limit) if tokens > limit.over => Keep { head: limit.head, tail: limit.tail, ..whole },
             _ if self.lines.is_some_and(|lines| text.lines().nth(lines).is_some()) => whole,
             _ => return None,
         };
-        let shorter = cut(text, tokens, keep, &scribe.meter, |left| {
+        let shorter = cut(sent, cost, keep, &scribe.meter, |left| {
             let lines = count(left.lines, "line", "lines");
             format!("[… {lines}, {} tokens left out; {} …]", left.tokens, scribe.handle(segment))
         })?;

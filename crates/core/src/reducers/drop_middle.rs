@@ -2,9 +2,13 @@
 //!
 //! **Trigger:** the context is over the target. What the agent said and did goes first, oldest turn first, until the
 //! target is met; the user's messages stay, with a line between them that says what went. Only if that leaves the
-//! context nearer to the ceiling than to the target do the user's messages go too, down to the target, oldest first and
-//! the very first of them never. If even that is over the ceiling, everything goes that is not essential, if need be
-//! without a line.
+//! context nearer to the ceiling than to the target do others follow, down to the target: what hooks added to the
+//! current loop, of which only the newest of each hook is worth more than the work, then the user's messages, oldest
+//! first and the very first of them never. If even that is over the ceiling, everything goes that is not essential, if
+//! need be without a line. Whatever went for the sake of something large that had to go as well comes back, the newest
+//! first, as far as the target allows.
+
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +16,7 @@ use crate::{
     budget::Budget,
     context::{Context, Edit},
     pipeline::{Reduced, Reducer, State},
-    reducers::fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest, folded_through},
+    reducers::fold_oldest::{Folding, Measure, Reach, Stage, folded_through},
     tokens::Tokens,
 };
 
@@ -27,16 +31,24 @@ impl Reducer for DropMiddle {
     }
 
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
-        let mut context = self.fold(context, Reach::Work, budget.target());
         // A reduction that leaves little room below the ceiling is soon followed by the next, and each costs the
-        // provider's cache: messages go, and then down to the target, if less than half of that room is free.
-        let half_way = budget.target().0.midpoint(budget.ceiling().0);
-        if context.tokens() > Tokens(half_way) {
-            context = self.fold(context, Reach::Messages, budget.target());
-        }
-        if context.tokens() > budget.ceiling() {
-            context = self.fold(context, Reach::Everything, budget.ceiling());
-        }
+        // provider's cache: more goes, and then down to the target, if less than half of that room is free.
+        let (target, ceiling) = (budget.target(), budget.ceiling());
+        let half_way = Tokens(target.0.midpoint(ceiling.0));
+        let folding = Folding {
+            by: self.name(),
+            within: (Bound::Unbounded, Bound::Unbounded),
+            measure: Measure::Whole,
+        };
+        let mut context = folding.fold(
+            context,
+            &[
+                Stage { reach: Reach::Work, goal: target, enough: half_way },
+                Stage { reach: Reach::Added, goal: target, enough: half_way },
+                Stage { reach: Reach::Messages, goal: target, enough: ceiling },
+                Stage::until(Reach::Everything, ceiling),
+            ],
+        );
         if context.tokens() > budget.ceiling() {
             let essential = context.essential();
             context =
@@ -52,17 +64,6 @@ impl Reducer for DropMiddle {
             None => state,
         };
         Reduced { context, state }
-    }
-}
-
-impl DropMiddle {
-    fn fold(&self, context: Context, reach: Reach, goal: Tokens) -> Context {
-        let worth = Worth::of(&context);
-        let within = 0..context.segments().len();
-        fold_oldest(
-            context,
-            &Folding { by: self.name(), within, worth: &worth, reach, measure: Measure::Whole, goal },
-        )
     }
 }
 
@@ -123,15 +124,59 @@ assistant: On it.
         "#);
     }
 
+    /// A log whose summary and message take more than there is.
+    const LARGE: &str = r#"
+user: The task.
+compacted through 1: 60 words of "sum"
+user: 60 words of "paste"
+assistant: 20 words of "one"
+assistant: 20 words of "two"
+user: Go on.
+assistant: 20 words of "three"
+user: And?
+"#;
+
+    #[test]
+    fn what_went_in_vain_comes_back_in_the_order_of_its_worth() {
+        for (ceiling, least) in [(130, 110), (100, 80), (70, 50), (50, 30)] {
+            let reduced =
+                DropMiddle::default().reduce(context(LARGE), &Budget::new(Tokens(ceiling)), State::default());
+            let tokens = reduced.context.tokens();
+            let shown = show(&reduced.context);
+            assert!(Tokens(least) <= tokens && tokens <= Tokens(ceiling), "at {ceiling}:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn a_summary_that_goes_is_told_apart_from_messages() {
+        let log = "user: One.\nassistant: Yes.\nuser: Two.\ncompacted through 2 keep 3: 30 words of \"sum\"\nuser: Now.\n";
+        let budget = Budget::new(Tokens(20));
+        let reduced = DropMiddle::default().reduce(context(log), &budget, State::default());
+        insta::assert_snapshot!(show(&reduced.context), @r"
+        note        1-2, 4  summary      12 by drop_middle  [a summary of 2 messages is not shown; 30 tokens; messages 1-2]
+        user        3       verbatim      1  Two.
+        user        5       verbatim      1  Now.
+        total 14
+        ");
+        let log = format!("{log}assistant: 30 words of \"x\"\nuser: And?\n");
+        let budget = Budget::new(Tokens(25));
+        let reduced = DropMiddle::default().reduce(context(&log), &budget, State::default());
+        insta::assert_snapshot!(show(&reduced.context), @r"
+        note        1-6     summary      21 by drop_middle  [1 turn is not shown: 3 messages, 2 from the user, and a summary of 2 messages; 62 tokens; messages 1-6]
+        user        7       verbatim      1  And?
+        total 22
+        ");
+    }
+
     #[test]
     fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
         insta::assert_snapshot!(at(30), @r#"
         prefix      1       verbatim      1  Rules.
-        note        2-7     summary      15 by drop_middle  [3 turns are not shown: 6 messages, 2 from the user; 65 tokens; messages 2-7]
+        note        2-7     summary      18 by drop_middle  [2 turns are not shown: 5 messages, 2 from the user, and a summary; 65 tokens; messages 2-6]
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
-        total 27
+        total 30
         "#);
         insta::assert_snapshot!(at(0), @r#"
         prefix      1       verbatim      1  Rules.

@@ -1,9 +1,10 @@
-//! Drops superseded reads: what was read again later, or changed since, is not worth showing twice.
+//! Drops superseded reads: what was read again later, or written anew since, is not worth showing twice.
 //!
 //! **Trigger:** the context is over the target, or tool results over their cap. A read, search or command gives way to the
-//! same call made again; a read of a file also to a later read of all of it, and to a later change of it. What takes its
-//! place must have succeeded. Errors stay: that something failed is worth knowing. The line says which later call to look
-//! at, so nothing is lost but what is out of date.
+//! same call made again; a read of a file also to a later read of all of it, and to a later call that wrote all of it. An
+//! edit supersedes nothing: most of what was read still holds, and stands nowhere else. What takes a place must have
+//! succeeded and be shown. Errors stay: that something failed is worth knowing. The line does not say where the later
+//! call is: it stands in the context under the same name, and it may give way in its turn.
 
 use std::collections::HashMap;
 
@@ -15,6 +16,7 @@ use crate::{
     id::Seq,
     pipeline::{Reduced, Reducer, State},
     reducers::{
+        failure::Failure,
         fetched::{Extent, Fetched, Kind},
         stub::{Scribe, brief, size, tool},
     },
@@ -45,17 +47,16 @@ impl Reducer for DropSupersededReads {
     }
 }
 
-/// What takes the place of a result, and where it is.
+/// What takes the place of a result.
 struct Successor {
     what: What,
-    at: Seq,
     target: String,
 }
 
 #[derive(Clone, Copy)]
 enum What {
     Again,
-    Changed,
+    Written,
 }
 
 /// For each segment, what supersedes it.
@@ -82,7 +83,8 @@ impl<'c> Later<'c> {
         let (call, at) = (segment.call()?, segment.source()?);
         let fetched = Fetched::of(call)?;
         // What failed neither gives way nor takes a place, and a stub has nothing to show.
-        if segment.is_error() || segment.fidelity() > Fidelity::Cut {
+        let is_stub = segment.fidelity() > Fidelity::Cut && fetched.kind != Kind::Change;
+        if Failure::of(segment).is_some() || is_stub {
             return None;
         }
         let same_call = (call.name.0.as_str(), call.arguments.as_str());
@@ -95,30 +97,30 @@ impl<'c> Later<'c> {
             Kind::Page | Kind::Change => None,
         };
         self.calls.entry(same_call).or_insert(at);
-        let whole = fetched.extent == Extent::Whole && segment.fidelity() == Fidelity::Verbatim;
+        let whole = fetched.extent == Extent::Whole;
         match fetched.kind {
-            Kind::Change => {
-                self.files.entry(fetched.target.clone()).or_insert((What::Changed, at));
+            // What was written stands in the call, whatever is shown of its result.
+            Kind::Change if whole => {
+                self.files.entry(fetched.target.clone()).or_insert((What::Written, at));
             }
-            Kind::Read if whole => {
+            Kind::Read if whole && segment.fidelity() == Fidelity::Verbatim => {
                 self.files.entry(fetched.target.clone()).or_insert((What::Again, at));
             }
-            Kind::Read | Kind::Search | Kind::Command | Kind::Page => {}
+            Kind::Read | Kind::Change | Kind::Search | Kind::Command | Kind::Page => {}
         }
-        found.map(|(what, at)| Successor { what, at, target: fetched.target })
+        found.map(|(what, _)| Successor { what, target: fetched.target })
     }
 }
 
-/// `[read_file result superseded: src/a.rs was read again in message 31; 214 lines, 3120 tokens; recall 1b2c3d4e:12]`
+/// `[read_file result superseded: src/a.rs was read again later; 214 lines, 3120 tokens; recall 1b2c3d4e:12]`
 fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
-    let how = match by.what {
-        What::Again => "again",
-        What::Changed => "changed",
-    };
-    let later = scribe.names.place(by.at);
     let (tool, target) = (tool(segment), brief(&by.target, 120));
+    let how = match by.what {
+        What::Again => "again later",
+        What::Written => "written anew later",
+    };
     let line = format!(
-        "[{tool} result superseded: `{target}` {how} in {later}; {}; {}]",
+        "[{tool} result superseded: `{target}` {how}; {}; {}]",
         size(segment),
         scribe.handle(segment)
     );
@@ -128,7 +130,7 @@ fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reducers::testing::reduced;
+    use crate::{notation::context, reducers::testing::reduced, tokens::Tokens};
 
     /// Which of the calls of a loop are superseded, by their places.
     fn check(calls: &[&str], expect: &[usize]) {
@@ -155,12 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn a_change_supersedes_what_was_read_before_and_not_after() {
+    fn a_whole_write_supersedes_what_was_read_before_and_not_after() {
         let (read, part) = (r#"read {"path":"a"}"#, r#"read {"path":"a","limit":5}"#);
-        let edit = r#"edit {"path":"a"}"#;
-        check(&[read, part, edit], &[0, 1]);
-        check(&[edit, read], &[]);
-        check(&[read, edit, read], &[0]);
+        let write = r#"write {"path":"a","content":"x"}"#;
+        check(&[read, part, write], &[0, 1]);
+        check(&[write, read], &[]);
+        check(&[read, write, read], &[0]);
+    }
+
+    #[test]
+    fn an_edit_leaves_what_was_read() {
+        let edit = r#"edit {"path":"a","old":"x","new":"y"}"#;
+        check(&[r#"read {"path":"a"}"#, edit], &[]);
+        check(&[r#"read {"path":"a"}"#, edit, r#"read {"path":"a"}"#], &[0]);
+    }
+
+    #[test]
+    fn two_parts_of_a_file_both_stay() {
+        check(&[r#"read {"path":"a","pages":"1-5"}"#, r#"read {"path":"a","pages":"6-10"}"#], &[]);
+        check(&[r#"read {"path":"a","pages":"1-5"}"#, r#"read {"path":"a","pages":"1-5"}"#], &[0]);
     }
 
     #[test]
@@ -168,7 +183,7 @@ mod tests {
         let read = r#"read {"path":"a"}"#;
         check(&[&format!("!{read}"), read], &[]);
         check(&[read, &format!("!{read}")], &[]);
-        check(&[read, r#"!edit {"path":"a"}"#], &[]);
+        check(&[read, r#"!write {"path":"a","content":"x"}"#], &[]);
     }
 
     #[test]
@@ -181,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_points_to_the_newest_successor() {
+    fn what_is_not_shown_takes_no_place() {
         let log = r#"
 assistant:
   call read {"path":"a"}
@@ -189,13 +204,13 @@ assistant:
 assistant:
   call read {"path":"a"}
   -> 40 words of "x"
-assistant:
-  call edit {"path":"a"}
-  -> done
 "#;
-        let context = reduced(&DropSupersededReads::default(), 0, log);
-        let lines: Vec<String> =
-            context.segments()[..2].iter().map(|segment| format!("{:?}", segment.shown())).collect();
-        assert!(lines.iter().all(|line| line.contains("`a` changed in message 6")), "{lines:?}");
+        let expired = context(log).edit("test", |index, segment| match index {
+            1 => Edit::line(size(segment), Fidelity::Stub),
+            _ => Edit::Keep,
+        });
+        let reduced =
+            DropSupersededReads::default().reduce(expired, &Budget::new(Tokens(0)), State::default());
+        assert_eq!(reduced.context.segments()[0].touched(), None);
     }
 }

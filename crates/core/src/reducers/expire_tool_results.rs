@@ -2,7 +2,8 @@
 //!
 //! **Trigger:** the context is over the target, or tool results over their cap; then every result that its rule has
 //! outlived expires. The pair stays: the model sees that it made the call, and does not make it again. Results that a
-//! rule declares durable never expire, and neither do those of the newest turn, which the model is about to read.
+//! rule declares durable never expire, and neither do those of the newest turn, which the model is about to read. A
+//! result that is a reference stays one: the line that would replace it is hardly shorter, and says less.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -81,7 +82,7 @@ impl ExpireToolResults {
             };
             outlived
                 && segment.turn() != now
-                && segment.fidelity() <= Fidelity::Reference
+                && segment.fidelity() <= Fidelity::Cut
                 && !context.is_pinned(segment)
         });
         expired.map(|(index, _)| index).collect()
@@ -101,8 +102,9 @@ fn returned_by(segment: &Segment) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::{
+        notation::show,
         reducers::{
-            CutOutputs, TokenLimit,
+            CutOutputs, DropMiddle, ReferOutputs, TokenLimit,
             testing::{reduced, shown},
         },
         tokens::Tokens,
@@ -148,6 +150,47 @@ assistant: Done.
         answer      7       verbatim      1  Done.
         total 64
         "#);
+    }
+
+    #[test]
+    fn the_line_of_a_result_that_was_cut_says_what_was_there() {
+        let log = r#"
+user: Look.
+assistant:
+  call bash {"command":"x"}
+  -> 30 lines of "x"
+  call read_file {"path":"a"}
+  -> 30 lines of "a"
+assistant: Done.
+"#;
+        let rule = ExpireToolResults { default: Retention::Turns(0), ..ExpireToolResults::default() };
+        let budget = Budget::new(Tokens(0));
+        let cut = reduced(&CutOutputs::by_lines(10), 0, log);
+        let expired = rule.reduce(cut, &budget, State::default()).context;
+        insta::assert_snapshot!(show(&expired), @r#"
+        user        1       verbatim      1  Look.
+        exchange    2-3     stub         11 by expire_tool_results  bash {"command":"x"} -> [bash result expired: 30 lines, 60 tokens; message 3]
+        exchange    2-3     stub         11 by expire_tool_results  read_file {"path":"a"} -> [read_file result expired: 30 lines, 60 tokens; message 3]
+        answer      4       verbatim      1  Done.
+        total 24
+        "#);
+        let referred = reduced(&ReferOutputs { spare_turns: 0 }, 0, log);
+        let expired = rule.reduce(referred, &budget, State::default()).context;
+        insta::assert_snapshot!(show(&expired), @r#"
+        user        1       verbatim      1  Look.
+        exchange    2-3     reference    13 by refer_outputs  bash {"command":"x"} -> [bash `x`: 30 lines, 60 tokens, no longer shown; message 3]
+        exchange    2-3     reference    20 by refer_outputs  read_file {"path":"a"} -> [read_file `a`: 30 lines, 60 tokens, no longer shown; read it again if it matters, or message 3]
+        answer      4       verbatim      1  Done.
+        total 35
+        "#);
+        let folded =
+            DropMiddle::default().reduce(expired, &Budget::new(Tokens(25)), State::default()).context;
+        insta::assert_snapshot!(show(&folded), @r"
+        user        1       verbatim      1  Look.
+        note        2-3     summary      16 by drop_middle  [1 turn is not shown: 2 messages, calls: bash ×1, read_file ×1; 124 tokens; messages 2-3]
+        answer      4       verbatim      1  Done.
+        total 18
+        ");
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::event::{CallForm, ToolCall};
+use crate::{
+    event::{CallForm, ToolCall},
+    reducers::read_only::is_read_only,
+};
 
 /// What a call was about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,17 @@ pub(crate) struct Fetched {
     pub(crate) target: String,
     /// How much of it.
     pub(crate) extent: Extent,
+    /// Whether it may be fetched again.
+    pub(crate) again: Again,
+}
+
+/// Whether a call may be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It only looked.
+    Harmless,
+    /// It changed something, or nobody can tell.
+    Unknown,
 }
 
 /// What kind of call fetches something, or changes what others fetched.
@@ -36,12 +50,12 @@ pub(crate) enum Kind {
     Change,
 }
 
-/// How much of a file was read.
+/// How much of a file was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
+    /// All of it: nothing in the call says otherwise.
     Whole,
-    /// Some lines of it.
+    /// Some of it, or nobody can tell.
     Part,
 }
 
@@ -57,36 +71,90 @@ impl Fetched {
             let kind = kind(&call.name.0)?;
             let target = call.arguments.trim();
             let runs = kind == Kind::Command && !target.is_empty();
-            return runs.then(|| Self { kind, target: target.to_owned(), extent: Extent::Whole });
+            return runs.then(|| Self {
+                kind,
+                target: target.to_owned(),
+                extent: Extent::Whole,
+                again: of_command(target),
+            });
         }
         let kind = kind(&call.name.0)?;
         // A change may carry a whole file: the values are looked into only where they matter.
         let arguments: Arguments<'_> = serde_json::from_str(&call.arguments).ok()?;
         // Some tools view and edit alike, and say which in an argument.
-        let kind = match (kind, text(&arguments, "command").as_deref()) {
+        let kind = match (kind, verb(&arguments).as_deref()) {
             (Kind::Change, Some("view")) => Kind::Read,
             (kind, _) => kind,
         };
-        let target = names(kind).iter().find_map(|name| text(&arguments, name))?;
-        let partial =
-            PARTIAL.iter().any(|name| arguments.get(*name).is_some_and(|value| value.get() != "null"));
-        Some(Self { kind, target, extent: if partial { Extent::Part } else { Extent::Whole } })
+        let (named, target) = names(kind).iter().find_map(|name| Some((*name, text(&arguments, name)?)))?;
+        let extent = match kind {
+            Kind::Change if !writes_anew(&call.name.0, &arguments) => Extent::Part,
+            Kind::Change => extent(&arguments, |name| name == named || CONTENT.contains(&name)),
+            _ => extent(&arguments, |name| name == named),
+        };
+        let again = match kind {
+            Kind::Read | Kind::Search => Again::Harmless,
+            // A program is no command, though it may read like one.
+            Kind::Command if !matches!(named, "command" | "cmd" | "commands") => Again::Unknown,
+            Kind::Command => of_command(&target),
+            Kind::Page => of_page(&arguments),
+            Kind::Change => Again::Unknown,
+        };
+        Some(Self { kind, target, extent, again })
     }
 }
 
-const PARTIAL: &[&str] = &[
-    "offset",
-    "limit",
-    "start_line",
-    "end_line",
-    "view_range",
-    "line_start",
-    "line_end",
-    "range",
-    "lines",
-    "head",
-    "tail",
-];
+fn of_command(command: &str) -> Again {
+    if is_read_only(command) { Again::Harmless } else { Again::Unknown }
+}
+
+/// A page may be got again if getting it was all that was asked for.
+fn of_page(arguments: &Arguments<'_>) -> Again {
+    const GETTING: &[&str] = &["url", "uri", "address", "query", "prompt", "format", "max_length", "raw"];
+    let gets = |(name, value): (&String, &&RawValue)| {
+        let method =
+            || name == "method" && matches!(value.get(), "\"GET\"" | "\"HEAD\"" | "\"get\"" | "\"head\"");
+        value.get() == "null"
+            || GETTING.contains(&name.as_str())
+            || HARMLESS.contains(&name.as_str())
+            || method()
+    };
+    if arguments.iter().all(gets) { Again::Harmless } else { Again::Unknown }
+}
+
+/// Arguments that do not change what is read or written.
+const HARMLESS: &[&str] =
+    &["description", "explanation", "reason", "thought", "encoding", "timeout", "security_risk"];
+
+/// Arguments that hold the whole text of a file.
+const CONTENT: &[&str] = &["content", "contents", "file_text", "file_content", "text"];
+
+/// All of it, if every argument is known: there is no telling which name another tool gives to a page or a range.
+fn extent(arguments: &Arguments<'_>, is_known: impl Fn(&str) -> bool) -> Extent {
+    let verb =
+        |name: &str| name == "command" && matches!(verb(arguments).as_deref(), Some("view" | "create"));
+    let unknown = |(name, value): (&String, &&RawValue)| {
+        value.get() != "null" && !is_known(name) && !HARMLESS.contains(&name.as_str()) && !verb(name)
+    };
+    if arguments.iter().any(unknown) { Extent::Part } else { Extent::Whole }
+}
+
+/// Whether a change puts a new text in place of all that was there.
+fn writes_anew(tool: &str, arguments: &Arguments<'_>) -> bool {
+    const IN_PART: &[&str] =
+        &["edit", "patch", "replace", "insert", "delete", "multiedit", "apply", "append"];
+    let says = |words: &[&str]| self::words(tool).iter().any(|word| words.contains(&word.as_str()));
+    let anew = match verb(arguments) {
+        Some(verb) => verb == "create",
+        None => says(&["write", "create"]) && !says(IN_PART),
+    };
+    anew && CONTENT.iter().any(|name| arguments.contains_key(*name))
+}
+
+/// What an editor is told to do.
+fn verb(arguments: &Arguments<'_>) -> Option<String> {
+    text(arguments, "command")
+}
 
 /// The words of tools' names, by what they say. A change is looked for first: `edit_file` may also `view`.
 const WORDS: &[(Kind, &[&str])] = &[
@@ -175,7 +243,7 @@ mod tests {
 
     fn check(tool: &str, arguments: &str, expect: Option<(Kind, &str, Extent)>) {
         let found = Fetched::of(&ToolCall::function("c", tool, arguments));
-        let expect = expect.map(|(kind, target, extent)| Fetched { kind, target: target.to_owned(), extent });
+        let found = found.as_ref().map(|found| (found.kind, found.target.as_str(), found.extent));
         assert_eq!(found, expect, "{tool} {arguments}");
     }
 
@@ -186,12 +254,62 @@ mod tests {
         check("read_file", r#"{"path":"./b.rs","offset":3}"#, Some((Kind::Read, "b.rs", Part)));
         check("mcp__fs__read_text_file", r#"{"path":"b"}"#, Some((Kind::Read, "b", Whole)));
         check("str_replace_editor", r#"{"command":"view","path":"b"}"#, Some((Kind::Read, "b", Whole)));
-        check("str_replace_editor", r#"{"command":"create","path":"b"}"#, Some((Kind::Change, "b", Whole)));
         check("shell", r#"{"command":["bash","-lc","ls"]}"#, Some((Kind::Command, "bash -lc ls", Whole)));
         check("exec_command", r#"{"cmd":"view"}"#, Some((Kind::Command, "view", Whole)));
         check("Grep", r#"{"pattern":"fn main"}"#, Some((Kind::Search, "fn main", Whole)));
         check("webFetch", r#"{"url":"https://x.y"}"#, Some((Kind::Page, "https://x.y", Whole)));
-        check("MultiEdit", r#"{"file_path":"b"}"#, Some((Kind::Change, "b", Whole)));
+    }
+
+    #[test]
+    fn a_read_is_whole_only_if_every_argument_is_known() {
+        let read = |more: &str, extent| {
+            check("Read", &format!(r#"{{"file_path":"b"{more}}}"#), Some((Kind::Read, "b", extent)));
+        };
+        for more in ["", r#","limit":null"#, r#","description":"why""#] {
+            read(more, Extent::Whole);
+        }
+        for more in
+            ["pages\":\"1-5", "startLine\":1,\"endLine\":\"50", "page\":\"2", "max_lines\":\"9", "x\":\""]
+        {
+            read(&format!(",\"{more}\""), Extent::Part);
+        }
+        check(
+            "edit",
+            r#"{"command":"view","path":"b","view_range":[1,9]}"#,
+            Some((Kind::Read, "b", Extent::Part)),
+        );
+    }
+
+    #[test]
+    fn a_change_is_whole_only_if_it_writes_the_file_anew() {
+        use Extent::{Part, Whole};
+        let change = |tool: &str, arguments: &str, extent| {
+            check(tool, arguments, Some((Kind::Change, "b", extent)));
+        };
+        change("Write", r#"{"file_path":"b","content":"x"}"#, Whole);
+        change("create_file", r#"{"path":"b","file_text":"x"}"#, Whole);
+        change("str_replace_editor", r#"{"command":"create","path":"b","file_text":"x"}"#, Whole);
+        change("str_replace_editor", r#"{"command":"str_replace","path":"b","old_str":"x"}"#, Part);
+        change("MultiEdit", r#"{"file_path":"b","content":"x"}"#, Part);
+        change("write_file", r#"{"path":"b","content":"x","mode":"append"}"#, Part);
+        change("create_directory", r#"{"path":"b"}"#, Part);
+        change("delete_file", r#"{"path":"b"}"#, Part);
+    }
+
+    #[test]
+    fn only_what_looked_may_be_done_again() {
+        let again = |tool: &str, arguments: &str| {
+            Fetched::of(&ToolCall::function("c", tool, arguments)).map(|fetched| fetched.again)
+        };
+        let (harmless, unknown) = (Some(Again::Harmless), Some(Again::Unknown));
+        assert_eq!(again("read_file", r#"{"path":"b","pages":"1"}"#), harmless);
+        assert_eq!(again("bash", r#"{"command":"git status"}"#), harmless);
+        assert_eq!(again("bash", r#"{"command":"git push"}"#), unknown);
+        assert_eq!(again("run_python", r#"{"code":"ls = 1"}"#), unknown);
+        assert_eq!(again("WebFetch", r#"{"url":"u","prompt":"what"}"#), harmless);
+        assert_eq!(again("http", r#"{"url":"u","method":"GET"}"#), harmless);
+        assert_eq!(again("http", r#"{"url":"u","method":"POST"}"#), unknown);
+        assert_eq!(again("http", r#"{"url":"u","body":"x"}"#), unknown);
     }
 
     #[test]

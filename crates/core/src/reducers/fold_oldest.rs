@@ -2,29 +2,49 @@
 //!
 //! The plan is made before anything is folded, with the very notes that will be written, so that it is exact: one pass
 //! over the segments, one fold. Runs end between turns, so that an answer goes as a whole.
+//!
+//! What is worth more goes later: first all of the work, then what hooks added, then messages. But something large among
+//! the latter may leave much more room than was asked for, so once it is known what must go of it, the whole is planned
+//! again, and what is worth less comes back, the newest first, as far as there is room.
 
-use std::{collections::HashSet, ops::Range};
+use std::{
+    collections::HashSet,
+    ops::{Bound, Range, RangeBounds},
+};
 
 use crate::{
-    context::{Body, Context, Essential, Fidelity, Folded, Segment, Tier},
+    context::{Body, Context, Folded, Key, Segment, Tier},
+    id::Seq,
     reducers::stub::Scribe,
     tokens::Tokens,
 };
 
-/// What is folded, and until when.
-pub(super) struct Folding<'k> {
+/// What is folded.
+pub(super) struct Folding {
     /// Who folds.
     pub(super) by: &'static str,
     /// The places that may be folded.
-    pub(super) within: Range<usize>,
-    /// What is worth keeping, and what may go all the same.
-    pub(super) worth: &'k Worth,
-    /// How far it may go.
-    pub(super) reach: Reach,
+    pub(super) within: (Bound<Key>, Bound<Key>),
     /// What is measured.
     pub(super) measure: Measure,
-    /// When it is enough: the measure is not over this.
+}
+
+/// How far a folding goes for the sake of a goal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stage {
+    /// What it may take.
+    pub(super) reach: Reach,
+    /// Until the measure is not over this.
     pub(super) goal: Tokens,
+    /// If the measure is not over this in the end, the next stage is not needed.
+    pub(super) enough: Tokens,
+}
+
+impl Stage {
+    /// One that is over when its goal is met.
+    pub(super) fn until(reach: Reach, goal: Tokens) -> Self {
+        Self { reach, goal, enough: goal }
+    }
 }
 
 /// What a folding makes smaller.
@@ -37,7 +57,7 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    pub(super) fn of(self, context: &Context) -> Tokens {
+    fn of(self, context: &Context) -> Tokens {
         match self {
             Self::Whole => context.tokens(),
             Self::Tier(tier) => context.tier_tokens(tier),
@@ -59,14 +79,61 @@ impl Measure {
     }
 }
 
-/// Folds the oldest turns.
-pub(super) fn fold_oldest(context: Context, folding: &Folding<'_>) -> Context {
-    let scribe = Scribe::of(&context);
-    let runs = plan(&context, folding, &scribe);
-    if runs.is_empty() {
-        return context;
+impl Folding {
+    /// Folds the oldest turns, one stage after the other as far as they are needed. The goal of the first is what all
+    /// of them aim at.
+    pub(super) fn fold(&self, given: Context, stages: &[Stage]) -> Context {
+        let worth = Worth::of(&given);
+        let Some((first, wider)) = stages.split_first() else { return given };
+        let (runs, left) = self.plan(&given, &worth, &Limits::through(first.reach), first.goal);
+        if left <= first.enough || wider.is_empty() {
+            return self.fold_runs(given, &runs);
+        }
+        let mut emptied = self.fold_runs(given.clone(), &runs);
+        let mut reach = first.reach;
+        for stage in wider {
+            reach = stage.reach;
+            emptied = self.fold_to(emptied, &worth, &Limits::through(reach), stage.goal);
+            if self.measure.of(&emptied) <= stage.enough {
+                break;
+            }
+        }
+        let goal = first.goal.max(self.measure.of(&emptied));
+        let planned = self.plan_again(given, &worth, &emptied, reach, goal);
+        if self.measure.of(&planned) <= goal { planned } else { emptied }
     }
-    context.fold(folding.by, &runs, |folded| scribe.note(folded))
+
+    /// Folds no more than must go: of the widest reach what `emptied` has lost, and of each one below as much as the
+    /// goal then demands.
+    fn plan_again(
+        &self,
+        given: Context,
+        worth: &Worth,
+        emptied: &Context,
+        widest: Reach,
+        goal: Tokens,
+    ) -> Context {
+        let mut limits = Limits::through(widest).up_to(widest, worth.last_gone(&given, emptied, widest));
+        for reach in [Reach::Messages, Reach::Added].into_iter().filter(|reach| *reach < widest) {
+            let without = self.fold_to(given.clone(), worth, &limits.up_to(reach, None), Tokens(0));
+            let reduced = self.fold_to(without, worth, &limits, goal);
+            limits = limits.up_to(reach, worth.last_gone(&given, &reduced, reach));
+        }
+        self.fold_to(given, worth, &limits, goal)
+    }
+
+    fn fold_to(&self, context: Context, worth: &Worth, limits: &Limits, goal: Tokens) -> Context {
+        let (runs, _) = self.plan(&context, worth, limits, goal);
+        self.fold_runs(context, &runs)
+    }
+
+    fn fold_runs(&self, context: Context, runs: &[Range<usize>]) -> Context {
+        if runs.is_empty() {
+            return context;
+        }
+        let scribe = Scribe::of(&context);
+        context.fold(self.by, runs, |folded| scribe.note(folded))
+    }
 }
 
 /// The newest event that anything this reducer folded stands for: where a later read may begin.
@@ -78,53 +145,124 @@ pub(super) fn folded_through(context: &Context, by: &'static str) -> Option<u64>
 /// What a folding may take, from the first to go to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
-    /// What the agent said and did, and what hooks added to messages that are past.
+    /// What the agent said and did, and what hooks added before.
     Work,
-    /// Messages of the user too, the first and the newest aside.
+    /// What each hook added last to the loop that is still going.
+    Added,
+    /// Messages of the user, the first and the newest aside.
     Messages,
     /// Everything that is not essential: the first message, instructions, pins, the summary.
     Everything,
 }
 
-/// What is worth keeping in a context, and for how long.
+/// How much may go: of each reach, what stands no later than this.
+#[derive(Clone, Copy, Debug)]
+struct Limits([Option<Key>; 4]);
+
+impl Limits {
+    /// All of a reach and of those below it.
+    fn through(reach: Reach) -> Self {
+        const END: Key = Key { seq: Seq(u64::MAX), part: usize::MAX };
+        let reaches = [Reach::Work, Reach::Added, Reach::Messages, Reach::Everything];
+        Self(reaches.map(|one| (one <= reach).then_some(END)))
+    }
+
+    /// The same, but of one reach only this much.
+    fn up_to(mut self, reach: Reach, last: Option<Key>) -> Self {
+        self.0[reach as usize] = last;
+        self
+    }
+
+    fn allow(&self, reach: Reach, key: Key) -> bool {
+        self.0[reach as usize].is_some_and(|last| key <= last)
+    }
+}
+
+/// What is worth keeping in a context, and for how long. It holds for the context it was made of and for all that are
+/// made of that by folding.
 pub(crate) struct Worth {
-    essential: Essential,
-    first_message: Option<usize>,
+    /// The newest message and the open exchange.
+    newest: Option<Key>,
+    open: Option<(Key, Key)>,
+    first_message: Option<Key>,
+    /// What each hook added last to the loop that is still going.
+    added: HashSet<Key>,
     /// Turns with something pinned in their answer: an answer stays as a whole.
     pinned: HashSet<u64>,
 }
 
 impl Worth {
     pub(crate) fn of(context: &Context) -> Self {
-        let pinned =
-            context.segments().iter().filter(|segment| segment.is_answer() && context.is_pinned(segment));
+        let segments = context.segments();
+        let essential = context.essential();
+        let pinned = segments.iter().filter(|segment| segment.is_answer() && context.is_pinned(segment));
+        let open = segments.get(essential.open.clone()).unwrap_or_default();
         Self {
-            essential: context.essential(),
-            first_message: context.segments().iter().position(Segment::is_user),
+            newest: essential.newest.map(|newest| segments[newest].key()),
+            open: open.first().zip(open.last()).map(|(first, last)| (first.key(), last.key())),
+            first_message: segments.iter().find(|segment| segment.is_user()).map(Segment::key),
+            added: added(segments, essential.loop_start()),
             pinned: pinned.map(Segment::turn).collect(),
         }
     }
 
-    /// Whether a folding of this reach leaves a segment alone.
-    pub(super) fn keeps(&self, context: &Context, reach: Reach, index: usize, segment: &Segment) -> bool {
-        match reach {
-            Reach::Everything => self.essential.contains(index),
-            Reach::Messages | Reach::Work => {
-                (segment.is_user() && (reach == Reach::Work || self.first_message == Some(index)))
-                    || self.holds(context, index, segment)
-            }
+    /// How far a folding must reach to take a segment; `None` if none may.
+    fn reach(&self, context: &Context, segment: &Segment) -> Option<Reach> {
+        let key = segment.key();
+        let is_note = matches!(segment.body(), Body::Note(_));
+        let is_open = self.open.is_some_and(|(first, last)| first <= key && key <= last);
+        if segment.is_prefix() || (!is_note && (self.newest == Some(key) || is_open)) {
+            return None;
         }
+        let is_pinned = if segment.is_answer() {
+            self.pinned.contains(&segment.turn())
+        } else {
+            context.is_pinned(segment)
+        };
+        let is_kept = matches!(segment.body(), Body::Instruction(_) | Body::Summary(_));
+        Some(if is_pinned || is_kept || (segment.is_user() && self.first_message == Some(key)) {
+            Reach::Everything
+        } else if segment.is_user() {
+            Reach::Messages
+        } else if !is_note && self.added.contains(&key) {
+            Reach::Added
+        } else {
+            Reach::Work
+        })
     }
 
     /// Whether a segment is more than something said or done: essential, pinned, an instruction, a summary, or what a
     /// hook added to the newest message.
-    pub(crate) fn holds(&self, context: &Context, index: usize, segment: &Segment) -> bool {
-        self.essential.contains(index)
-            || matches!(segment.body(), Body::Instruction(_) | Body::Summary(_))
-            || (segment.is_answer() && self.pinned.contains(&segment.turn()))
-            || (!segment.is_answer() && context.is_pinned(segment))
-            || (segment.fidelity() == Fidelity::Injected && index > self.essential.loop_start())
+    pub(crate) fn holds(&self, context: &Context, segment: &Segment) -> bool {
+        match self.reach(context, segment) {
+            None | Some(Reach::Added) => true,
+            Some(Reach::Everything) => !segment.is_user() || context.is_pinned(segment),
+            Some(Reach::Work | Reach::Messages) => false,
+        }
     }
+
+    /// The last of what a reach takes that is shown in `given` and not in `reduced`.
+    fn last_gone(&self, given: &Context, reduced: &Context, reach: Reach) -> Option<Key> {
+        let shown = reduced.segments().iter().filter(|segment| !matches!(segment.body(), Body::Note(_)));
+        let shown: HashSet<Key> = shown.map(Segment::key).collect();
+        let gone =
+            |segment: &&Segment| !shown.contains(&segment.key()) && self.reach(given, segment) == Some(reach);
+        given.segments().iter().rev().find(gone).map(Segment::key)
+    }
+}
+
+/// What each hook added last to the loop that begins at `start`; what stands beside its message may come before it.
+fn added(segments: &[Segment], start: usize) -> HashSet<Key> {
+    let asked = segments.get(start).and_then(Segment::source);
+    let mut hooks = HashSet::new();
+    let newest_first = segments.iter().enumerate().rev();
+    let last = newest_first.filter(|(index, segment)| match segment.injection() {
+        Some((hook, beside)) => {
+            (*index > start || (beside.is_some() && beside == asked)) && hooks.insert(hook)
+        }
+        None => false,
+    });
+    last.map(|(_, segment)| segment.key()).collect()
 }
 
 struct Open {
@@ -135,69 +273,96 @@ struct Open {
     folded: Folded,
 }
 
-fn plan(context: &Context, folding: &Folding<'_>, scribe: &Scribe) -> Vec<Range<usize>> {
-    let segments = context.segments();
-    let within = folding.within.start.max(context.prefix_len())..folding.within.end.min(segments.len());
-    let mut left = folding.measure.of(context);
-    let mut runs = Vec::new();
-    if left <= folding.goal {
-        return runs;
-    }
-    let mut open: Option<Open> = None;
-    for index in within.clone() {
-        let segment = &segments[index];
-        if folding.worth.keeps(context, folding.reach, index, segment) {
-            if let Some((run, saved)) =
-                open.take().and_then(|open| close(context, folding, scribe, &open, index))
+impl Folding {
+    /// What to fold, and what the measure is then.
+    fn plan(
+        &self,
+        context: &Context,
+        worth: &Worth,
+        limits: &Limits,
+        goal: Tokens,
+    ) -> (Vec<Range<usize>>, Tokens) {
+        let segments = context.segments();
+        let scribe = Scribe::of(context);
+        let within = self.places(context);
+        let mut left = self.measure.of(context);
+        let mut runs = Vec::new();
+        let mut open: Option<Open> = None;
+        for index in within.clone() {
+            if left <= goal {
+                return (runs, left);
+            }
+            let segment = &segments[index];
+            let reach = worth.reach(context, segment);
+            if !reach.is_some_and(|reach| limits.allow(reach, segment.key())) {
+                if let Some((run, saved)) =
+                    open.take().and_then(|open| self.close(context, &scribe, &open, index))
+                {
+                    runs.push(run);
+                    left = less(left, saved);
+                }
+                continue;
+            }
+            let run = open.get_or_insert_with(|| Open {
+                start: index,
+                measured: Tokens(0),
+                tokens: Tokens(0),
+                folded: Folded::default(),
+            });
+            run.measured += self.measure.of_segment(segment);
+            run.tokens += segment.tokens();
+            run.folded.add(segment);
+            let turn_goes_on = segments.get(index + 1).is_some_and(|next| next.turn() == segment.turn());
+            if turn_goes_on && index + 1 < within.end {
+                continue;
+            }
+            // A note only costs: while the run without one is not enough, its words need not be written.
+            if less(left, run.measured) > goal {
+                continue;
+            }
+            if let Some((run, saved)) = self.close(context, &scribe, run, index + 1)
+                && less(left, saved) <= goal
             {
                 runs.push(run);
-                left = less(left, saved);
+                return (runs, less(left, saved));
             }
-            if left <= folding.goal {
-                return runs;
-            }
-            continue;
         }
-        let run = open.get_or_insert_with(|| Open {
-            start: index,
-            measured: Tokens(0),
-            tokens: Tokens(0),
-            folded: Folded::default(),
-        });
-        run.measured += folding.measure.of_segment(segment);
-        run.tokens += segment.tokens();
-        run.folded.add(segment);
-        let turn_goes_on = segments.get(index + 1).is_some_and(|next| next.turn() == segment.turn());
-        if turn_goes_on && index + 1 < within.end {
-            continue;
-        }
-        // A note only costs: while the run without one is not enough, its words need not be written.
-        if less(left, run.measured) > folding.goal {
-            continue;
-        }
-        if let Some((run, saved)) = close(context, folding, scribe, run, index + 1)
-            && less(left, saved) <= folding.goal
+        if let Some((run, saved)) =
+            open.filter(|_| left > goal).and_then(|open| self.close(context, &scribe, &open, within.end))
         {
             runs.push(run);
-            return runs;
+            left = less(left, saved);
         }
+        (runs, left)
     }
-    runs.extend(open.and_then(|open| close(context, folding, scribe, &open, within.end)).map(|(run, _)| run));
-    runs
-}
 
-/// The run that ends here and what folding it saves; nothing if its note would be no smaller.
-fn close(
-    context: &Context,
-    folding: &Folding<'_>,
-    scribe: &Scribe,
-    open: &Open,
-    end: usize,
-) -> Option<(Range<usize>, Tokens)> {
-    let (wrapping, words) = context.note_cost(&scribe.note(&open.folded));
-    let note = wrapping + words;
-    let saved = less(open.measured, folding.measure.of_note(note));
-    (note < open.tokens && saved > Tokens(0)).then_some((open.start..end, saved))
+    /// The places that may be folded, as they are in this context.
+    fn places(&self, context: &Context) -> Range<usize> {
+        let prefix = context.prefix_len();
+        let history = &context.segments()[prefix..];
+        let before = |segment: &Segment| match self.within.0 {
+            Bound::Included(first) => segment.key() < first,
+            Bound::Excluded(first) => segment.key() <= first,
+            Bound::Unbounded => false,
+        };
+        let start = history.partition_point(before);
+        let length = history[start..].partition_point(|segment| self.within.contains(&segment.key()));
+        prefix + start..prefix + start + length
+    }
+
+    /// The run that ends here and what folding it saves; nothing if its note would be no smaller.
+    fn close(
+        &self,
+        context: &Context,
+        scribe: &Scribe,
+        open: &Open,
+        end: usize,
+    ) -> Option<(Range<usize>, Tokens)> {
+        let (wrapping, words) = context.note_cost(&scribe.note(&open.folded));
+        let note = wrapping + words;
+        let saved = less(open.measured, self.measure.of_note(note));
+        (note < open.tokens && saved > Tokens(0)).then_some((open.start..end, saved))
+    }
 }
 
 fn less(tokens: Tokens, by: Tokens) -> Tokens {

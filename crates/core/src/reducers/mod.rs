@@ -12,13 +12,17 @@ mod drop_reasoning;
 mod drop_superseded_reads;
 mod evict_media;
 mod expire_tool_results;
+mod failure;
 pub(crate) mod fetched;
 pub(crate) mod fold_oldest;
 mod prune;
+mod read_only;
 mod refer_outputs;
 mod slide_dialogue;
 mod split_turn;
 pub(crate) mod stub;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +44,7 @@ use crate::{
     budget::Budget,
     context::{Context, Tier},
     pipeline::{Pipeline, Reduced, Reducer, State},
+    profile::Rule,
 };
 
 /// The reducers of the default policy, the most faithful first. Each runs only if the ones before it did not reach the
@@ -72,6 +77,11 @@ pub fn default_reducers() -> Vec<AnyReducer> {
 /// The pipeline of the default policy.
 pub fn default_pipeline() -> Pipeline {
     pipeline(default_reducers())
+}
+
+/// A pipeline of reducers that were written down, made for a model that has these rules.
+pub fn pipeline_for(reducers: Vec<AnyReducer>, rules: &BTreeSet<Rule>) -> Pipeline {
+    pipeline(reducers.into_iter().map(|reducer| reducer.for_rules(rules)).collect())
 }
 
 /// A pipeline of reducers that were written down.
@@ -118,6 +128,18 @@ any_reducer!(
     SplitTurn,
 );
 
+impl AnyReducer {
+    /// The same, as far as the rules of the model that is asked allow: reasoning that must come back stays.
+    pub fn for_rules(self, rules: &BTreeSet<Rule>) -> Self {
+        match self {
+            Self::DropReasoning(DropReasoning { scope }) => {
+                Self::DropReasoning(DropReasoning { scope: scope.under(rules) })
+            }
+            other => other,
+        }
+    }
+}
+
 impl Reducer for AnyReducer {
     fn name(&self) -> &'static str {
         self.inner().name()
@@ -155,6 +177,7 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{notation::context, tokens::Tokens};
 
     #[test]
     fn a_policy_reads_back_as_it_was_written() {
@@ -175,6 +198,19 @@ mod tests {
 
     /// All but these, which only a policy that names them runs.
     const BY_CHOICE: [&str; 2] = ["blocks", "drop_injected"];
+
+    #[test]
+    fn a_models_rules_reach_the_reducers_of_a_pipeline() {
+        let log = "user: Go.\nassistant:\n  thinking: 9 words of \"hm\"\n  call a {}\n  -> done\nassistant: Done.\nuser: So?\n";
+        let dropped = |rules: &[Rule]| {
+            let pipeline = pipeline_for(
+                vec![AnyReducer::DropReasoning(DropReasoning::default())],
+                &rules.iter().copied().collect(),
+            );
+            pipeline.run(context(log), &Budget::new(Tokens(0)), State::default()).0.context.changes().removed
+        };
+        assert_eq!((dropped(&[]), dropped(&[Rule::ReasoningReturned])), (1, 0));
+    }
 
     #[test]
     fn the_default_pipeline_runs_every_reducer_once() {

@@ -3,7 +3,8 @@
 //! **Trigger:** the context is over the target, or tool results over their cap. Walking back from the newest segment, the
 //! last user turns are left alone, then the newest tokens of tool output before them; what is older is pruned, if that
 //! frees enough to be worth a change of what was already sent. The walk ends at the summary the context stands on, or at
-//! a result that was pruned before. A pruned result is a short line; its media go with it.
+//! a result that was pruned before. A pruned result is a short line; its media go with it. A reference is as short
+//! already, and stays.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +105,7 @@ impl Prune {
 
     fn is_prunable(&self, segment: &Segment) -> bool {
         segment.shown().is_some()
-            && segment.fidelity() <= Fidelity::Reference
+            && segment.fidelity() <= Fidelity::Cut
             && segment.call().is_some_and(|call| !self.protected_tools.contains(&call.name.0))
     }
 }

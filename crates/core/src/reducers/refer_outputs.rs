@@ -2,7 +2,8 @@
 //!
 //! **Trigger:** the context is over the target, or tool results over their cap; then outputs of calls that read, searched
 //! or ran something become references, oldest first, until that is no longer so. The newest turns are spared, unless
-//! tool results are still over their cap: then only the open exchange is.
+//! tool results are still over their cap: then only the open exchange is. The line advises to fetch it again only if
+//! the call is known to have looked and changed nothing, and says so if it had failed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use crate::{
     context::{Context, Edit, Fidelity, Segment, Tier},
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
-        fetched::{Fetched, Kind},
+        fetched::{Again, Fetched, Kind},
         stub::{Scribe, brief, size, tool},
     },
     tokens::Tokens,
@@ -71,23 +72,24 @@ impl ReferOutputs {
     }
 }
 
-/// `[read_file src/main.rs: 214 lines, 3120 tokens; fetch it again, or recall 1b2c3d4e:57]`
+/// `[read_file src/main.rs: 214 lines, 3120 tokens, no longer shown; read it again if it matters, or recall 1b2c3d4e:57]`
 fn reference(scribe: &Scribe, segment: &Segment) -> Option<String> {
     segment.shown()?;
     if segment.fidelity() >= Fidelity::Reference {
         return None;
     }
     let fetched = Fetched::of(segment.call()?)?;
-    let again = match fetched.kind {
-        Kind::Read => "read it again",
-        Kind::Search => "search again",
-        Kind::Command => "run it again",
-        Kind::Page => "get it again",
-        Kind::Change => return None,
+    let again = match (fetched.kind, fetched.again) {
+        (Kind::Change, _) => return None,
+        (Kind::Read, Again::Harmless) => "read it again if it matters, or ",
+        (Kind::Search, Again::Harmless) => "search again if it matters, or ",
+        (Kind::Command, Again::Harmless) => "run it again if it matters, or ",
+        (Kind::Page, Again::Harmless) => "get it again if it matters, or ",
+        (Kind::Read | Kind::Search | Kind::Command | Kind::Page, Again::Unknown) => "",
     };
     let target = brief(&fetched.target, 120);
     let (tool, size, handle) = (tool(segment), size(segment), scribe.handle(segment));
-    Some(format!("[{tool} `{target}`: {size}, no longer shown; {again} if it matters, or {handle}]"))
+    Some(format!("[{tool} `{target}`: {size}, no longer shown; {again}{handle}]"))
 }
 
 #[cfg(test)]
@@ -120,6 +122,33 @@ assistant:
 assistant: Done.
 "#;
         assert_eq!(reduced(&ReferOutputs { spare_turns: 0 }, 0, log).changes().replaced, 0);
+    }
+
+    #[test]
+    fn nobody_is_told_to_repeat_what_had_effects_and_failures_are_told() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"git push origin b0"}
+  !> 60 words of "rejected"
+  call bash {"command":"make"}
+  -> Exit code 2
+  -> 60 words of "error"
+  call bash {"command":"git log"}
+  -> 60 words of "commit"
+  call post_http {"url":"https://example.org","method":"POST"}
+  -> 60 words of "ok"
+assistant: Done.
+"#;
+        insta::assert_snapshot!(shown(&ReferOutputs { spare_turns: 0 }, 0, log), @r#"
+        user        1       verbatim      1  Go.
+        exchange    2-3     reference    20 by refer_outputs  bash {"command":"git push origin b0"} -> [bash `git push origin b0`: failed, 1 line, 60 tokens, no longer shown; message 3]
+        exchange    2-3     reference    18 by refer_outputs  bash {"command":"make"} -> [bash `make`: failed with exit code 2, 2 lines, 63 tokens, no longer shown; message 3]
+        exchange    2-3     reference    22 by refer_outputs  bash {"command":"git log"} -> [bash `git log`: 1 line, 60 tokens, no longer shown; run it again if it matters, or message 3]
+        exchange    2-3     reference    13 by refer_outputs  post_http {"url":"https://example.org","method":"POST"} -> [post_http `https://example.org`: 1 line, 60 tokens, no longer shown; message 3]
+        answer      4       verbatim      1  Done.
+        total 75
+        "#);
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! user's messages, which stay as long as the cap on tokens allows; then they go too, oldest first. The newest turn, and
 //! what is essential, always stays.
 
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Tier},
+    context::{Context, Segment, Tier},
     pipeline::{Reduced, Reducer, State},
-    reducers::fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest, folded_through},
+    reducers::fold_oldest::{Folding, Measure, Reach, Stage, folded_through},
     tokens::Tokens,
 };
 
@@ -37,19 +39,19 @@ impl Reducer for SlideDialogue {
     fn reduce(&self, mut context: Context, budget: &Budget, state: State) -> Reduced {
         if let Some(turns) = self.max_turns {
             let first_kept = (context.last_turn() + 1).saturating_sub(turns.max(1));
-            context = self.fold(context, first_kept, Reach::Work, Measure::Whole, Tokens(0));
+            let all = Stage::until(Reach::Work, Tokens(0));
+            context = self.fold(context, first_kept, Measure::Whole, &[all]);
         }
         let newest = context.last_turn();
+        let reaches = [Reach::Work, Reach::Added, Reach::Messages];
         if let Some(tokens) = self.max_tokens {
             let goal = tokens + context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-            for reach in [Reach::Work, Reach::Messages] {
-                context = self.fold(context, newest, reach, Measure::Whole, goal);
-            }
+            let stages = reaches.map(|reach| Stage::until(reach, goal));
+            context = self.fold(context, newest, Measure::Whole, &stages);
         }
         if let Some(cap) = budget.cap_of(Tier::Dialogue) {
-            for reach in [Reach::Work, Reach::Messages] {
-                context = self.fold(context, newest, reach, Measure::Tier(Tier::Dialogue), cap);
-            }
+            let stages = reaches.map(|reach| Stage::until(reach, cap));
+            context = self.fold(context, newest, Measure::Tier(Tier::Dialogue), &stages);
         }
         let state = match folded_through(&context, self.name()) {
             Some(floor) => state.with(self.name(), floor),
@@ -61,17 +63,11 @@ impl Reducer for SlideDialogue {
 
 impl SlideDialogue {
     /// Folds turns before `first_kept`, oldest first, until the goal is met.
-    fn fold(
-        &self,
-        context: Context,
-        first_kept: u64,
-        reach: Reach,
-        measure: Measure,
-        goal: Tokens,
-    ) -> Context {
-        let worth = Worth::of(&context);
-        let within = 0..context.segments().partition_point(|segment| segment.turn() < first_kept);
-        fold_oldest(context, &Folding { by: self.name(), within, worth: &worth, reach, measure, goal })
+    fn fold(&self, context: Context, first_kept: u64, measure: Measure, stages: &[Stage]) -> Context {
+        let history = context.segments().iter().skip(context.prefix_len());
+        let kept = history.skip_while(|segment| segment.turn() < first_kept).map(Segment::key).next();
+        let end = kept.map_or(Bound::Unbounded, Bound::Excluded);
+        Folding { by: self.name(), within: (Bound::Unbounded, end), measure }.fold(context, stages)
     }
 }
 

@@ -5,6 +5,8 @@
 //! that alone is over the target has its older exchanges folded into a line; the newest stay. And if the essential set
 //! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most.
 
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -13,8 +15,8 @@ use crate::{
     event::Part,
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
-        cut::{Keep, cut},
-        fold_oldest::{Folding, Measure, Reach, Worth, fold_oldest},
+        cut::{Keep, Piece, cut, pieces},
+        fold_oldest::{Folding, Measure, Reach, Stage},
         stub::{Scribe, count, size, tool},
     },
     tokens::Tokens,
@@ -71,13 +73,13 @@ impl SplitTurn {
     /// Folds the older exchanges of a loop that is over the target by itself.
     fn fold_loop(&self, context: Context, budget: &Budget) -> Context {
         let start = context.essential().loop_start();
-        let end = context.segments().len();
         let Some(before) = context.segments().get(context.prefix_len()..start) else { return context };
         // What is before the loop is not its fault.
         let goal = budget.target() + before.iter().map(Segment::tokens).sum();
-        let worth = Worth::of(&context);
-        let (by, reach, measure) = (self.name(), Reach::Work, Measure::Whole);
-        fold_oldest(context, &Folding { by, within: start..end, worth: &worth, reach, measure, goal })
+        let first =
+            context.segments().get(start).map_or(Bound::Unbounded, |first| Bound::Included(first.key()));
+        let folding = Folding { by: self.name(), within: (first, Bound::Unbounded), measure: Measure::Whole };
+        folding.fold(context, &[Stage::until(Reach::Work, goal)])
     }
 
     /// Cuts what is essential to what fits under the ceiling.
@@ -144,42 +146,47 @@ fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
 
 /// Shows of a segment what fits into `limit`: its parts cut, or one line.
 fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens) -> Edit {
-    let spans: Vec<Span> =
-        segment.counted().map(|(part, tokens)| least_of(scribe, segment, part, tokens)).collect();
+    let line = || Edit::line(stub(scribe, segment), Fidelity::Stub);
+    // What is a line already is no text that could be cut.
+    if matches!(segment.fidelity(), Fidelity::Reference | Fidelity::Stub) {
+        return line();
+    }
+    let spans: Vec<Span> = pieces(segment).map(|piece| least_of(scribe, segment, piece)).collect();
     let shares = share_out(&spans, limit);
-    let parts: Vec<Part> = segment
-        .counted()
-        .zip(shares)
-        .map(
-            |((part, tokens), share)| {
-                if tokens <= share { part.clone() } else { shorter(scribe, segment, part, tokens, share) }
-            },
-        )
-        .collect();
+    let parts: Vec<Part> =
+        pieces(segment)
+            .zip(shares)
+            .map(|(piece, share)| {
+                if piece.tokens <= share {
+                    piece.part.clone()
+                } else {
+                    shorter(scribe, segment, piece, share)
+                }
+            })
+            .collect();
     let tokens: Tokens = segment
         .counted()
         .zip(&parts)
         .map(|((old, tokens), new)| if old == new { tokens } else { scribe.meter.part(new) })
         .sum();
-    if tokens <= limit {
-        Edit::Replace { parts, fidelity: Fidelity::Cut }
-    } else {
-        Edit::line(stub(scribe, segment), Fidelity::Stub)
-    }
+    if tokens <= limit { Edit::Replace { parts, fidelity: Fidelity::Cut } } else { line() }
 }
 
-fn least_of(scribe: &Scribe, segment: &Segment, part: &Part, tokens: Tokens) -> Span {
-    let least = match part {
-        Part::Text { .. } => scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens)),
+fn least_of(scribe: &Scribe, segment: &Segment, piece: Piece<'_>) -> Span {
+    let least = match piece.part {
+        Part::Text { .. } => scribe.meter.text(&marker(scribe, segment, u64::MAX, piece.whole.1)),
         Part::Media(media) => scribe.meter.part(&scribe.media(segment, media)),
-        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => tokens,
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
+            piece.tokens
+        }
     };
-    Span::new(least, tokens)
+    Span::new(least, piece.tokens)
 }
 
 /// A part that is no larger than its share, if it can be made so.
-fn shorter(scribe: &Scribe, segment: &Segment, part: &Part, tokens: Tokens, share: Tokens) -> Part {
-    match part {
+fn shorter(scribe: &Scribe, segment: &Segment, piece: Piece<'_>, share: Tokens) -> Part {
+    let Piece { part, whole: (whole, tokens), .. } = piece;
+    match whole {
         Part::Text { text } => {
             let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
             // Joining the pieces may cost a token at each seam.
@@ -230,6 +237,17 @@ mod tests {
         insta::assert_snapshot!(at(20, log), @r"
         user        1       cut          14 by split_turn  What is in this picture? + [image/png, 640x480, 6 bytes, no longer shown; message 1]
         total 14
+        ");
+    }
+
+    #[test]
+    fn what_was_cut_before_is_cut_from_the_original() {
+        let log = "user: 100 words of \"ask\"\n";
+        let once = SplitTurn::default().reduce(context(log), &Budget::new(Tokens(60)), State::default());
+        let twice = SplitTurn::default().reduce(once.context, &Budget::new(Tokens(30)), once.state);
+        insta::assert_snapshot!(show(&twice.context), @r"
+        user        1       cut          26 by split_turn  ask ask ask ask ask ask ask ask / [… 1 line, 84 tokens left out; message 1 …] / ask ask ask ask ask ask ask ask
+        total 26
         ");
     }
 

@@ -8,6 +8,7 @@ use crate::{
     event::Part,
     media::{Media, Place},
     meter::Meter,
+    reducers::failure::Failure,
 };
 
 /// Writes stubs for one context.
@@ -42,17 +43,29 @@ impl Scribe {
         Part::Text { text }
     }
 
-    /// `[12 turns are not shown: 31 messages, 4 from the user, calls: bash ×9, grep ×2; 45210 tokens; recall 1b2c3d4e:5-88]`
+    /// `[12 turns are not shown: 31 messages, 4 from the user, calls: bash ×9, grep ×2; 45210 tokens; recall 1b2c3d4e:5-88]`,
+    /// or `[a summary of 60 messages is not shown; 1210 tokens; recall 1b2c3d4e:5-64]`.
     pub(crate) fn note(&self, folded: &Folded) -> String {
-        let turns = count(folded.turn_count(), "turn is", "turns are");
-        let mut text = format!("[{turns} not shown: {}", count(folded.events.count(), "message", "messages"));
-        if folded.user_messages > 0 {
-            let _ = write!(text, ", {} from the user", folded.user_messages);
+        let mut text = String::from("[");
+        if folded.turn_count() > 0 {
+            let turns = count(folded.turn_count(), "turn is", "turns are");
+            let _ = write!(text, "{turns} not shown: {}", count(folded.messages(), "message", "messages"));
+            if folded.user_messages > 0 {
+                let _ = write!(text, ", {} from the user", folded.user_messages);
+            }
+            if !folded.calls.is_empty() {
+                let _ = write!(text, ", calls: {}", calls(&folded.calls));
+            }
+            if !folded.summaries.is_empty() {
+                let _ = write!(text, ", and {}", summary(folded));
+            }
+        } else {
+            let _ = write!(text, "{} is not shown", summary(folded));
         }
-        if !folded.calls.is_empty() {
-            let _ = write!(text, ", calls: {}", calls(&folded.calls));
-        }
-        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(&folded.events));
+        // A compaction's own place is long after what it tells of.
+        let told = folded.events.without(&folded.summaries);
+        let events = if told.is_empty() { &folded.events } else { &told };
+        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(events));
         text
     }
 
@@ -70,22 +83,30 @@ pub(crate) fn tool(segment: &Segment) -> String {
     segment.call().map_or_else(|| "tool".to_owned(), |call| brief(&call.name.0, 64))
 }
 
-/// Lines, attachments and tokens of what a segment shows now.
+/// Whether it failed, and lines, attachments and tokens of what a segment stands for, as it was sent: a line that takes
+/// the place of another line still says what was there.
 pub(crate) fn size(segment: &Segment) -> String {
     let mut lines = 0;
     let mut media = 0;
-    for part in segment.shown().unwrap_or_default() {
+    for (part, _) in segment.original() {
         part.visit_text(&mut |text| lines += text.lines().count() as u64);
         media += u64::from(matches!(part, Part::Media(_)));
     }
     let mut size = String::new();
+    if let Some(failure) = Failure::of(segment) {
+        size.push_str("failed");
+        if let Some(code) = failure.exit {
+            let _ = write!(size, " with exit code {code}");
+        }
+        size.push_str(", ");
+    }
     if lines > 0 || media == 0 {
         let _ = write!(size, "{}, ", count(lines, "line", "lines"));
     }
     if media > 0 {
         let _ = write!(size, "{}, ", count(media, "attachment", "attachments"));
     }
-    let _ = write!(size, "{} tokens", segment.content_tokens());
+    let _ = write!(size, "{} tokens", segment.original_tokens());
     size
 }
 
@@ -100,6 +121,14 @@ pub(crate) fn brief(text: &str, most: usize) -> String {
 
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// What a summary that is not shown told of.
+fn summary(folded: &Folded) -> String {
+    match folded.summarised {
+        0 => "a summary".to_owned(),
+        messages => format!("a summary of {}", count(messages, "message", "messages")),
+    }
 }
 
 /// The tools called most, at most four of them.

@@ -110,13 +110,15 @@ fn call() -> impl Strategy<Value = ToolCall> {
         r#"{"path":"a.rs"}"#,
         r#"{"path":"a.rs","offset":7}"#,
         r#"{"path":"b.rs"}"#,
+        r#"{"path":"a.rs","content":"fn"}"#,
         r#"{"command":"cargo test"}"#,
         r#"{"pattern":"fn"}"#,
         "{not json",
         "",
     ]);
-    let names = vec!["read_file", "edit_file", "bash", "grep", "skill", "get_order"];
-    (id(), prop::sample::select(names), arguments, any::<bool>()).prop_map(|(id, name, arguments, custom)| {
+    let names = vec!["read_file", "edit_file", "write_file", "bash", "grep", "skill", "get_order"];
+    let custom = prop::bool::weighted(0.1);
+    (id(), prop::sample::select(names), arguments, custom).prop_map(|(id, name, arguments, custom)| {
         ToolCall {
             form: if custom { CallForm::Custom } else { CallForm::Function },
             ..ToolCall::function(id, name, arguments)

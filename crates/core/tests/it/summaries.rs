@@ -260,14 +260,14 @@ proptest! {
         let [meter, _] = meters().map(Arc::new);
         let line = Line::new(events.iter().cloned());
         let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL };
-        let Ok(draft) = drafting.draft(&line, &meter, Names::Messages, Trigger::Threshold) else { return Ok(()) };
+        let Ok(draft) = drafting.draft(&project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
         let before = project(&line, Arc::clone(&meter), Names::Messages);
         prop_assert_eq!(draft.tokens_before, Some(before.tokens()));
         prop_assert!(draft.tokens_after < draft.tokens_before);
         // No call is parted from its result: what the new context shows has no stray that was none before.
         let strays = |line: &Line| -> BTreeSet<u64> {
             let context = project(line, Arc::clone(&meter), Names::Messages);
-            let strays = context.elided().iter().filter(|elision| matches!(elision.by, "stray" | "late"));
+            let strays = context.elided().iter().filter(|elision| matches!(&*elision.by, "stray" | "late"));
             strays.flat_map(|elision| elision.events.runs().to_vec()).flat_map(|run| run.first.0..=run.last.0).collect()
         };
         let old = strays(&line);

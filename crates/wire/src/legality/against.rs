@@ -11,11 +11,13 @@ use crate::{
     format::Format,
     json::{self, Json},
     marks,
+    openai_chat::REASONING,
 };
 
 /// Everything that a provider would refuse about `now` because of what it knows from `sent`, a request that shows the
 /// same session and was accepted: thinking that is not as it was or, with [`Rule::PreservedThinking`], before which
-/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item.
+/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item; with
+/// [`Rule::ReasoningReturned`], reasoning that led to calls and is not as it was.
 ///
 /// `now` may go on where `sent` ends, and it may lack what `sent` holds. `cache_control` may move.
 pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Vec<Violation> {
@@ -25,11 +27,37 @@ pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Ve
     };
     let mut found = Findings::default();
     match format {
-        Format::OpenaiChat => {}
+        Format::OpenaiChat => {
+            if rules.has(Rule::ReasoningReturned) {
+                unreturned(history(format, &sent), history(format, &now), &mut found);
+            }
+        }
         Format::OpenaiResponses => parted(history(format, &sent), history(format, &now), &mut found),
         Format::Anthropic => bound(&sent, &now, rules, &mut found),
     }
     found.0
+}
+
+/// Answers in `now` that call what an answer with reasoning called, without that reasoning.
+fn unreturned(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
+    let mut known: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (reasoning, call) in sent.iter().filter_map(reasoned) {
+        known.entry(call).or_default().insert(reasoning);
+    }
+    for (index, (reasoning, call)) in
+        now.iter().enumerate().filter_map(|(index, message)| Some((index, reasoned(message)?)))
+    {
+        if known.get(call).is_some_and(|known| !known.contains(reasoning)) {
+            found.add(index, None, Breach::ReasoningMissing);
+        }
+    }
+}
+
+/// The reasoning of an answer that called tools, empty if there is none, and the id of its first call.
+fn reasoned<'j>(message: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
+    let call = message.array_at("tool_calls").first()?.text_at("id")?;
+    let reasoning = REASONING.into_iter().find_map(|key| message.text_at(key)).unwrap_or_default();
+    (message.text_at("role") == Some("assistant")).then_some((reasoning, call))
 }
 
 /// Reasoning in `now` whose next item is not the one it had.

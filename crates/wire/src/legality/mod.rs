@@ -43,6 +43,11 @@ impl Rules {
         self
     }
 
+    /// All of them.
+    pub fn as_set(&self) -> &BTreeSet<Rule> {
+        &self.0
+    }
+
     /// Whether a rule is among them.
     pub fn has(&self, rule: Rule) -> bool {
         self.0.contains(&rule)
@@ -115,6 +120,8 @@ pub enum Breach {
     ReasoningMissing,
     /// There are more cache marks than the provider takes.
     TooManyBreakpoints(usize),
+    /// The first call of an answer in the current turn lacks its signature.
+    CallUnsigned(String),
 }
 
 impl fmt::Display for Breach {
@@ -143,6 +150,7 @@ impl fmt::Display for Breach {
             Self::ReasoningParted => write!(f, "the reasoning is followed by something else than before"),
             Self::ReasoningMissing => write!(f, "the answer called tools, and its reasoning is not there"),
             Self::TooManyBreakpoints(count) => write!(f, "there are {count} cache marks, and 4 are taken"),
+            Self::CallUnsigned(id) => write!(f, "the call {id:?} lacks its signature"),
         }
     }
 }

@@ -26,6 +26,9 @@ pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) 
     if rules.has(Rule::ReasoningReturned) {
         reasoning(messages, found);
     }
+    if rules.has(Rule::CallsSigned) {
+        signatures(messages, found);
+    }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
         let role = message.text_at("role")?;
         matches!(role, "user" | "assistant" | "tool" | "function").then_some((index, role))
@@ -43,6 +46,21 @@ fn reasoning(messages: &[Json<'_>], found: &mut Findings) {
     for (index, message) in messages.iter().enumerate().filter(|(_, message)| is_answer(message)) {
         if !message.array_at("tool_calls").is_empty() && !has(message) {
             found.add(index, None, Breach::ReasoningMissing);
+        }
+    }
+}
+
+/// Since the user last spoke, the first call of each answer carries what its server signed it with.
+fn signatures(messages: &[Json<'_>], found: &mut Findings) {
+    let role = |message: &Json<'_>, role: &str| message.text_at("role") == Some(role);
+    let begin = messages.iter().rposition(|message| role(message, "user")).map_or(0, |asked| asked + 1);
+    for (index, message) in messages.iter().enumerate().skip(begin) {
+        let Some(call) = message.array_at("tool_calls").first().filter(|_| role(message, "assistant")) else {
+            continue;
+        };
+        let signature = || call.get("extra_content")?.get("google")?.text_at("thought_signature");
+        if signature().is_none_or(str::is_empty) {
+            found.add(index, 0, Breach::CallUnsigned(call.text_at("id").unwrap_or_default().to_owned()));
         }
     }
 }

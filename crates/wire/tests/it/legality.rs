@@ -50,6 +50,47 @@ mod chat {
     }
 
     #[test]
+    fn reasoning_that_led_to_calls_comes_back_as_it_was() {
+        let rules = Rules::default().with(Rule::ReasoningReturned);
+        let (silent, r) = (calls(&["a"]), result("a"));
+        let thought = |words: &str| {
+            silent.replace("\"content\":null", &format!("\"content\":null,\"reasoning_content\":\"{words}\""))
+        };
+        let request = |messages: &[&str]| format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let against = |now: &[&str], rules: &Rules, expect: &[&str]| {
+            let sent = request(&[USER, &thought("hm"), &r]);
+            let found = check_against(Format::OpenaiChat, &sent, &request(now), rules);
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found, expect, "{now:?}");
+        };
+        against(&[USER, &thought("hm"), &r, SAID], &rules, &[]);
+        against(&[USER], &rules, &[]);
+        let missing = "message 1: the answer called tools, and its reasoning is not there";
+        against(&[USER, &thought(""), &r], &rules, &[missing]);
+        against(&[USER, &silent, &r], &rules, &[missing]);
+        against(&[USER, &silent, &r], &Rules::default(), &[]);
+    }
+
+    #[test]
+    fn calls_of_the_current_turn_are_signed_where_that_is_demanded() {
+        let rules = Rules::default().with(Rule::CallsSigned);
+        let (unsigned, r) = (calls(&["a"]), result("a"));
+        let signature = r#""id":"a","extra_content":{"google":{"thought_signature":"s"}}"#;
+        let signed = unsigned.replace(r#""id":"a""#, signature);
+        assert_ne!(signed, unsigned);
+        let check = |messages: &[&str], expect: &[&str]| {
+            check_history(Format::OpenaiChat, messages, &rules, expect);
+        };
+        check(&[USER, &signed, &r, &signed, &r], &[]);
+        check(&[USER, &unsigned, &r, USER, &signed, &r], &[]);
+        let missing = "message 3, block 0: the call \"a\" lacks its signature";
+        check(&[USER, &signed, &r, &unsigned, &r], &[missing]);
+        // Only the first call of an answer carries one.
+        let both = calls(&["a", "b"]).replace(r#""id":"a""#, signature);
+        check(&[USER, &both, &r, &result("b")], &[]);
+    }
+
+    #[test]
     fn a_list_of_nothing_says_nothing() {
         check(&[r#"{"role":"user","content":[]}"#], &["message 0: it says nothing"]);
     }
