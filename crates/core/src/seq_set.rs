@@ -73,7 +73,9 @@ impl SeqSet {
     /// Its first run and the newest ones, `most` in all: where something began and how it stands.
     pub fn ends(mut self, most: usize) -> Self {
         let too_many = self.runs.len().saturating_sub(most.max(2));
-        self.runs.drain(1..=too_many);
+        if too_many > 0 {
+            self.runs.drain(1..=too_many);
+        }
         self
     }
 

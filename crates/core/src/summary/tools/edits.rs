@@ -29,8 +29,18 @@ const LISTS: &[&str] = &["paths", "files", "filepaths", "include", "edits", "cha
 
 const OLD: &[&str] = &["source", "sourcepath", "src", "from", "oldpath", "oldname", "path"];
 const NEW: &[&str] = &["destination", "destinationpath", "dest", "dst", "to", "newpath", "newname", "target"];
-const TEXT: &[&str] =
-    &["newstring", "newstr", "newtext", "replacementtext", "replace", "text", "content", "filetext"];
+const TEXT: &[&str] = &[
+    "newstring",
+    "newstr",
+    "newtext",
+    "replacementtext",
+    "replace",
+    "text",
+    "content",
+    "filetext",
+    "newcontent",
+    "replacement",
+];
 
 /// Files that were read, each with its lines.
 pub(super) fn read(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {

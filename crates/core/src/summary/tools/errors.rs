@@ -64,8 +64,12 @@ pub(super) fn tells_of(outcome: &Outcome<'_>) -> bool {
         "EISDIR",
         "No such file",
     ];
+    const REFUSED: &[&str] = &["edit was not applied", "patch was not applied", "change was not applied"];
     let body = outcome.body.trim_start();
-    ALWAYS.iter().any(|start| body.starts_with(start))
+    let first = body.lines().next().unwrap_or_default().to_ascii_lowercase();
+    let refused = body.len() <= 1_000 && REFUSED.iter().any(|words| first.contains(words));
+    refused
+        || ALWAYS.iter().any(|start| body.starts_with(start))
         || body.len() <= 1_000 && (SHORT.iter().any(|start| body.starts_with(start)) || is_error_object(body))
 }
 
@@ -115,6 +119,10 @@ enum After {
     Traceback,
     /// A panic's message, or a failed test's, stands on the next line.
     Heading,
+    /// An error's details stand in the next paragraph.
+    Summary,
+    /// That paragraph begins.
+    Details,
 }
 
 impl<'b> Found<'b> {
@@ -124,10 +132,11 @@ impl<'b> Found<'b> {
         for whole in body.lines() {
             let line = whole.trim();
             if line.is_empty() || is_prompt(line) {
+                after = if after == After::Summary { After::Details } else { after };
                 continue;
             }
             let rank = match after {
-                After::Traceback if !whole.starts_with([' ', '\t']) => Some(Rank::Known),
+                After::Traceback | After::Details if !whole.starts_with([' ', '\t']) => Some(Rank::Known),
                 // Other tests may report in between.
                 After::Heading if !["---", "===", "FAIL"].iter().any(|start| line.starts_with(start)) => {
                     Some(Rank::Known)
@@ -137,6 +146,7 @@ impl<'b> Found<'b> {
             after = match after {
                 After::Traceback if rank.is_none() => After::Traceback,
                 _ if line.starts_with("Traceback (most recent call last)") => After::Traceback,
+                After::Nothing if line.starts_with("Error: ") => After::Summary,
                 _ if line.starts_with("--- FAIL: ")
                     || line.contains("panicked at ") && line.ends_with(':') =>
                 {
@@ -179,7 +189,7 @@ enum Rank {
 
 fn rank(line: &str, programs: &[String]) -> Option<Rank> {
     // What matters stands at a line's beginning; the rest of a long one may be anything.
-    let line = &line[..line.floor_char_boundary(500)];
+    let line = without_time(&line[..line.floor_char_boundary(500)]);
     if is_echo(line) {
         Some(Rank::Echo)
     } else if is_own(line, programs) {
@@ -191,6 +201,13 @@ fn rank(line: &str, programs: &[String]) -> Option<Rank> {
     } else {
         None
     }
+}
+
+/// A line of a log without the time of day before it.
+fn without_time(line: &str) -> &str {
+    let (time, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let clock = time.len() >= 8 && time.bytes().all(|byte| byte.is_ascii_digit() || b":.,".contains(&byte));
+    if clock && time.bytes().filter(|byte| *byte == b':').count() == 2 { rest.trim_start() } else { line }
 }
 
 /// A line that only says that something before it failed.
@@ -275,6 +292,8 @@ fn is_known(line: &str) -> bool {
         "Permission denied",
         "! [rejected]",
         "CONFLICT (",
+        "WARNING: DATA RACE",
+        "Failure in ",
     ];
     const INSIDE: &[&str] = &[
         ": error: ",
@@ -285,6 +304,8 @@ fn is_known(line: &str) -> bool {
         ": error CS",
         " panicked at ",
         ": Permission denied (",
+        " compilation error: ",
+        "]: Fatal error",
     ];
     let quiet = ["Error: (none)", "error: none"].contains(&line);
     !quiet

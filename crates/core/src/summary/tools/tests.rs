@@ -298,6 +298,9 @@ fn generic_and_served_tools() {
     check("mcp__fs__read_multiple_files", r#"{"paths":["a","b"]}"#, "x", &["read a", "read b"]);
     check("mcp__fs__edit_file", r#"{"path":"a","edits":[],"dryRun":true}"#, "x", &[]);
     check("delete_file", r#"{"target_file":"a"}"#, "ok", &["deleted a"]);
+    let by_lines = r#"{"path":"a","start_line":3,"end_line":3,"new_content":"x\ny"}"#;
+    check("edit_file", by_lines, r#"{"applied":true}"#, &["edited a 3-4"]);
+    check("edit_file", by_lines, "Your proposed edit was NOT applied: line 3 is beyond the end.", &[]);
     check("copy_file", r#"{"source":"a","destination":"b"}"#, "ok", &["written b"]);
     check(
         "apply_diff",
@@ -467,6 +470,22 @@ fn check_words(command: &str, output: &str, expect: &str) {
 
 #[test]
 fn errors_are_told_in_their_own_words() {
+    check_words("go test -race .", "WARNING: DATA RACE\nRead at 0x00", "WARNING: DATA RACE");
+    check_words(
+        "terraform init",
+        "Error: Failed to query\n\nCould not retrieve the list: no release matches\nmore",
+        "Error: Failed to query\nCould not retrieve the list: no release matches",
+    );
+    check_words(
+        "dbt build",
+        "09:14:09  1 OK\n09:14:11  Failure in test a (b.yml)",
+        "09:14:11  Failure in test a (b.yml)",
+    );
+    check_words(
+        "dbt show",
+        "Runtime Error\n  002003 (42S02): SQL compilation error: Object 'A' does not exist",
+        "002003 (42S02): SQL compilation error: Object 'A' does not exist",
+    );
     check_words(
         "cargo build",
         "   Compiling x\nerror[E0277]: `X` is not `Send`\n  --> src/a.rs:3:4\n\nerror: could not compile `x`",
