@@ -16,6 +16,7 @@ mod fold_oldest;
 mod prune;
 mod read_only;
 mod refer_outputs;
+mod shorten_summaries;
 mod slide_dialogue;
 mod split_turn;
 mod stub;
@@ -33,6 +34,7 @@ pub use self::{
     expire_tool_results::{ExpireToolResults, Retention},
     prune::Prune,
     refer_outputs::ReferOutputs,
+    shorten_summaries::ShortenSummaries,
     slide_dialogue::SlideDialogue,
     split_turn::SplitTurn,
 };
@@ -67,6 +69,8 @@ pub fn default_reducers() -> Vec<AnyReducer> {
         AnyReducer::SplitTurn(SplitTurn::default()),
         // Whatever it takes, down to the essential set.
         AnyReducer::DropMiddle(DropMiddle::default()),
+        // Only where someone has set a cap on summaries, and last, since those before it leave lines.
+        AnyReducer::ShortenSummaries(ShortenSummaries::default()),
     ]
 }
 
@@ -118,6 +122,7 @@ any_reducer!(
     ExpireToolResults,
     Prune,
     ReferOutputs,
+    ShortenSummaries,
     SlideDialogue,
     SplitTurn,
 );

@@ -287,7 +287,7 @@ fn words(segment: &Segment) -> String {
         }
         Body::Carried(event) => event.event.fact.kind().to_owned(),
         Body::Summary(event) => short(&event.event.fact.text()),
-        Body::Note(note) => note.text.clone(),
+        Body::Note(note) => short(&note.text),
     }
 }
 
