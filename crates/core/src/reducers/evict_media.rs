@@ -81,19 +81,27 @@ impl EvictMedia {
 /// For each segment, how many of its media stay if the oldest ones, of so many tokens, must go; `None` if all do.
 fn under_cap(context: &Context, mut left: Tokens) -> Vec<Option<usize>> {
     let essential = context.essential();
+    let scribe = Scribe::of(context);
     let decide = |(index, segment): (usize, &Segment)| {
         if left == Tokens(0) || essential.contains(index) || context.is_pinned(segment) {
             return None;
         }
         let mut stay = media_in(segment);
-        for (_, tokens) in segment.counted().filter(|(part, _)| matches!(part, Part::Media(_))) {
-            if left == Tokens(0) {
+        let (mut gone, mut lines) = (Tokens(0), Tokens(0));
+        for (part, tokens) in segment.counted() {
+            let Part::Media(media) = part else { continue };
+            if gone >= left {
                 break;
             }
             stay -= 1;
-            left = Tokens(left.0.saturating_sub(tokens.0));
+            gone += tokens;
+            lines += scribe.meter.part(&scribe.media(segment, media));
         }
-        Some(stay)
+        // Lines that cost more than the media would not take their place.
+        (lines < gone).then(|| {
+            left = Tokens(left.0.saturating_sub(gone.0));
+            stay
+        })
     };
     context.segments().iter().enumerate().map(decide).collect()
 }
