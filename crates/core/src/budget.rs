@@ -97,9 +97,12 @@ impl Budget {
         Self { target: target.min(trigger), trigger, force, ..self }
     }
 
-    /// At most `tokens` of one tier.
+    /// At most `tokens` of one tier, by what [`Context::counted_against`](crate::context::Context::counted_against) counts.
+    /// The prefix has no cap: no reducer may touch it, so one would never be kept.
     pub fn cap(mut self, tier: Tier, tokens: Tokens) -> Self {
-        self.caps.insert(tier, tokens);
+        if tier != Tier::Prefix {
+            self.caps.insert(tier, tokens);
+        }
         self
     }
 

@@ -213,6 +213,17 @@ impl Context {
         self.growth.head
     }
 
+    /// What counts against the cap of a tier: what the tier costs or, for media, what every medium costs wherever it
+    /// stands, in a message or in a tool result.
+    pub fn counted_against(&self, tier: Tier) -> Tokens {
+        match tier {
+            Tier::Media => self.segments.iter().map(Segment::media_tokens).sum(),
+            Tier::Prefix | Tier::Summaries | Tier::Dialogue | Tier::Reasoning | Tier::ToolResults => {
+                self.tier_tokens(tier)
+            }
+        }
+    }
+
     /// How many segments the prefix has.
     pub fn prefix_len(&self) -> usize {
         self.growth.prefix

@@ -176,7 +176,8 @@ pub enum Tier {
     Reasoning,
     /// Calls with their results.
     ToolResults,
-    /// Messages from users that carry media.
+    /// Messages from users that carry media. A cap on media is about the media alone, and also about those in tool
+    /// results.
     Media,
 }
 
@@ -366,6 +367,12 @@ impl Segment {
     /// Whether the parts an edit may replace hold media.
     pub fn has_media(&self) -> bool {
         self.shown().is_some_and(|parts| parts.iter().any(|part| matches!(part, Part::Media(_))))
+    }
+
+    /// What the media cost among the parts an edit may replace.
+    pub(crate) fn media_tokens(&self) -> Tokens {
+        let media = self.counted().filter(|(part, _)| matches!(part, Part::Media(_)));
+        media.map(|(_, tokens)| tokens).sum()
     }
 
     /// The compaction, if it is the summary of one.

@@ -1,8 +1,9 @@
 //! Evicts media: old images, documents and sounds become a line; the newest stay.
 //!
 //! **Trigger:** the context is over the target, or media or tool results over their cap. The line says what it was, how
-//! large, and how to get it back; text around it stays. Media in the newest message of the user and in the open exchange
-//! stay whatever their number: they are what the model is about to look at.
+//! large, and how to get it back; text around it stays. If media are over their cap even then, more of them go, oldest
+//! first. Media in the newest message of the user and in the open exchange stay whatever their number: they are what the
+//! model is about to look at.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,7 @@ use crate::{
     event::Part,
     pipeline::{Reduced, Reducer, State},
     reducers::stub::Scribe,
+    tokens::Tokens,
 };
 
 /// Evicts media.
@@ -37,14 +39,16 @@ impl Reducer for EvictMedia {
         matches!(tier, Tier::Media | Tier::ToolResults)
     }
 
-    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
         let kept = self.kept(&context);
-        let scribe = Scribe::of(&context);
-        let context = context.edit(self.name(), |index, segment| match kept[index] {
-            Some(newest) => evict(&scribe, segment, newest),
-            None => Edit::Keep,
-        });
-        Reduced { context, state }
+        let context = self.evict(context, &kept);
+        let cap = budget.cap_of(Tier::Media).unwrap_or(Tokens::MAX);
+        let left = Tokens(context.counted_against(Tier::Media).0.saturating_sub(cap.0));
+        if left == Tokens(0) {
+            return Reduced { context, state };
+        }
+        let kept = under_cap(&context, left);
+        Reduced { context: self.evict(context, &kept), state }
     }
 }
 
@@ -64,6 +68,42 @@ impl EvictMedia {
         }
         kept
     }
+
+    fn evict(&self, context: Context, kept: &[Option<usize>]) -> Context {
+        let scribe = Scribe::of(&context);
+        context.edit(self.name(), |index, segment| match kept[index] {
+            Some(newest) => evict(&scribe, segment, newest),
+            None => Edit::Keep,
+        })
+    }
+}
+
+/// For each segment, how many of its media stay if the oldest ones, of so many tokens, must go; `None` if all do.
+fn under_cap(context: &Context, mut left: Tokens) -> Vec<Option<usize>> {
+    let essential = context.essential();
+    let scribe = Scribe::of(context);
+    let decide = |(index, segment): (usize, &Segment)| {
+        if left == Tokens(0) || essential.contains(index) || context.is_pinned(segment) {
+            return None;
+        }
+        let mut stay = media_in(segment);
+        let (mut gone, mut lines) = (Tokens(0), Tokens(0));
+        for (part, tokens) in segment.counted() {
+            let Part::Media(media) = part else { continue };
+            if gone >= left {
+                break;
+            }
+            stay -= 1;
+            gone += tokens;
+            lines += scribe.meter.part(&scribe.media(segment, media));
+        }
+        // Lines that cost more than the media would not take their place.
+        (lines < gone).then(|| {
+            left = Tokens(left.0.saturating_sub(gone.0));
+            stay
+        })
+    };
+    context.segments().iter().enumerate().map(decide).collect()
 }
 
 /// A line for each medium but the last `newest` ones.
@@ -92,7 +132,14 @@ fn media_in(segment: &Segment) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reducers::testing::{reduced, shown};
+    use crate::{
+        notation::context,
+        pipeline::is_met,
+        reducers::{
+            AnyReducer, pipeline,
+            testing::{reduced, shown},
+        },
+    };
 
     #[test]
     fn of_one_message_the_last_stay() {
@@ -103,6 +150,22 @@ mod tests {
         user        3       verbatim      1  So?
         total 71
         ");
+    }
+
+    #[test]
+    fn a_cap_counts_media_in_results_too_and_takes_the_newest_if_it_must() {
+        let log = "user: Look.\n  + image 640x480\nassistant:\n  call shot {}\n  -> image 640x480\n  -> image 640x480\nassistant: Yes.\nuser: So?\n";
+        let at = |cap: u64| {
+            let budget = Budget::new(Tokens::MAX).cap(Tier::Media, Tokens(cap));
+            let pipeline = pipeline(vec![AnyReducer::EvictMedia(EvictMedia::default())]);
+            let (reduced, _) = pipeline.run(context(log), &budget, State::default());
+            assert!(is_met(&reduced.context, &budget));
+            reduced.context.segments().iter().map(media_in).collect::<Vec<_>>()
+        };
+        assert_eq!(at(150), [1, 2, 0, 0]);
+        assert_eq!(at(149), [0, 2, 0, 0]);
+        assert_eq!(at(99), [0, 1, 0, 0]);
+        assert_eq!(at(49), [0, 0, 0, 0]);
     }
 
     #[test]

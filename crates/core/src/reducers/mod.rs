@@ -18,6 +18,7 @@ pub(crate) mod fold_oldest;
 mod prune;
 mod read_only;
 mod refer_outputs;
+mod shorten_summaries;
 mod slide_dialogue;
 mod split_turn;
 pub(crate) mod stub;
@@ -37,6 +38,7 @@ pub use self::{
     expire_tool_results::{ExpireToolResults, Retention},
     prune::Prune,
     refer_outputs::ReferOutputs,
+    shorten_summaries::ShortenSummaries,
     slide_dialogue::SlideDialogue,
     split_turn::SplitTurn,
 };
@@ -71,6 +73,8 @@ pub fn default_reducers() -> Vec<AnyReducer> {
         AnyReducer::SplitTurn(SplitTurn::default()),
         // Whatever it takes, down to the essential set.
         AnyReducer::DropMiddle(DropMiddle::default()),
+        // Only where someone has set a cap on summaries, and last, since those before it leave lines.
+        AnyReducer::ShortenSummaries(ShortenSummaries::default()),
     ]
 }
 
@@ -124,6 +128,7 @@ any_reducer!(
     ExpireToolResults,
     Prune,
     ReferOutputs,
+    ShortenSummaries,
     SlideDialogue,
     SplitTurn,
 );

@@ -45,7 +45,7 @@ impl Making {
             None => None,
         }
         .or_else(|| {
-            let over = |(tier, cap): &(Tier, Tokens)| context.tier_tokens(*tier) > *cap;
+            let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
             let (tier, _) = budget.caps().find(over).filter(|_| self.has_grown(size, budget))?;
             Some(chosen(Cause::Cap(tier), budget, budget.target()))
         })

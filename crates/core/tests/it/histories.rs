@@ -8,24 +8,76 @@ use epitome_core::{
     event::{
         CallForm, Compaction, Instruction, Logged, Pin, Seal, Summary, ToolCall, ToolResult, Trigger, Usage,
     },
-    id::Seq,
+    id::{EventId, ModelName, Seq, ThreadId},
     media::{Media, Place},
 };
 use proptest::{prelude::*, sample::Index};
 
 use crate::notation::logged;
 
-/// A history of up to `most` events.
+/// A history of up to `most` events, some of which may be shared with the thread it was forked from.
 pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
-    prop::collection::vec((fact(), any::<Index>(), any::<Index>()), 0..most).prop_map(|facts| {
-        let place = |facts: Vec<(Fact, Index, Index)>| {
-            (1..)
-                .zip(facts)
-                .map(|(seq, (fact, one, other))| logged(seq, placed(fact, seq, one, other)))
-                .collect()
-        };
-        place(facts)
+    let forked = prop::option::of(any::<Index>());
+    (facts(most), forked).prop_map(|(facts, forked)| {
+        let shared = forked.map_or(0, |at| at.index(facts.len() + 1));
+        let (before, own) = facts.split_at(shared);
+        line(&[("parent", before), ("test", own)])
     })
+}
+
+/// Threads with a past in common.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    /// The thread that was forked, as it went on.
+    pub(crate) parent: Vec<Arc<Logged>>,
+    /// The fork: what it shares belongs to its parent.
+    pub(crate) fork: Vec<Arc<Logged>>,
+    /// A thread in which the same happened, and all of it to itself.
+    pub(crate) copy: Vec<Arc<Logged>>,
+    /// How many events are shared.
+    pub(crate) shared: usize,
+}
+
+/// A thread, and another that shares its beginning and goes on otherwise.
+pub(crate) fn forked(most: usize) -> impl Strategy<Value = Forked> {
+    (facts(most), facts(most), any::<Index>()).prop_map(|(parent, own, at)| {
+        let shared = at.index(parent.len() + 1);
+        let (past, rest) = parent.split_at(shared);
+        Forked {
+            parent: line(&[("parent", past), ("parent", rest)]),
+            fork: line(&[("parent", past), ("fork", &own)]),
+            copy: line(&[("copy", past), ("copy", &own)]),
+            shared,
+        }
+    })
+}
+
+/// A fact, and what it may refer to.
+type Placed = (Fact, Index, Index);
+
+fn facts(most: usize) -> impl Strategy<Value = Vec<Placed>> {
+    prop::collection::vec((fact(), any::<Index>(), any::<Index>()), 0..most)
+}
+
+/// Puts facts in a line, each stretch of them in the thread that it belongs to. Whoever answers is the model that was
+/// switched to last.
+fn line(stretches: &[(&str, &[Placed])]) -> Vec<Arc<Logged>> {
+    let mut model: Option<ModelName> = None;
+    let facts = stretches.iter().flat_map(|(thread, facts)| facts.iter().map(move |fact| (*thread, fact)));
+    let placed = (1..).zip(facts).map(|(seq, (thread, (fact, one, other)))| {
+        let fact = match placed(fact.clone(), seq, *one, *other) {
+            Fact::AssistantSaid { answer, parts, .. } => {
+                Fact::AssistantSaid { answer, parts, model: model.clone() }
+            }
+            fact => fact,
+        };
+        if let Fact::ModelChanged { model: next } = &fact {
+            model = Some(next.clone());
+        }
+        let id = EventId { thread: ThreadId::derived(&[thread]), seq: Seq(seq) };
+        Arc::new(Logged { id, ..Logged::clone(&logged(seq, fact)) })
+    });
+    placed.collect()
 }
 
 /// Lets what refers to other events refer to any, also to none that is there.
@@ -62,13 +114,14 @@ fn fact() -> impl Strategy<Value = Fact> {
             tokens_after: None,
             trigger: Trigger::Unknown,
         })),
+        1 => prop::sample::select(vec!["one", "another"])
+            .prop_map(|model| Fact::ModelChanged { model: model.into() }),
         1 => prop_oneof![
             Just(Fact::CompactionReverted { compaction: Seq(0) }),
             Just(Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("tests".into()) }),
             Just(Fact::Pinned { pin: Pin::Event(Seq(0)) }),
             Just(Fact::Pinned { pin: Pin::Text("keep".into()) }),
             Just(Fact::UsageReported { answer: None, model: None, usage: Usage::default() }),
-            Just(Fact::ModelChanged { model: "another".into() }),
             Just(Fact::Carried { kind: "unknown".into() }),
         ],
     ]
@@ -105,20 +158,23 @@ fn answer() -> impl Strategy<Value = Fact> {
     })
 }
 
+/// Calls that make sense, few of them, so that they are made again, and calls that do not.
 fn call() -> impl Strategy<Value = ToolCall> {
-    let arguments = prop::sample::select(vec![
-        r#"{"path":"a.rs"}"#,
-        r#"{"path":"a.rs","offset":7}"#,
-        r#"{"path":"b.rs"}"#,
-        r#"{"path":"a.rs","content":"fn"}"#,
-        r#"{"command":"cargo test"}"#,
-        r#"{"pattern":"fn"}"#,
-        "{not json",
-        "",
-    ]);
+    const SENSIBLE: &[(&str, &str)] = &[
+        ("read_file", r#"{"path":"a.rs"}"#),
+        ("read_file", r#"{"path":"a.rs","offset":7}"#),
+        ("read_file", r#"{"path":"b.rs"}"#),
+        ("write_file", r#"{"path":"a.rs","content":"fn"}"#),
+        ("edit_file", r#"{"path":"a.rs"}"#),
+        ("bash", r#"{"command":"cargo test"}"#),
+        ("grep", r#"{"pattern":"fn"}"#),
+    ];
+    let sensible = prop::sample::select(SENSIBLE);
     let names = vec!["read_file", "edit_file", "write_file", "bash", "grep", "skill", "get_order"];
+    let arguments = prop::sample::select(vec![r#"{"path":"a.rs"}"#, r#"{"command":"ls"}"#, "{not json", ""]);
+    let any = (prop::sample::select(names), arguments);
     let custom = prop::bool::weighted(0.1);
-    (id(), prop::sample::select(names), arguments, custom).prop_map(|(id, name, arguments, custom)| {
+    (id(), prop_oneof![3 => sensible, 1 => any], custom).prop_map(|(id, (name, arguments), custom)| {
         ToolCall {
             form: if custom { CallForm::Custom } else { CallForm::Function },
             ..ToolCall::function(id, name, arguments)

@@ -7,7 +7,7 @@ use epitome_core::{
     blocks::{BlockConfig, CompactionScope},
     budget::Budget,
     context::{Body, Context, Edit, Extended, Fidelity, Message, Names, Shown, Tier},
-    event::{Instruction, Logged},
+    event::{CallForm, Instruction, Logged},
     fit::{Fitted, Refusal, fit},
     meter::{Meter, Overhead},
     pairing::{self, Outcome},
@@ -15,14 +15,14 @@ use epitome_core::{
     project::{Line, Projection, project},
     reducers::{
         AnyReducer, Blocks, CutOutputs, DropReasoning, EvictMedia, ExpireToolResults, Prune, ReasoningScope,
-        ReferOutputs, Retention, SlideDialogue, TokenLimit, default_pipeline, pipeline,
+        ReferOutputs, Retention, SlideDialogue, TokenLimit, default_pipeline,
     },
     tokens::Tokens,
 };
 use proptest::{prelude::*, sample::Index};
 
 use crate::{
-    histories::history,
+    histories::{forked, history},
     notation::{Words, show},
 };
 
@@ -337,19 +337,116 @@ proptest! {
         }
     }
 
-    /// Caps are met as far as what is essential, unanswerable or unknown allows; the whole need not be over.
+    /// Caps are met as far as what is essential, pinned, small or unknown allows; the whole need not be over.
     #[test]
-    fn a_cap_brings_its_tier_down_and_no_other(events in history(40), cap in 0..500u64) {
+    fn a_cap_brings_its_tier_down(
+        events in history(40),
+        cap in 0..500u64,
+        tier in prop::sample::select(vec![
+            Tier::Summaries, Tier::Dialogue, Tier::Reasoning, Tier::ToolResults, Tier::Media,
+        ]),
+    ) {
         let context = whole(&events);
-        let budget = Budget::new(Tokens(u64::MAX)).cap(Tier::Reasoning, Tokens(cap));
-        let over = context.tier_tokens(Tier::Reasoning) > Tokens(cap);
+        let budget = Budget::new(Tokens(u64::MAX)).cap(tier, Tokens(cap));
+        let over = context.counted_against(tier) > Tokens(cap);
         let (Reduced { context: reduced, .. }, steps) =
-            pipeline(AnyReducer::all()).run(context.clone(), &budget, State::default());
-        for tier in [Tier::Prefix, Tier::Dialogue, Tier::ToolResults, Tier::Media, Tier::Summaries] {
-            prop_assert_eq!(reduced.tier_tokens(tier), context.tier_tokens(tier));
-        }
+            default_pipeline().run(context.clone(), &budget, State::default());
         prop_assert_eq!(!steps.is_empty(), over);
+        let found = reduced.counted_against(tier);
+        prop_assert!(found <= context.counted_against(tier));
+        prop_assert!(
+            found <= Tokens(cap) || !could_go(&reduced, tier),
+            "{tier:?} is {found}, and {cap} at most, in\n{}of\n{}", show(&reduced), show(&context),
+        );
     }
+
+    /// What has nothing to do with a tier is not touched for its sake.
+    #[test]
+    fn a_cap_on_reasoning_or_summaries_leaves_everything_else(
+        events in history(40),
+        cap in 0..500u64,
+        tier in prop::sample::select(vec![Tier::Summaries, Tier::Reasoning]),
+    ) {
+        let context = whole(&events);
+        let budget = Budget::new(Tokens(u64::MAX)).cap(tier, Tokens(cap));
+        let (Reduced { context: reduced, .. }, _) =
+            default_pipeline().run(context.clone(), &budget, State::default());
+        let others = [
+            Tier::Prefix, Tier::Summaries, Tier::Dialogue, Tier::Reasoning, Tier::ToolResults, Tier::Media,
+        ];
+        for other in others.into_iter().filter(|other| *other != tier) {
+            prop_assert_eq!(reduced.tier_tokens(other), context.tier_tokens(other));
+        }
+    }
+
+    /// A fork sees what a copy of the thread would see: whose a shared event is makes no difference.
+    #[test]
+    fn a_fork_sees_what_a_copy_would_see(forked in forked(25), ceiling in 0..2_000u64) {
+        let (fork, copy) = (whole(&forked.fork), whole(&forked.copy));
+        prop_assert_eq!(show(&fork), show(&copy));
+        assert_sound(&fork, &forked.fork);
+        match (fitted(fork, ceiling, ceiling), fitted(copy, ceiling, ceiling)) {
+            (Ok(fork), Ok(copy)) => {
+                prop_assert_eq!(show(&fork.context), show(&copy.context));
+                prop_assert_eq!((fork.state, fork.steps), (copy.state, copy.steps));
+                assert_sound(&fork.context, &forked.fork);
+            }
+            (fork, copy) => prop_assert_eq!(fork.err(), copy.err()),
+        }
+    }
+
+    /// A fork goes on from the very view its parent had there.
+    #[test]
+    fn a_fork_goes_on_from_what_its_parent_saw(forked in forked(25)) {
+        let mut projection = Projection::new(meter(), Names::Messages);
+        for event in &forked.fork[..forked.shared] {
+            projection.push(Arc::clone(event), meter().pieces(&event.event));
+        }
+        assert_same(projection.context(), &whole(&forked.parent[..forked.shared]));
+        for event in &forked.fork[forked.shared..] {
+            projection.push(Arc::clone(event), meter().pieces(&event.event));
+        }
+        assert_same(projection.context(), &whole(&forked.fork));
+    }
+}
+
+/// Whether something large of a tier is left that its reducer may take.
+fn could_go(context: &Context, tier: Tier) -> bool {
+    let essential = context.essential();
+    let pinned: BTreeSet<u64> = context
+        .segments()
+        .iter()
+        .filter(|segment| context.is_pinned(segment))
+        .map(epitome_core::context::Segment::turn)
+        .collect();
+    let large = |tokens: Tokens| tokens > Tokens(80);
+    context.segments().iter().enumerate().any(|(index, segment)| {
+        let stays = || essential.contains(index) || pinned.contains(&segment.turn());
+        match tier {
+            Tier::Prefix => false,
+            Tier::Summaries => segment.tier() == tier,
+            Tier::Reasoning => segment.tier() == tier && index < essential.loop_start() && !stays(),
+            Tier::Media => {
+                let media = segment.counted().filter(|(part, _)| matches!(part, Part::Media(_)));
+                media.map(|(_, tokens)| tokens).any(large) && !stays()
+            }
+            Tier::ToolResults => {
+                let can_be_named = segment.call().is_some_and(|call| {
+                    call.form == CallForm::Function
+                        && call.name.0 == "read_file"
+                        && call.arguments.starts_with(r#"{"path""#)
+                });
+                can_be_named
+                    && segment.fidelity() <= Fidelity::Cut
+                    && large(segment.content_tokens())
+                    && !stays()
+            }
+            Tier::Dialogue => {
+                let said = matches!(segment.body(), Body::Answer { .. }) && segment.tier() == tier;
+                said && segment.turn() < context.last_turn() && large(segment.tokens()) && !stays()
+            }
+        }
+    })
 }
 
 /// Nobody leaves out the prefix, the newest message or the open exchange.
@@ -400,6 +497,19 @@ fn generated_histories_hold_every_case() {
             };
         }
         seen.extend(context.elided().iter().map(|elision| format!("elided: {}", elision.by)));
+        if events.windows(2).any(|pair| pair[0].id.thread != pair[1].id.thread) {
+            seen.insert("a fork".into());
+        }
+        let models: BTreeSet<_> = events
+            .iter()
+            .filter_map(|event| match &event.event.fact {
+                Fact::AssistantSaid { model, .. } => model.clone(),
+                _ => None,
+            })
+            .collect();
+        if models.len() > 1 {
+            seen.insert("a model switch".into());
+        }
         let updated = |event: &&Arc<Logged>| {
             matches!(&event.event.fact, Fact::Instructed { what: Instruction::System, .. })
         };
@@ -425,6 +535,8 @@ fn generated_histories_hold_every_case() {
     Reasoning
     Summaries
     ToolResults
+    a fork
+    a model switch
     a pivot
     a refusal
     a result
