@@ -59,6 +59,13 @@ pub struct Overhead {
     pub document_bytes_a_token: u64,
 }
 
+impl Overhead {
+    /// Around a summary, which may go out as an answer, with a question before it and a word to go on behind it.
+    pub fn around_summary(&self) -> Tokens {
+        self.message + self.message + self.message + self.summary
+    }
+}
+
 impl Default for Overhead {
     fn default() -> Self {
         Self {

@@ -70,7 +70,12 @@ fn note(record: &LoopRecord<'_>, run: Range<usize>, limit: Tokens, whole: Tokens
     // A run gets its part of the limit by what it had cost at first, which no folding changes; and a note that is not
     // much smaller than the turns it tells is not worth reading instead of them.
     let part = u128::from(limit.0) * u128::from(folded.tokens.0) / u128::from(whole.0.max(1));
-    let limit = Tokens(u64::try_from(part).unwrap_or(limit.0)).min(Tokens(folded.tokens.0 / 2));
+    let told = |segment: &Segment| match segment.body() {
+        Body::Note(note) => note.folded.tokens,
+        _ => segment.tokens(),
+    };
+    let half = Tokens(segments.iter().map(told).sum::<Tokens>().0 / 2);
+    let limit = Tokens(u64::try_from(part).unwrap_or(limit.0)).min(half);
     let scribe = Scribe::of(record.context());
     let cost = |text: &str| {
         let (wrapping, words) = record.context().note_cost(text);

@@ -135,9 +135,7 @@ impl Context {
         place: Seq,
         events: SeqSet,
     ) {
-        let overhead = self.meter.overhead();
-        // It may go out as an answer, with a question before it and a word to go on behind it.
-        let wrapping = overhead.message + overhead.message + overhead.message + overhead.summary;
+        let wrapping = self.meter.overhead().around_summary();
         let fixed = self.meter.costs(&compaction.event, pieces).whole + wrapping;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);

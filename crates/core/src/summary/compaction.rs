@@ -173,7 +173,7 @@ impl Drafting {
         let brief = brief(&events, standing, cut, &self.caps);
         let text = brief.render(self.length.of(cut.covered), meter, names);
         let before = context.tokens();
-        let after = before.less(cut.covered) + meter.overhead().message + meter.text(&text);
+        let after = before.less(cut.covered) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {
             return Err(NothingGained::NotSmaller { before, after });
         }
