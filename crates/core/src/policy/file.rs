@@ -1,126 +1,298 @@
-//! The file format of policies.
+//! The file format of policies: what is said, over what the base says, checked field by field.
+//!
+//! A person writes these files and gets them wrong, so everything is read with its place, and what is wrong is said with
+//! the line it stands in.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use toml::{Spanned, Table, Value};
 
-use super::{Limits, Policy, PolicyError, Step, SummaryRules, When};
-use crate::{context::Tier, profile::Share, reducers::AnyReducer};
+use super::{Level, Limits, Policy, PolicyError, Step, SummaryRules, When};
+use crate::{
+    context::Tier, pipeline::Reducer, profile::Share, reducers::AnyReducer, summary::compaction::Length,
+    tokens::Tokens,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    name: Option<String>,
+    name: Option<Spanned<String>>,
     about: Option<String>,
     /// The built-in policy that holds where this file says nothing.
     base: Option<Spanned<String>>,
-    limits: Option<Spanned<Limits>>,
-    caps: Option<BTreeMap<Tier, Share>>,
-    reduce: Option<Vec<Spanned<Table>>>,
-    /// `false`, or how.
-    summary: Option<Spanned<Value>>,
+    #[serde(default)]
+    limits: SaidLimits,
+    caps: Option<BTreeMap<Tier, Spanned<Share>>>,
+    reduce: Option<Vec<Spanned<BTreeMap<String, Spanned<Value>>>>>,
+    summary: Option<Spanned<SaidSummary>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SaidLimits {
+    trigger: Option<Spanned<Level>>,
+    target: Option<Spanned<Level>>,
+    force: Option<Spanned<Level>>,
+    cold: Option<Spanned<Level>>,
+}
+
+/// `false`, `true`, or how.
+struct SaidSummary(Option<SummaryRules>);
+
+/// What is wrong, and where in the file.
+struct Wrong {
+    at: usize,
+    reason: String,
+}
+
+impl Wrong {
+    fn new(at: usize, reason: impl Into<String>) -> Self {
+        Self { at, reason: reason.into() }
+    }
+
+    /// Something that only a policy over another may go without.
+    fn missing(field: &str) -> Self {
+        Self::new(0, format!("{field} is missing; only a policy with a `base` may go without"))
+    }
 }
 
 pub(super) fn read(text: &str) -> Result<Policy, PolicyError> {
-    let file: File = toml::from_str(text).map_err(|error| PolicyError::File {
-        line: error.span().map_or(1, |span| line_at(text, span.start)),
-        reason: error.message().trim_end().to_owned(),
-    })?;
-    let wrong = |at: usize, reason: String| PolicyError::File { line: line_at(text, at), reason };
-    let base = match &file.base {
-        Some(base) => {
-            Some(Policy::named(base.get_ref()).map_err(|error| wrong(base.span().start, error.to_string()))?)
+    let file: Result<File, _> = toml::from_str(text);
+    let policy = match file {
+        Ok(file) => policy(file),
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            Err(Wrong::new(at, plain(&error)))
         }
-        None => None,
     };
-    let missing =
-        |field: &str| wrong(0, format!("`{field}` is missing; only a policy with a `base` may go without"));
-    let name = file.name.or_else(|| base.map(|base| base.name.clone())).ok_or_else(|| missing("name"))?;
-    let about = file.about.or_else(|| base.map(|base| base.about.clone())).ok_or_else(|| missing("about"))?;
-    let limits = limits(file.limits, base, &wrong)?;
+    policy.map_err(|Wrong { at, reason }| PolicyError::File { line: line_at(text, at), reason })
+}
+
+fn policy(file: File) -> Result<Policy, Wrong> {
+    let base = file.base.as_ref().map(base).transpose()?;
+    let name = match (file.name, base) {
+        (Some(name), _) if name.get_ref().trim().is_empty() => {
+            return Err(Wrong::new(name.span().start, "`name` is empty"));
+        }
+        (Some(name), _) => name.into_inner(),
+        (None, Some(base)) => base.name.clone(),
+        (None, None) => return Err(Wrong::missing("`name`")),
+    };
+    let about = match (file.about, base) {
+        (Some(about), _) => about,
+        (None, Some(base)) => base.about.clone(),
+        (None, None) => return Err(Wrong::missing("`about`")),
+    };
     let reduce = match (file.reduce, base) {
-        (Some(steps), _) => {
-            let read = |step: Spanned<Table>| {
-                let at = step.span().start;
-                self::step(step.into_inner()).map_err(|reason| wrong(at, reason))
-            };
-            steps.into_iter().map(read).collect::<Result<_, _>>()?
-        }
+        (Some(steps), _) => steps.into_iter().map(step).collect::<Result<_, _>>()?,
         (None, Some(base)) => base.reduce.clone(),
-        (None, None) => return Err(missing("reduce")),
+        (None, None) => {
+            return Err(Wrong::missing("`reduce`, the list of steps, or `reduce = []` for none,"));
+        }
     };
-    let caps = file.caps.or_else(|| base.map(|base| base.caps.clone())).unwrap_or_default();
+    let caps = match (file.caps, base) {
+        (Some(said), _) => caps(said)?,
+        (None, base) => base.map(|base| base.caps.clone()).unwrap_or_default(),
+    };
     let summary = match file.summary {
-        Some(said) => summary(said, &wrong)?,
+        Some(said) => summary(said)?,
         None => base.and_then(|base| base.summary),
     };
+    let limits = limits(&file.limits, base.map_or_else(Limits::default, |base| base.limits))?;
     Ok(Policy { name, about, limits, caps, reduce, summary })
 }
 
+fn base(said: &Spanned<String>) -> Result<&'static Policy, Wrong> {
+    let found = Policy::builtin().iter().find(|policy| policy.name == *said.get_ref());
+    found.ok_or_else(|| {
+        let reason = format!("`base`: there is no built-in policy `{}`; {}", said.get_ref(), known());
+        Wrong::new(said.span().start, reason)
+    })
+}
+
+fn known() -> String {
+    let names: Vec<&str> = Policy::builtin().iter().map(|policy| policy.name.as_str()).collect();
+    format!("there are {}", names.join(", "))
+}
+
 /// The limits of a file, over those of its base, in an order that can settle.
-fn limits(
-    said: Option<Spanned<Limits>>,
-    base: Option<&Policy>,
-    wrong: impl Fn(usize, String) -> PolicyError,
-) -> Result<Limits, PolicyError> {
-    let base = base.map_or_else(Limits::default, |base| base.limits);
-    let Some(said) = said else { return Ok(base) };
-    let at = said.span().start;
-    let said = said.into_inner();
+fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
+    let level = |said: &Option<Spanned<Level>>| said.as_ref().map(|said| *said.get_ref());
     let limits = Limits {
-        trigger: said.trigger.or(base.trigger),
-        target: said.target.or(base.target),
-        force: said.force.or(base.force),
-        cold: said.cold.or(base.cold),
+        trigger: level(&said.trigger).or(base.trigger),
+        target: level(&said.target).or(base.target),
+        force: level(&said.force).or(base.force),
+        cold: level(&said.cold).or(base.cold),
     };
-    // On a window of usual size; a share and a number of tokens may stand in either order on others.
-    let usual = crate::tokens::Tokens(200_000);
-    let named = [("target", limits.target), ("trigger", limits.trigger), ("force", limits.force)];
-    let given: Vec<_> = named.iter().filter_map(|(name, level)| Some((name, (*level)?.of(usual)))).collect();
-    for pair in given.windows(2) {
-        let ((lower, low), (upper, high)) = (pair[0], pair[1]);
-        if low > high || (*lower == "target" && low == high) {
-            let reason = format!("`{lower}` must be below `{upper}`, or it would act on every call");
-            return Err(wrong(at, reason));
+    let place = |said: &Option<Spanned<Level>>| said.as_ref().map(|said| said.span().start);
+    let target = ("target", limits.target, place(&said.target));
+    let trigger = ("trigger", limits.trigger, place(&said.trigger));
+    let force = ("force", limits.force, place(&said.force));
+    let cold = ("cold", limits.cold, place(&said.cold));
+    for (name, level, at) in [target, trigger, force, cold] {
+        if level.is_some_and(|level| level.of(USUAL) == Tokens(0)) {
+            return Err(Wrong::new(at.unwrap_or(0), format!("`{name}` must be above 0")));
         }
     }
-    if let Some(zero) = given.iter().find(|(_, tokens)| tokens.0 == 0) {
-        return Err(wrong(at, format!("`{}` must be above 0", zero.0)));
-    }
+    // What acts must leave room below the point at which it acts again.
+    let apart = "or every call would reset the cache";
+    below(target, trigger, Gap::Some, apart)?;
+    below(target, force, Gap::Some, apart)?;
+    below(trigger, force, Gap::None, "or it would never be reached")?;
+    below(cold, force, Gap::None, "or it would never be reached")?;
     Ok(limits)
 }
 
-fn summary(
-    said: Spanned<Value>,
-    wrong: impl Fn(usize, String) -> PolicyError,
-) -> Result<Option<SummaryRules>, PolicyError> {
+/// A window of usual size. A share and a number of tokens may stand in either order on others;
+/// [`Policy::budget`] sees to it that they settle there too.
+const USUAL: Tokens = Tokens(200_000);
+
+/// Whether two limits must differ.
+#[derive(PartialEq, Eq)]
+enum Gap {
+    Some,
+    None,
+}
+
+type Named = (&'static str, Option<Level>, Option<usize>);
+
+fn below(lower: Named, upper: Named, gap: Gap, why: &str) -> Result<(), Wrong> {
+    let (Some(low), Some(high)) = (lower.1, upper.1) else { return Ok(()) };
+    let (low, high) = (low.of(USUAL), high.of(USUAL));
+    if low < high || (low == high && gap == Gap::None) {
+        return Ok(());
+    }
+    // One of the two is in this file, or the base would not have been read.
+    let at = lower.2.or(upper.2).unwrap_or(0);
+    let must = if gap == Gap::Some { "be below" } else { "not be above" };
+    Err(Wrong::new(
+        at,
+        format!(
+            "`{}` must {must} `{}`, {why}: of {USUAL} tokens they are {low} and {high}",
+            lower.0, upper.0
+        ),
+    ))
+}
+
+fn caps(said: BTreeMap<Tier, Spanned<Share>>) -> Result<BTreeMap<Tier, Share>, Wrong> {
+    let check = |(tier, share): (Tier, Spanned<Share>)| {
+        if share.get_ref().of(USUAL) == Tokens(0) {
+            return Err(Wrong::new(
+                share.span().start,
+                "a cap must be above 0, or nothing could ever meet it",
+            ));
+        }
+        Ok((tier, share.into_inner()))
+    };
+    said.into_iter().map(check).collect()
+}
+
+fn summary(said: Spanned<SaidSummary>) -> Result<Option<SummaryRules>, Wrong> {
     let at = said.span().start;
-    match said.into_inner() {
-        Value::Boolean(false) => Ok(None),
-        Value::Boolean(true) => Ok(Some(SummaryRules::default())),
-        rules => SummaryRules::deserialize(rules)
-            .map(Some)
-            .map_err(|error| wrong(at, format!("`summary`: {}", error.message().trim_end()))),
+    let SaidSummary(rules) = said.into_inner();
+    let wrong = |reason: &str| Err(Wrong::new(at, format!("`summary`: {reason}")));
+    match rules.map(|rules| rules.length) {
+        Some(Length::Fixed(Tokens(0)) | Length::Scaled { most: Tokens(0), .. }) => {
+            wrong("a `length` of 0 leaves nothing to say")
+        }
+        Some(Length::Scaled { least, most, .. }) if least > most => {
+            wrong(&format!("the least `length`, {least}, is above the most, {most}"))
+        }
+        Some(Length::Scaled { percent, .. }) if percent == 0 || percent > 100 => {
+            wrong(&format!("a `length` of {percent} percent of the span; expected 1 to 100"))
+        }
+        Some(Length::Fixed(_) | Length::Scaled { .. }) | None => Ok(rules),
     }
 }
 
-fn step(mut table: Table) -> Result<Step, String> {
-    let when = match table.remove("when") {
-        Some(when) => {
-            When::deserialize(when).map_err(|error| format!("`when`: {}", error.message().trim_end()))?
+/// By hand, since an untagged enum says neither what is wrong nor where.
+impl<'de> Deserialize<'de> for SaidSummary {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = SaidSummary;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`")
+            }
+
+            fn visit_bool<E>(self, wanted: bool) -> Result<SaidSummary, E> {
+                Ok(SaidSummary(wanted.then(SummaryRules::default)))
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<SaidSummary, M::Error> {
+                let rules = SummaryRules::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(SaidSummary(Some(rules)))
+            }
         }
-        None => When::default(),
+        deserializer.deserialize_any(Read)
+    }
+}
+
+fn step(said: Spanned<BTreeMap<String, Spanned<Value>>>) -> Result<Step, Wrong> {
+    let at = said.span().start;
+    let mut fields = said.into_inner();
+    let when = fields.remove("when").map(when).transpose()?.unwrap_or_default();
+    let known: Vec<&str> = AnyReducer::all().iter().map(Reducer::name).collect();
+    let Some(reducer) = fields.remove("reducer") else {
+        let reason = format!("a step needs its `reducer`: one of {}", known.join(", "));
+        return Err(Wrong::new(at, reason));
     };
-    let name = table.get("reducer").and_then(Value::as_str).map(str::to_owned);
-    let reducer = AnyReducer::deserialize(table).map_err(|error| {
-        let reason = error.message().trim_end().to_owned();
-        match name {
-            Some(name) => format!("reducer `{name}`: {reason}"),
-            None => format!("a reducer needs its name, as `reducer = \"prune\"`: {reason}"),
+    let place = reducer.span().start;
+    let name = match reducer.get_ref() {
+        Value::String(name) if known.contains(&name.as_str()) => name.clone(),
+        Value::String(name) => {
+            let reason = format!("there is no reducer `{name}`; there are {}", known.join(", "));
+            return Err(Wrong::new(place, reason));
         }
-    })?;
+        other => {
+            let reason = format!("`reducer` is a name in quotes, and not of type {}", other.type_str());
+            return Err(Wrong::new(place, reason));
+        }
+    };
+    let named = || Table::from_iter([("reducer".to_owned(), Value::String(name.clone()))]);
+    let mut whole = named();
+    for (field, value) in fields {
+        // Every field may be left out, so each can be tried by itself: that tells where the wrong one stands.
+        let at = value.span().start;
+        let mut alone = named();
+        alone.insert(field.clone(), value.get_ref().clone());
+        if let Err(error) = AnyReducer::deserialize(alone) {
+            let message = plain(&error);
+            let about = if message.contains(&format!("`{field}`")) { "" } else { &format!("`{field}`: ") };
+            return Err(Wrong::new(at, format!("reducer `{name}`: {about}{message}")));
+        }
+        whole.insert(field, value.into_inner());
+    }
+    let reducer = AnyReducer::deserialize(whole)
+        .map_err(|error| Wrong::new(at, format!("reducer `{name}`: {}", plain(&error))))?;
     Ok(Step { when, reducer })
+}
+
+fn when(said: Spanned<Value>) -> Result<When, Wrong> {
+    let at = said.span().start;
+    let value = said.into_inner();
+    if !value.is_str() {
+        let reason = format!("`when` is a name in quotes, and not of type {}", value.type_str());
+        return Err(Wrong::new(at, reason));
+    }
+    When::deserialize(value).map_err(|error| Wrong::new(at, format!("`when`: {}", plain(&error))))
+}
+
+/// What is wrong, in the words of a person who writes policies and not of one who writes Rust.
+fn plain(error: &toml::de::Error) -> String {
+    const WORDS: [(&str, &str); 4] = [
+        ("expected u64", "expected a whole number"),
+        ("expected usize", "expected a whole number"),
+        ("expected a sequence", "expected a list of tables"),
+        ("wanted string or table", "expected a name in quotes, or a table such as `{ tokens = 30_000 }`"),
+    ];
+    let message = error.message().trim_end().to_owned();
+    WORDS.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
 }
 
 fn line_at(text: &str, at: usize) -> usize {

@@ -5,12 +5,16 @@
 //! wrong with it is said with its line.
 
 mod file;
+mod limits;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::limits::{Level, Limits};
 use crate::{
     budget::Budget,
     context::Tier,
@@ -74,44 +78,6 @@ impl SummaryRules {
         let length = self.length.at_most(Tokens(room.0 / 3));
         let keep = self.keep.at_most(room.less(length.most()));
         Drafting { keep, length, caps: self.caps }
-    }
-}
-
-/// When a policy acts, and how far it goes. Where it says nothing the model's profile does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Over this it acts, or, if it counts the money, begins to look for a good moment.
-    pub trigger: Option<Level>,
-    /// Once it acts it goes down to this.
-    pub target: Option<Level>,
-    /// Over this it acts at once, whatever it costs.
-    pub force: Option<Level>,
-    /// Over this it acts when the provider's cache has gone cold, since then a change costs nothing. Without it, the cache
-    /// is none of its business: it acts at the trigger.
-    pub cold: Option<Level>,
-}
-
-/// A size, as part of what a request may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Level {
-    /// This share of it.
-    Share(Share),
-    /// All of it but so many tokens, of which no more than half of it counts.
-    Less {
-        /// So many.
-        less: Tokens,
-    },
-}
-
-impl Level {
-    /// The size, where a request may hold `ceiling`.
-    pub fn of(self, ceiling: Tokens) -> Tokens {
-        match self {
-            Self::Share(share) => share.of(ceiling),
-            Self::Less { less } => ceiling.less(less.min(Share::percent(50).of(ceiling))),
-        }
     }
 }
 
@@ -211,13 +177,20 @@ impl Policy {
     }
 
     /// The budget of a model, or of a person, with this policy's limits and caps.
+    ///
+    /// A share and a number of tokens may meet on a small window, and so may a limit of the policy and one of the
+    /// profile. The trigger then goes before the profile's force, and the target stays a fifth below the trigger: without
+    /// that room every call would reset the cache.
     pub fn budget(&self, base: Budget) -> Budget {
         let ceiling = base.ceiling();
         let limits = self.limits;
-        let level = |level: Option<Level>, else_: Tokens| level.map_or(else_, |level| level.of(ceiling));
-        let force = level(limits.force, base.force());
-        let trigger = level(limits.trigger, base.trigger()).min(force);
-        let target = level(limits.target, base.target()).min(trigger);
+        let level = |level: Option<Level>| level.map(|level| level.of(ceiling));
+        let force = level(limits.force);
+        let own = level(limits.trigger);
+        let force = force.unwrap_or(base.force().max(own.unwrap_or_default()));
+        let trigger = own.unwrap_or(base.trigger()).min(force);
+        let target = level(limits.target).unwrap_or(base.target());
+        let target = if target < trigger { target } else { Share::percent(80).of(trigger) };
         let budget = base.act(target, trigger, force);
         self.caps.iter().fold(budget, |budget, (tier, share)| budget.cap(*tier, share.of(ceiling)))
     }
@@ -241,24 +214,5 @@ impl Policy {
     /// The names of its reducers.
     pub fn reducers(&self) -> impl Iterator<Item = &'static str> {
         self.reduce.iter().map(|step| step.reducer.name())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_policies_can_be_read_and_the_default_is_first() {
-        let names: Vec<&str> = Policy::builtin().iter().map(|policy| policy.name.as_str()).collect();
-        assert_eq!(names, ["epitome", "retention", "blocks", "lineage", "pivot", "tiered"]);
-        insta::assert_snapshot!(Policy::named("epitom").unwrap_err(), @"there is no policy `epitom`; there are epitome, retention, blocks, lineage, pivot, tiered, or give a file");
-    }
-
-    #[test]
-    fn each_fits_on_a_screen() {
-        for text in FILES {
-            assert!(text.lines().count() <= 50, "{}", text.lines().next().unwrap_or_default());
-        }
     }
 }

@@ -1,0 +1,96 @@
+//! When a policy acts and how far it goes, as sizes that are parts of what a request may hold.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{
+        self, MapAccess, Visitor,
+        value::{F64Deserializer, MapAccessDeserializer},
+    },
+};
+
+use crate::{profile::Share, tokens::Tokens};
+
+/// When a policy acts, and how far it goes. Where it says nothing the model's profile does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Over this it acts, or, if it counts the money, begins to look for a good moment.
+    pub trigger: Option<Level>,
+    /// Once it acts it goes down to this.
+    pub target: Option<Level>,
+    /// Over this it acts at once, whatever it costs.
+    pub force: Option<Level>,
+    /// Over this it acts when the provider's cache has gone cold, since then a change costs nothing. Without it, the cache
+    /// is none of its business: it acts at the trigger.
+    pub cold: Option<Level>,
+}
+
+/// A size, as part of what a request may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// This share of it.
+    Share(Share),
+    /// All of it but so many tokens, of which no more than half of it counts.
+    Less {
+        /// So many.
+        less: Tokens,
+    },
+}
+
+impl Level {
+    /// The size, where a request may hold `ceiling`.
+    pub fn of(self, ceiling: Tokens) -> Tokens {
+        match self {
+            Self::Share(share) => share.of(ceiling),
+            Self::Less { less } => ceiling.less(less.min(Share::percent(50).of(ceiling))),
+        }
+    }
+}
+
+/// By hand, since an untagged enum does not say what is wrong with a number.
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ReadLevel)
+    }
+}
+
+struct ReadLevel;
+
+impl<'de> Visitor<'de> for ReadLevel {
+    type Value = Level;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`")
+    }
+
+    fn visit_f64<E: de::Error>(self, share: f64) -> Result<Level, E> {
+        Share::deserialize(F64Deserializer::<E>::new(share)).map(Level::Share)
+    }
+
+    fn visit_i64<E: de::Error>(self, share: i64) -> Result<Level, E> {
+        match share {
+            0 => self.visit_f64(0.0),
+            1 => self.visit_f64(1.0),
+            _ => Err(E::invalid_value(de::Unexpected::Signed(share), &self)),
+        }
+    }
+
+    fn visit_u64<E: de::Error>(self, share: u64) -> Result<Level, E> {
+        match i64::try_from(share) {
+            Ok(share) => self.visit_i64(share),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Unsigned(share), &self)),
+        }
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Level, M::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Less {
+            less: Tokens,
+        }
+        let Less { less } = Less::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Level::Less { less })
+    }
+}
