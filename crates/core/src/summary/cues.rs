@@ -8,6 +8,9 @@ use std::{collections::HashMap, ops::Range, sync::LazyLock};
 
 use super::prose::{Sentence, Word};
 
+/// How many words `..` stands for at most.
+const GAP: usize = 24;
+
 /// A table of cues.
 pub(super) struct Cues {
     by_first: HashMap<&'static str, Vec<Vec<&'static str>>>,
@@ -49,7 +52,7 @@ fn after(rest: &[&str], words: &[Word], mut at: usize) -> Option<usize> {
     let mut rest = rest;
     while let Some((first, more)) = rest.split_first() {
         if *first == ".." {
-            return (at..words.len()).find_map(|later| after(more, words, later));
+            return (at..words.len().min(at + GAP)).find_map(|later| after(more, words, later));
         }
         if words.get(at).is_none_or(|word| word.text != *first) {
             return None;

@@ -23,7 +23,7 @@ pub(super) const ITEM: usize = 300;
 const FIRST: usize = 600;
 
 /// How many items back a withdrawal or a new decision looks for what it takes back.
-pub(super) const LOOK_BACK: usize = 200;
+pub(super) const LOOK_BACK: usize = 48;
 
 /// The key of the newest request among the current task.
 pub(super) const REQUEST: &str = "request";
