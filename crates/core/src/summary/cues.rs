@@ -255,7 +255,7 @@ cues! {
         "left for later", "leave for later", "for tomorrow", "tomorrow", "later on", "next up", "next thing", "next task",
         "afterwards", "after that", "when you are done", "once that is", "once this is", "once thats", "unfinished",
         "left over", "leftover", "leftovers", "needs doing", "to finish",
-        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",
+        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "what remains", "remains open", "still remains", "to be continued",
         "things remain", "remain on", "points remain", "remain to", "open until", "open for", "only open",
     ];
     /// What is left, where an answer closes.

@@ -14,7 +14,7 @@ use super::{
     ledger::Ledger,
     prose::{Form, Sentence, one_line, sentences},
     topic::{is_shared, topic},
-    wishes::{ITEM, LOOK_BACK, announced, is_courtesy, is_vague, item},
+    wishes::{ITEM, LOOK_BACK, announced, is_courtesy, is_report, is_vague, item},
     work::{Failed, Work, key},
 };
 use crate::{id::Seq, seq_set::SeqSet};
@@ -86,8 +86,11 @@ impl Speech {
     pub(super) fn reply(&mut self, ledger: &mut Ledger, at: Seq, sentences: &[Sentence], speaker: Speaker) {
         let said: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).collect();
         let mut decided = false;
-        for index in 0..sentences.len() {
-            decided |= decide(ledger, at, sentences, index, speaker);
+        // Whoever hands over a report tells what others decided.
+        if !is_report(sentences) {
+            for index in 0..sentences.len() {
+                decided |= decide(ledger, at, sentences, index, speaker);
+            }
         }
         if self.offered
             && !decided
@@ -352,6 +355,10 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     };
     // `since the upgrade` is a time.
     let grounded = GROUNDS.all(sentence).any(|range| {
+        // `; otherwise say so` is a condition.
+        if sentence.word(range.start) == "otherwise" && sentence.words[range.start].opens {
+            return false;
+        }
         sentence.word(range.start) != "since"
             || sentence.words[range.start].opens
             || !PAST.contains(&sentence.word(range.end))
@@ -484,7 +491,7 @@ fn is_left(sentence: &Sentence, answer: Answer) -> bool {
         let loose = loose
             || (word == "remaining"
                 && next.is_some_and(|next| !next.opens && !counted.contains(&next.text.as_str())));
-        !none && (!loose || opens || (answer == Answer::Closing && word != "to"))
+        !none && (!loose || opens || (answer == Answer::Closing && !matches!(word, "to" | "not")))
     };
     if sentence.asks() {
         return false;
