@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
                     // Inside a test the signs of redirection compare.
                     let near = self.rest().as_bytes().windows(2).take(LONGEST_TEST);
                     self.at += near
-                        .take_while(|pair| pair[0] != b'\n')
+                        .take_while(|pair| !matches!(pair[0], b'\n' | b';'))
                         .position(|pair| pair == b"]]")
                         .map_or(0, |end| end + 2);
                 }
