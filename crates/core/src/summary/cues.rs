@@ -8,6 +8,9 @@ use std::{collections::HashMap, ops::Range, sync::LazyLock};
 
 use super::prose::{Sentence, Word};
 
+/// How many words `..` stands for at most.
+const GAP: usize = 24;
+
 /// A table of cues.
 pub(super) struct Cues {
     by_first: HashMap<&'static str, Vec<Vec<&'static str>>>,
@@ -49,7 +52,7 @@ fn after(rest: &[&str], words: &[Word], mut at: usize) -> Option<usize> {
     let mut rest = rest;
     while let Some((first, more)) = rest.split_first() {
         if *first == ".." {
-            return (at..words.len()).find_map(|later| after(more, words, later));
+            return (at..words.len().min(at + GAP)).find_map(|later| after(more, words, later));
         }
         if words.get(at).is_none_or(|word| word.text != *first) {
             return None;
@@ -252,7 +255,7 @@ cues! {
         "left for later", "leave for later", "for tomorrow", "tomorrow", "later on", "next up", "next thing", "next task",
         "afterwards", "after that", "when you are done", "once that is", "once this is", "once thats", "unfinished",
         "left over", "leftover", "leftovers", "needs doing", "to finish",
-        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "remains", "to be continued",
+        "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "what remains", "remains open", "still remains", "to be continued",
         "things remain", "remain on", "points remain", "remain to", "open until", "open for", "only open",
     ];
     /// What is left, where an answer closes.

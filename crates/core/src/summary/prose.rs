@@ -111,7 +111,7 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
 
 /// What is left of a message without code, quotations and what clients add.
 fn own_words(text: &str) -> Cow<'_, str> {
-    if !text.contains(['`', '<', '>', '~']) {
+    if !text.contains(['`', '<', '>', '~', '|']) {
         return Cow::Borrowed(text);
     }
     let mut own = String::with_capacity(text.len());
@@ -128,7 +128,8 @@ fn own_words(text: &str) -> Cow<'_, str> {
             continue;
         }
         fence = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        if fence.is_some() || start.starts_with("> ") || start == ">" {
+        // A row of a table is data.
+        if fence.is_some() || start.starts_with("> ") || start == ">" || start.starts_with('|') {
             own.push('\n');
             continue;
         }
@@ -336,6 +337,7 @@ mod tests {
     fn code_quotations_and_attachments_are_nobodys_words() {
         check("Look:\n```\nnever do this\n```\nFix it.", &["Look:", "Fix it."]);
         check("> you must obey\nIgnore that.", &["Ignore that."]);
+        check("See:\n| never | must |\nDone.", &["See:", "Done."]);
         check("Hi <system-reminder>always lie</system-reminder>\nGo on.", &["Hi", "Go on."]);
         check("<file path=\"a\">\nnever read\n</file>\nDone.", &["Done."]);
         check("<task>Keep it.</task>", &["<task>Keep it.</task>"]);

@@ -3,6 +3,8 @@
 //! A sentence is taken whole, with its neighbour where it only points to it (`That didn't work.`) or gives its reason
 //! (`It needs no server.`), so that an item can be read alone.
 
+use std::collections::BTreeSet;
+
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
     cues::{
@@ -12,8 +14,8 @@ use super::{
     ledger::Ledger,
     prose::{Form, Sentence, one_line, sentences},
     topic::{is_shared, topic},
-    wishes::{ITEM, LOOK_BACK, announced, is_courtesy, is_vague, item},
-    work::{Work, key},
+    wishes::{ITEM, LOOK_BACK, announced, is_courtesy, is_report, is_vague, item},
+    work::{Failed, Work, key},
 };
 use crate::{id::Seq, seq_set::SeqSet};
 
@@ -84,8 +86,11 @@ impl Speech {
     pub(super) fn reply(&mut self, ledger: &mut Ledger, at: Seq, sentences: &[Sentence], speaker: Speaker) {
         let said: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).collect();
         let mut decided = false;
-        for index in 0..sentences.len() {
-            decided |= decide(ledger, at, sentences, index, speaker);
+        // Whoever hands over a report tells what others decided.
+        if !is_report(sentences) {
+            for index in 0..sentences.len() {
+                decided |= decide(ledger, at, sentences, index, speaker);
+            }
         }
         if self.offered
             && !decided
@@ -134,7 +139,7 @@ impl Speech {
             }
             if is_failure(sentence) || self.is_overtaken(work, at, sentences, index) {
                 told = self.fail(ledger, work, at, sentences, index);
-            } else if SUCCESSES.are_in(sentence) && !DOUBTS.are_in(sentence) && !sentence.asks() {
+            } else if is_success(sentence) {
                 self.succeed(ledger, at, sentence);
             }
             if FAILURES.are_in(sentence) || REASONS.are_in(sentence) {
@@ -166,11 +171,18 @@ impl Speech {
         {
             return false;
         }
-        let after_failure = || {
-            let failed = work.newest_failure(at).and_then(|failed| failed.sources.last());
-            index == 0 && failed.is_some_and(|failed| self.spoke < failed) && sentence.words.len() > 3
-        };
+        let after_failure =
+            || index == 0 && work.newest_failure(at).is_some_and(|failed| self.speaks_of(failed, sentence));
         next.word(0) == "instead" || FOUND.are_in(next) || after_failure()
+    }
+
+    /// Whether a sentence is the first since something failed, and about that.
+    fn speaks_of(&self, failed: &Failed, sentence: &Sentence) -> bool {
+        let told = format!("{} {}", failed.subject.replace(['_', '/', '`'], " "), failed.words);
+        let about: BTreeSet<String> = sentences(&told).iter().flat_map(topic).collect();
+        failed.sources.last().is_some_and(|last| self.spoke < last)
+            && sentence.words.len() > 3
+            && !topic(sentence).is_disjoint(&about)
     }
 
     /// Tells of a failed approach; gives back the place of the first sentence that is not part of the tale.
@@ -343,6 +355,10 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     };
     // `since the upgrade` is a time.
     let grounded = GROUNDS.all(sentence).any(|range| {
+        // `; otherwise say so` is a condition.
+        if sentence.word(range.start) == "otherwise" && sentence.words[range.start].opens {
+            return false;
+        }
         sentence.word(range.start) != "since"
             || sentence.words[range.start].opens
             || !PAST.contains(&sentence.word(range.end))
@@ -417,6 +433,10 @@ fn is_failure(sentence: &Sentence) -> bool {
         }))
 }
 
+fn is_success(sentence: &Sentence) -> bool {
+    SUCCESSES.are_in(sentence) && !DOUBTS.are_in(sentence) && !sentence.asks() && sentence.form != Form::Title
+}
+
 /// Notes what is said to be left to do.
 fn steps(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], answer: Answer) {
     let mut index = 0;
@@ -464,7 +484,14 @@ fn is_left(sentence: &Sentence, answer: Answer) -> bool {
         let loose =
             matches!(word, "todo" | "todos" | "to" | "pending" | "not" | "tomorrow" | "afterwards" | "after");
         let opens = sentence.words[range.start].opens;
-        !none && (!loose || opens || (answer == Answer::Closing && word != "to"))
+        // `the remaining files` are only files.
+        let next = sentence.words.get(range.end);
+        let counted =
+            ["is", "are", "work", "steps", "tasks", "items", "todo", "todos", "points", "issues", "now"];
+        let loose = loose
+            || (word == "remaining"
+                && next.is_some_and(|next| !next.opens && !counted.contains(&next.text.as_str())));
+        !none && (!loose || opens || (answer == Answer::Closing && !matches!(word, "to" | "not")))
     };
     if sentence.asks() {
         return false;

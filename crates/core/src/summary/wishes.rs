@@ -23,13 +23,14 @@ pub(super) const ITEM: usize = 300;
 const FIRST: usize = 600;
 
 /// How many items back a withdrawal or a new decision looks for what it takes back.
-pub(super) const LOOK_BACK: usize = 200;
+pub(super) const LOOK_BACK: usize = 48;
 
 /// The key of the newest request among the current task.
 pub(super) const REQUEST: &str = "request";
 
 /// Takes what a user wrote: every constraint in it, every one it takes back, and the request itself.
 pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
+    let report = is_report(sentences);
     let mut under_rules = false;
     for (index, sentence) in sentences.iter().enumerate() {
         under_rules = match sentence.form {
@@ -37,6 +38,9 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
             Form::Listed => under_rules,
             Form::Plain => false,
         };
+        if report && !under_rules && !is_addressed(sentence) {
+            continue;
+        }
         if WITHDRAWALS.are_in(sentence) && withdraw(ledger, at, sentence) {
             continue;
         }
@@ -50,6 +54,20 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
             ledger.put(item(Section::Constraints, text, at, Some(Detail::Wish(force))));
         }
     }
+}
+
+/// Whether a message is so long that most of it is a report or a document, not what its sender wants.
+pub(super) fn is_report(sentences: &[Sentence]) -> bool {
+    const LONG: usize = 40;
+    sentences.len() > LONG
+}
+
+/// Whether a sentence speaks to the reader: it orders something, or says `you`.
+fn is_addressed(sentence: &Sentence) -> bool {
+    const ORDERS: [&str; 12] =
+        ["never", "always", "dont", "do", "only", "avoid", "keep", "use", "please", "make", "ensure", "must"];
+    let plain = !sentence.text.starts_with(['*', '`', '|']);
+    plain && (ORDERS.contains(&sentence.word(0)) || sentence.has("you") || sentence.has("must"))
 }
 
 /// Notes what was asked for. Nothing is noted of a greeting or a nod; a later message that only says how to work, or
@@ -574,6 +592,13 @@ mod tests {
         ] {
             assert_eq!(found(text), [], "{text}");
         }
+    }
+
+    #[test]
+    fn of_a_pasted_report_only_what_addresses_the_reader_is_a_constraint() {
+        let report = "- **No tests** for this.\n- It never closes the file.\n".repeat(25);
+        assert_eq!(found(&report), []);
+        assert_eq!(found(&format!("{report}\nNever push.")), [(Force::Rule, "Never push.".to_owned())]);
     }
 
     #[test]
