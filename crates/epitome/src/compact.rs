@@ -9,15 +9,17 @@ use epitome_core::{
     budget::Budget,
     context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
     event::Instruction,
-    fit::{Refusal, fit},
+    fit::{Fitted, Refusal, fit},
     meter::Meter,
-    pipeline::{Pipeline, State, Step},
+    pipeline::{Cause, Pipeline, State, Step},
     profile::Rule,
     project::{Line, project},
 };
 use epitome_wire::{
     Format,
-    render::{BoundThinking, RenderError, RenderOptions, Rendered, settle_thinking},
+    render::{
+        BoundThinking, RenderError, RenderOptions, Rendered, SETTLE_THINKING, Settled, settle_thinking,
+    },
 };
 use serde::Serialize;
 
@@ -52,8 +54,8 @@ pub struct Compacted {
 /// What was done to make a request fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The size of everything, with nothing left out.
-    pub before: Size,
+    /// What everything costs, with nothing left out. How many messages and bytes that would be, [`size`] can tell.
+    pub before: Tokens,
     /// The size of what is sent.
     pub after: Size,
     /// The most that may be sent, by the provider's count: the margin and what a context may hold.
@@ -118,35 +120,54 @@ impl Compaction<'_> {
     /// Makes a request of everything in `context`, or of as much as fits. What is not above the budget's trigger is left
     /// as it is, unless a tier is over its cap.
     pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
-        let whole = self.format.render(&context, &self.options)?;
-        let before = size(&context, &whole);
-        // Only models that bind their thinking to what came before ask what that was.
-        let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
-        let due = context.tokens() > self.budget.trigger();
+        let before = context.tokens();
+        let due = before > self.budget.trigger();
         let budget = self.budget.clone();
         let budget = if due { budget } else { budget.aim(self.budget.ceiling()) };
-        let fitted = fit(context, &budget, self.pipeline, State::default())?;
-        let context = match sent {
-            Some(sent) => settle_thinking(fitted.context, &sent, &self.options.rules)?.context,
-            None => fitted.context,
-        };
-        let rendered =
-            if fitted.steps.is_empty() { whole } else { self.format.render(&context, &self.options)? };
+        let (context, steps) = self.reduce(context, &budget)?;
+        let rendered = self.format.render(&context, &self.options)?;
         let report = Report {
             before,
-            after: size(&context, &rendered),
+            after: size_of(&context, &rendered),
             budget: self.budget.ceiling() + self.margin.tokens,
             margin: self.margin,
             target: self.budget.target(),
             counter: context.meter().name(),
             evictions: evictions(&context),
-            steps: fitted.steps,
+            steps,
         };
         Ok(Compacted { rendered, context, report })
     }
+
+    /// Makes a context fit, and leaves out the thinking that its model would no longer accept.
+    fn reduce(&self, context: Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
+        // Only models that bind their thinking to what came before ask what that was.
+        let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
+        let Fitted { context, mut steps, .. } = fit(context, budget, self.pipeline, State::default())?;
+        let Some(sent) = sent else { return Ok((context, steps)) };
+        let (before, changes) = (context.tokens(), context.changes());
+        let Settled { context, stripped, .. } = settle_thinking(context, &sent, &self.options.rules)?;
+        if stripped > 0 {
+            let now = context.changes();
+            steps.push(Step {
+                reducer: SETTLE_THINKING,
+                cause: Cause::Unsendable(stripped),
+                before,
+                after: context.tokens(),
+                replaced: now.replaced - changes.replaced,
+                removed: now.removed - changes.removed,
+            });
+        }
+        Ok((context, steps))
+    }
 }
 
-fn size(context: &Context, rendered: &Rendered) -> Size {
+/// How large a request of a context is. It costs a rendering.
+pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Result<Size, RenderError> {
+    Ok(size_of(context, &format.render(context, options)?))
+}
+
+fn size_of(context: &Context, rendered: &Rendered) -> Size {
     Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 

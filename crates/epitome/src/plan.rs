@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(check(format, small, &Rules::of(format)), [], "{small}");
         let counted = recount(format, small, compacted.context.meter()).unwrap();
         assert!(counted + compacted.report.margin.tokens <= limit, "{counted}");
-        assert!(compacted.report.before.tokens > limit && !compacted.report.evictions.is_empty());
+        assert!(compacted.report.before > limit && !compacted.report.evictions.is_empty());
         assert!(small.contains("Mend the uploader.") && small.contains("What is left?"), "{small}");
         assert!(small.contains("; messages 2-"), "what is gone is named by its message: {small}");
     }

@@ -6,8 +6,8 @@
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
     cues::{
-        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, FOUND, GIVEN_UP, GROUNDS, INTENTIONS, LEFT,
-        NEXT, PLANS, REASONS, SUCCESSES, VAIN,
+        ANEW, ATTEMPTS, CONTRASTS, Cues, DECISIONS, DOUBTS, FAILURES, FOUND, GIVEN_UP, GROUNDS, INTENTIONS,
+        LEFT, NEXT, PLANS, REASONS, SUCCESSES, VAIN,
     },
     ledger::Ledger,
     prose::{Form, Sentence, one_line, sentences},
@@ -98,7 +98,9 @@ impl Speech {
             }
             let mut text = sentence.text.clone();
             // `And maybe fuzz it!` goes on with what was announced.
-            while let Some(next) = sentences.get(index).filter(|next| matches!(next.word(0), "and" | "also" | "then")) {
+            while let Some(next) =
+                sentences.get(index).filter(|next| matches!(next.word(0), "and" | "also" | "then"))
+            {
                 text = format!("{text} {}", next.text);
                 index += 1;
             }
@@ -151,7 +153,12 @@ impl Speech {
     fn is_overtaken(&self, work: &Work, at: Seq, sentences: &[Sentence], index: usize) -> bool {
         let sentence = &sentences[index];
         let Some(next) = sentences.get(index + 1) else { return false };
-        if sentence.form == Form::Title || sentence.asks() || next.asks() || is_courtesy(sentence) || SUCCESSES.are_in(sentence) {
+        if sentence.form == Form::Title
+            || sentence.asks()
+            || next.asks()
+            || is_courtesy(sentence)
+            || SUCCESSES.are_in(sentence)
+        {
             return false;
         }
         let after_failure = || {
@@ -244,7 +251,8 @@ fn decide(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], index: usize, sp
     }
     let before = index.checked_sub(1).map(|before| &sentences[before]).filter(|one| one.form != Form::Title);
     let after = sentences.get(index + 1).filter(|next| next.form == sentence.form);
-    let draws = matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
+    let draws =
+        matches!(sentence.word(0), "so" | "therefore" | "hence" | "thus" | "thats" | "that" | "this" | "it");
     let mut text = sentence.text.clone();
     if let Some(before) = before.filter(|before| (draws || is_vague(sentence)) && !is_courtesy(before)) {
         text = format!("{} {text}", before.text);
@@ -286,7 +294,8 @@ fn decide_list(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> bool {
 
 /// A reasoned answer to a question tells why something was chosen.
 fn explain(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
-    let opening: Vec<&Sentence> = sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
+    let opening: Vec<&Sentence> =
+        sentences.iter().filter(|sentence| !is_courtesy(sentence)).take(2).collect();
     let Some(first) = opening.first() else { return };
     let weighs = first.text.contains(": ") && (first.has("i") || first.has("id") || first.has("ill"));
     let grounded = weighs || opening.iter().any(|sentence| GROUNDS.are_in(sentence));
@@ -307,11 +316,12 @@ fn offers(sentence: &Sentence) -> bool {
 
 fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     const UNDECIDED: [&str; 14] = [
-        "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once", "when", "can",
-        "need",
+        "havent", "hasnt", "not", "if", "whether", "could", "might", "either", "until", "before", "once",
+        "when", "can", "need",
     ];
     const SPEAKERS: [&str; 16] = [
-        "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping", "id", "my", "our",
+        "i", "ill", "ive", "im", "we", "well", "weve", "were", "lets", "use", "using", "keep", "keeping",
+        "id", "my", "our",
     ];
     const PAST: [&str; 7] = ["the", "last", "yesterday", "this", "version", "then", "v"];
     let sentence = &sentences[index];
@@ -322,11 +332,15 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     let speaks = SPEAKERS.iter().any(|word| sentence.has(word));
     let reasoned = || {
         REASONS.are_in(sentence)
-            || sentences.get(index + 1).is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
+            || sentences
+                .get(index + 1)
+                .is_some_and(|next| REASONS.find(next).is_some_and(|range| range.start == 0))
     };
     // `since the upgrade` is a time.
     let grounded = GROUNDS.all(sentence).any(|range| {
-        sentence.word(range.start) != "since" || sentence.words[range.start].opens || !PAST.contains(&sentence.word(range.end))
+        sentence.word(range.start) != "since"
+            || sentence.words[range.start].opens
+            || !PAST.contains(&sentence.word(range.end))
     });
     let argued = match speaker {
         Speaker::Newcomer => false,
@@ -335,7 +349,8 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     };
     let listed = any(&DECISIONS, sentence, |range| {
         // Of what the assistant finds to be out, more is told as a failed approach.
-        open(range.clone()) && (speaker != Speaker::Assistant || sentence.word(range.end.saturating_sub(1)) != "out")
+        open(range.clone())
+            && (speaker != Speaker::Assistant || sentence.word(range.end.saturating_sub(1)) != "out")
     });
     argued
         || listed
@@ -378,7 +393,10 @@ fn is_failure(sentence: &Sentence) -> bool {
         let next = sentence.words.get(at + 1);
         let ends = next.is_none_or(|next| {
             next.opens
-                || matches!(next.text.as_str(), "as" | "because" | "since" | "when" | "at" | "on" | "with" | "due" | "again" | "and")
+                || matches!(
+                    next.text.as_str(),
+                    "as" | "because" | "since" | "when" | "at" | "on" | "with" | "due" | "again" | "and"
+                )
         });
         sentence.word(at) == "failed" && ends && meant(at..at + 1)
     });
@@ -448,7 +466,8 @@ fn is_left(sentence: &Sentence, answer: Answer) -> bool {
     }
     // `After the demo: put it back.`
     let early = sentence.text.split_once(": ").is_some_and(|(when, _)| when.split_whitespace().count() <= 5);
-    let put_off = early && matches!(sentence.word(0), "after" | "once" | "when" | "before" | "open" | "later");
+    let put_off =
+        early && matches!(sentence.word(0), "after" | "once" | "when" | "before" | "open" | "later");
     put_off || any(&LEFT, sentence, meant) || (answer == Answer::Closing && any(&NEXT, sentence, meant))
 }
 

@@ -7,8 +7,8 @@
 use super::{
     Detail, Force, Item, Section,
     cues::{
-        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, MEASURES, PREFERENCES, REQUESTS, RULE_TITLES, RULES,
-        WITHDRAWALS, commands,
+        BOUNDS, FRIENDLY, LEFT, LIMITS, MANNER, MANNER_IF_BOUND, MEASURES, PREFERENCES, REQUESTS,
+        RULE_TITLES, RULES, WITHDRAWALS, commands,
     },
     ledger::{FIRST_REQUEST, Ledger},
     prose::{Form, Sentence, one_line},
@@ -67,8 +67,7 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
         return Asked::Nothing;
     }
     let wanted = |(index, sentence): &(usize, &Sentence)| {
-        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none()
-            && !announced(sentence)
+        (sentence.asks() || wants(sentence)) && force(sentence, *index).is_none() && !announced(sentence)
     };
     if first || sentences.is_empty() || said.iter().any(wanted) {
         let key = first.then(|| FIRST_REQUEST.to_owned());
@@ -147,7 +146,9 @@ fn is_told(sentence: &Sentence, range: &std::ops::Range<usize>) -> bool {
     let next = [sentence.word(range.end), sentence.word(range.end + 1)];
     match sentence.word(range.start) {
         "must" => match next {
-            ["have", past] => past.ends_with("ed") || matches!(past, "been" | "gone" | "had" | "done" | "come" | "got"),
+            ["have", past] => {
+                past.ends_with("ed") || matches!(past, "been" | "gone" | "had" | "done" | "come" | "got")
+            }
             ["be", guess] => matches!(guess, "because" | "that" | "some" | "something" | "the"),
             _ => false,
         },
@@ -261,7 +262,20 @@ fn no(sentence: &Sentence) -> bool {
         "offense",
     ];
     const DOUBTED: [&str; 14] = [
-        "sure", "that", "really", "yet", "bad", "so", "just", "even", "at", "because", "only", "necessarily", "bad", "too",
+        "sure",
+        "that",
+        "really",
+        "yet",
+        "bad",
+        "so",
+        "just",
+        "even",
+        "at",
+        "because",
+        "only",
+        "necessarily",
+        "bad",
+        "too",
     ];
     (0..sentence.words.len()).any(|at| {
         let word = sentence.word(at);
@@ -283,8 +297,20 @@ fn no(sentence: &Sentence) -> bool {
 /// Whether a sentence says until when: `before 6am`, `by Friday`.
 fn has_deadline(sentence: &Sentence) -> bool {
     const DAYS: [&str; 14] = [
-        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "tonight", "noon", "midnight", "eod",
-        "tomorrow", "today", "lunch",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "tonight",
+        "noon",
+        "midnight",
+        "eod",
+        "tomorrow",
+        "today",
+        "lunch",
     ];
     (0..sentence.words.len()).any(|at| {
         let next = sentence.word(at + 1);
@@ -353,15 +379,77 @@ fn describes(sentence: &Sentence) -> bool {
 /// Whether a sentence is only polite, or only agrees.
 pub(super) fn is_courtesy(sentence: &Sentence) -> bool {
     const NODS: &[&str] = &[
-        "a", "again", "ahead", "all", "alright", "and", "awesome", "bye", "cheers", "continue", "cool", "dear", "evening",
-        "excellent", "fine", "go", "good", "great", "hello", "hey", "hi", "hiya", "hmm", "in", "is", "it", "job", "later",
-        "lgtm", "looks", "lot", "me", "morning", "much", "nice", "now", "ok", "okay", "on", "oh", "perfect", "please", "pls",
-        "proceed", "right", "so", "super", "sure", "thank", "thanks", "that", "thats", "the", "there", "this", "thx", "to", "very",
-        "wait", "well", "work", "works", "yeah", "yep", "yes", "you",
+        "a",
+        "again",
+        "ahead",
+        "all",
+        "alright",
+        "and",
+        "awesome",
+        "bye",
+        "cheers",
+        "continue",
+        "cool",
+        "dear",
+        "evening",
+        "excellent",
+        "fine",
+        "go",
+        "good",
+        "great",
+        "hello",
+        "hey",
+        "hi",
+        "hiya",
+        "hmm",
+        "in",
+        "is",
+        "it",
+        "job",
+        "later",
+        "lgtm",
+        "looks",
+        "lot",
+        "me",
+        "morning",
+        "much",
+        "nice",
+        "now",
+        "ok",
+        "okay",
+        "on",
+        "oh",
+        "perfect",
+        "please",
+        "pls",
+        "proceed",
+        "right",
+        "so",
+        "super",
+        "sure",
+        "thank",
+        "thanks",
+        "that",
+        "thats",
+        "the",
+        "there",
+        "this",
+        "thx",
+        "to",
+        "very",
+        "wait",
+        "well",
+        "work",
+        "works",
+        "yeah",
+        "yep",
+        "yes",
+        "you",
     ];
     let nods = || sentence.words.iter().all(|word| NODS.contains(&word.text.as_str()));
     // Whoever names a file, a number or a piece of code is not only polite.
-    let names_something = || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
+    let names_something =
+        || sentence.text.contains(|letter: char| letter.is_ascii_digit() || "`/_\"#".contains(letter));
     let friendly = || {
         FRIENDLY.are_in(sentence)
             && force(sentence, 0).is_none()

@@ -25,7 +25,7 @@ use epitome_core::{
 pub(crate) use self::recount::{frame, message_cost, part_cost, tool_cost};
 pub use self::{
     recount::recount,
-    thinking::{BoundThinking, Settled, settle_thinking},
+    thinking::{BoundThinking, SETTLE_THINKING, Settled, settle_thinking},
 };
 use crate::{
     error::WireError,

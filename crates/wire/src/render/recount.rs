@@ -93,7 +93,9 @@ pub(crate) fn part_cost(part: &Part, meter: &Meter) -> Tokens {
         }
         Part::Opaque { name, json } if name.starts_with("compaction") => compaction_cost(json, meter),
         Part::Opaque { json, .. } => meter.text(&marks::stripped(json)),
-        Part::Text { .. } | Part::Refusal { .. } | Part::Reasoning { .. } | Part::Media(_) => meter.part(part),
+        Part::Text { .. } | Part::Refusal { .. } | Part::Reasoning { .. } | Part::Media(_) => {
+            meter.part(part)
+        }
     }
 }
 

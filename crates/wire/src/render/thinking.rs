@@ -52,14 +52,14 @@ pub struct BoundThinking {
     pub needed: Tokens,
 }
 
-/// Who left out what this leaves out.
-const NAME: &str = "settle_thinking";
+/// Under which name a context's lineage has what [`settle_thinking`] leaves out or tells again.
+pub const SETTLE_THINKING: &str = "settle_thinking";
 
 /// Leaves out the thinking that `context` would make invalid. `sent` shows the same events as they were last sent, so
 /// that its thinking is valid; whatever differs from it is the change. Without [`Rule::PreservedThinking`] nothing is
 /// done.
 ///
-/// What it leaves out stands in [`Context::elided`] under `settle_thinking`. Like any edit it must be made again for
+/// What it leaves out stands in [`Context::elided`] under [`SETTLE_THINKING`]. Like any edit it must be made again for
 /// every later request, since thinking that was once invalid stays so.
 ///
 /// ```
@@ -85,7 +85,8 @@ pub fn settle_thinking(context: Context, sent: &Context, rules: &Rules) -> Resul
     };
     let retold = !open.is_empty();
     let context = retell(context, &open, stripped)?;
-    let context = context.edit(NAME, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
+    let context =
+        context.edit(SETTLE_THINKING, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
     Ok(Settled { context, stripped, retold })
 }
 
@@ -284,7 +285,8 @@ fn retell(context: Context, loops: &[Range<usize>], thinking: u64) -> Result<Con
         }
         told.insert(SeqSet::union(segments.iter().map(Segment::stands_for)).first(), words);
     }
-    Ok(context.fold(NAME, loops, |folded| told.get(&folded.events.first()).cloned().unwrap_or_default()))
+    Ok(context
+        .fold(SETTLE_THINKING, loops, |folded| told.get(&folded.events.first()).cloned().unwrap_or_default()))
 }
 
 fn tell(context: &Context, segment: &Segment, words: &mut String) {

@@ -70,7 +70,8 @@ impl Score {
         self.files += truth.len();
         let is_found = |path: &&String| found.iter().any(|found| same(found, path));
         self.missed.extend(truth.iter().filter(|path| !is_found(path)).map(|path| format!("{name}: {path}")));
-        self.unnamed.extend(unnamed.iter().filter(|path| !is_found(path)).map(|path| format!("{name}: {path}")));
+        self.unnamed
+            .extend(unnamed.iter().filter(|path| !is_found(path)).map(|path| format!("{name}: {path}")));
         let known = |path: &&String| truth.iter().chain(unnamed).any(|known| same(known, path));
         self.beside += found.iter().filter(|path| !known(path)).count();
     }
@@ -224,10 +225,11 @@ fn pis_and_geminis_answers_are_found() {
             let found = sessions.iter().flat_map(changed).collect();
             let mut truth = Paths::new();
             for (_, result) in sessions.iter().flat_map(calls) {
-                let texts = result.into_iter().flat_map(|result| result.parts).filter_map(|part| match part {
-                    Part::Text { text } => Some(text),
-                    _ => None,
-                });
+                let texts =
+                    result.into_iter().flat_map(|result| result.parts).filter_map(|part| match part {
+                        Part::Text { text } => Some(text),
+                        _ => None,
+                    });
                 truth.extend(texts.filter_map(|text| named_in(&text).map(str::to_owned)));
             }
             score.session(&file, &found, &truth, &Paths::new());
@@ -239,7 +241,8 @@ fn pis_and_geminis_answers_are_found() {
 /// The file that an editor says it has changed.
 fn named_in(answer: &str) -> Option<&str> {
     let rest = answer.strip_prefix("Successfully ")?;
-    let start = [" in ", " bytes to ", " file: "].iter().find_map(|word| Some(rest.find(word)? + word.len()))?;
+    let start =
+        [" in ", " bytes to ", " file: "].iter().find_map(|word| Some(rest.find(word)? + word.len()))?;
     let path = &rest[start..];
     Some(path.split(". ").next().unwrap_or(path).trim_end_matches('.'))
 }
@@ -268,14 +271,19 @@ fn final_diffs_of_benchmark_runs_are_found() {
 #[test]
 fn results_that_agents_mark_as_errors_have_words() {
     let (mut marked, mut told, mut unmarked) = (0, 0, 0);
-    for folder in ["claude-code", "codex", "opencode", "pi", "gemini", "swe-agent", "openhands", "tau-bench"] {
+    for folder in ["claude-code", "codex", "opencode", "pi", "gemini", "swe-agent", "openhands", "tau-bench"]
+    {
         for (file, bytes, _) in files(folder) {
             for (call, result) in sessions(&file, &bytes).iter().flat_map(calls) {
                 let Some(result) = result else { continue };
-                let text: String = result.parts.iter().filter_map(|part| match part {
-                    Part::Text { text } => Some(text.as_str()),
-                    _ => None,
-                }).collect();
+                let text: String = result
+                    .parts
+                    .iter()
+                    .filter_map(|part| match part {
+                        Part::Text { text } => Some(text.as_str()),
+                        _ => None,
+                    })
+                    .collect();
                 let failure = failure(&call, &result);
                 marked += usize::from(result.error);
                 told += usize::from(result.error && failure.is_some());
@@ -289,10 +297,17 @@ fn results_that_agents_mark_as_errors_have_words() {
                 if std::env::var_os("EPITOME_TELL").is_some()
                     && let Some(failure) = failure
                 {
-                    println!("{folder} {} {:?} {} | {:?}", call.name.0, failure.exit, result.error, failure.words);
+                    println!(
+                        "{folder} {} {:?} {} | {:?}",
+                        call.name.0, failure.exit, result.error, failure.words
+                    );
                     println!("    {}", call.arguments.chars().take(160).collect::<String>());
                 } else if result.error && std::env::var_os("EPITOME_TELL").is_some() {
-                    println!("{folder} NONE {} {:?}", call.arguments.chars().take(200).collect::<String>(), text.chars().take(100).collect::<String>());
+                    println!(
+                        "{folder} NONE {} {:?}",
+                        call.arguments.chars().take(200).collect::<String>(),
+                        text.chars().take(100).collect::<String>()
+                    );
                 }
             }
         }
