@@ -1,13 +1,18 @@
 //! `Compaction::run`, the whole way: what it sends is legal, fits, is the same twice, accounts for every event, and is
-//! what its report says.
+//! what its report says. A fork needs no case of its own: what it sees is a line like any other.
+
+use std::sync::Arc;
 
 use epitome::{
-    compact::{Compacted, Compaction, line},
+    compact::{Compacted, Compaction, Eviction, context, line},
     core::{
         Event, Fact, Seq, Tokens,
         budget::Budget,
-        context::{Context, Fidelity},
+        context::{Context, Fidelity, Names},
         event::{Compaction as Compacting, Summary, Trigger},
+        fit::fit,
+        meter::{Meter, Overhead},
+        pipeline::State,
         project::Line,
         reducers::default_pipeline,
     },
@@ -15,12 +20,12 @@ use epitome::{
     wire::{
         Format,
         legality::{Rule, Rules, check, check_against},
-        render::{RenderOptions, recount},
+        render::{RenderOptions, SETTLE_THINKING, recount},
     },
 };
 use proptest::prelude::*;
 
-use crate::histories::{self, history};
+use crate::histories::{self, Quarters, history};
 
 /// Makes a request of at most `ceiling` tokens, and checks what holds for each.
 fn run(context: &Context, ceiling: Tokens, format: Format, rules: &Rules) -> Option<Compacted> {
@@ -92,6 +97,11 @@ proptest! {
         let whole = histories::context(&events);
         let ceiling = Tokens(whole.tokens().0 * share / 100);
         let Some(sent) = run(&whole, Tokens(u64::MAX >> 1), Format::Anthropic, &preserved()) else { return Ok(()) };
+        // One that tells its loop again says nothing of what was bound to what.
+        let told = |eviction: &Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
+        if sent.report.evictions.iter().any(told) {
+            return Ok(());
+        }
         if let Some(now) = run(&whole, ceiling, Format::Anthropic, &preserved()) {
             assert_accounted(&now.context, &Line::new(events));
             let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
@@ -137,4 +147,36 @@ fn thinking_that_a_summary_made_invalid_is_neither_in_the_request_nor_in_the_rep
     assert!(bound.rendered.body.contains("New thought."), "{}", bound.rendered.body);
     let [eviction] = bound.report.evictions.as_slice() else { panic!("{:#?}", bound.report.evictions) };
     assert_eq!((&*eviction.by, eviction.shown_as), ("settle_thinking", None::<Fidelity>));
+}
+
+#[test]
+fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
+    let long = "a long first question which goes on and on ".repeat(60);
+    let request = format!(
+        r#"{{"messages":[{{"role":"user","content":"{long}"}},{{"role":"assistant","content":"Hm."}},
+        {{"role":"user","content":"Go."}},
+        {{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"1"}},
+            {{"type":"tool_use","id":"a","name":"t","input":{{}}}}]}},
+        {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":""}}]}}]}}"#
+    );
+    // Without wrapping, the words around a loop outweigh it.
+    let bare = Overhead { message: Tokens(0), call: Tokens(0), request: Tokens(0), ..Overhead::default() };
+    let line = line(Format::Anthropic.decode_request(&request).unwrap());
+    let whole = context(&line, Meter::new(Arc::new(Quarters), bare), Names::Messages);
+    let least = least(&whole);
+    let mut told = 0;
+    for ceiling in least.0..whole.tokens().0 {
+        match run(&whole, Tokens(ceiling), Format::Anthropic, &preserved()) {
+            Some(compacted) => told += u64::from(compacted.rendered.body.contains("told again")),
+            // Only the least that there can be leaves no room for the telling.
+            None => assert!(ceiling < least.0 + 30, "refused at {ceiling}, though {least} are enough"),
+        }
+    }
+    assert!(told > 100, "{told}");
+}
+
+/// The least that a context can be made.
+fn least(context: &Context) -> Tokens {
+    let refused = fit(context.clone(), &Budget::new(Tokens(0)), &default_pipeline(), State::default());
+    refused.unwrap_err().needed
 }
