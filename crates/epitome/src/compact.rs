@@ -141,12 +141,36 @@ impl Compaction<'_> {
 
     /// Makes a context fit, and leaves out the thinking that its model would no longer accept.
     fn reduce(&self, context: Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
-        // Only models that bind their thinking to what came before ask what that was.
-        let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
-        let Fitted { context, mut steps, .. } = fit(context, budget, self.pipeline, State::default())?;
-        let Some(sent) = sent else { return Ok((context, steps)) };
+        if !self.options.rules.has(Rule::PreservedThinking) {
+            let fitted = fit(context, budget, self.pipeline, State::default())?;
+            return Ok((fitted.context, fitted.steps));
+        }
+        let settled = self.settle(&context, budget.clone());
+        let Err(CompactError::Thinking(bound)) = settled else { return settled };
+        // A loop that is told again can take more than it did. As much has to go elsewhere: what is over, much more
+        // than that, and in the end all that can.
+        let over = bound.needed.less(bound.ceiling);
+        let essential = match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, State::default()) {
+            Err(refusal) => refusal.needed,
+            Ok(fitted) => fitted.context.tokens(),
+        };
+        let most = bound.ceiling.less(essential);
+        let mut last = CompactError::Thinking(bound);
+        for kept_free in [over.min(most), (over + over + over + over).min(most), most] {
+            match self.settle(&context, budget.clone().reserve(kept_free)) {
+                Ok(settled) => return Ok(settled),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Makes a context fit a budget, and what is bound in it fit to be sent within the budget of the whole.
+    fn settle(&self, sent: &Context, budget: Budget) -> Result<(Context, Vec<Step>), CompactError> {
+        let Fitted { context, mut steps, .. } = fit(sent.clone(), &budget, self.pipeline, State::default())?;
         let (before, changes) = (context.tokens(), context.changes());
-        let Settled { context, stripped, .. } = settle_thinking(context, &sent, &self.options.rules)?;
+        let Settled { context, stripped, .. } =
+            settle_thinking(context, sent, &self.options.rules, self.budget.ceiling())?;
         if stripped > 0 {
             let now = context.changes();
             steps.push(Step {

@@ -169,7 +169,7 @@ fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
         match run(&whole, Tokens(ceiling), Format::Anthropic, &preserved()) {
             Some(compacted) => told += u64::from(compacted.rendered.body.contains("told again")),
             // Only the least that there can be leaves no room for the telling.
-            None => assert!(ceiling < least.0 + 30, "refused at {ceiling}, though {least} are enough"),
+            None => assert!(ceiling < least.0 + 40, "refused at {ceiling}, though {least} are enough"),
         }
     }
     assert!(told > 100, "{told}");
