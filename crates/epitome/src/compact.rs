@@ -98,7 +98,7 @@ pub struct Eviction {
     pub last: Seq,
     /// How many events.
     pub events: u64,
-    /// How to get it back.
+    /// How to get all of them back.
     pub handle: String,
 }
 
@@ -155,14 +155,14 @@ impl Compaction<'_> {
             Ok(fitted) => fitted.context.tokens(),
         };
         let most = bound.ceiling.less(essential);
-        let mut last = CompactError::Thinking(bound);
+        let mut last = bound;
         for kept_free in [over.min(most), (over + over + over + over).min(most), most] {
             match self.settle(&context, budget.clone().reserve(kept_free)) {
-                Ok(settled) => return Ok(settled),
-                Err(error) => last = error,
+                Err(CompactError::Thinking(bound)) => last = bound,
+                settled => return settled,
             }
         }
-        Err(last)
+        Err(last.into())
     }
 
     /// Makes a context fit a budget, and what is bound in it fit to be sent within the budget of the whole.
@@ -234,7 +234,7 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
             first,
             last,
             events: elision.events.count(),
-            handle: context.names().handle(last),
+            handle: context.names().handles(&elision.events),
         });
     }
     evictions.sort_by_key(|eviction| (eviction.first, eviction.last));
@@ -250,7 +250,7 @@ fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
         first,
         last,
         events: segment.stands_for().count(),
-        handle: context.names().handle(last),
+        handle: context.names().handles(segment.stands_for()),
     })
 }
 

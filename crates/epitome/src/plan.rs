@@ -407,6 +407,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_provider_says_about_tools_is_charged_only_with_tools() {
+        let counted = |tools: Value| {
+            let body = json!({"model":"claude-opus-4-5","max_tokens":100,"tools":tools,
+                "messages":[{"role":"user","content":"Go."}]});
+            let compacted =
+                compact_request(Format::Anthropic, body.to_string().as_bytes(), Tokens(10_000)).unwrap();
+            let recounted =
+                recount(Format::Anthropic, &compacted.rendered.body, compacted.context.meter()).unwrap();
+            assert!(recounted <= compacted.report.after.tokens, "{recounted}");
+            [recounted, compacted.report.after.tokens]
+        };
+        let tool = json!({"name":"t","input_schema":{"type":"object"}});
+        let (none, one, two) = (counted(json!([])), counted(json!([tool])), counted(json!([tool, tool])));
+        for (none, (one, two)) in none.into_iter().zip(one.into_iter().zip(two)) {
+            assert!(none < Tokens(40), "{none}");
+            assert!(one >= none + Tokens(346) && two < one + Tokens(40), "{none} {one} {two}");
+        }
+    }
+
+    #[test]
     fn a_model_that_was_asked_for_must_be_known() {
         let asked = Asked { model: Some("gpt-5.11".to_owned()), format: None };
         let error = Plan::new(Line::default(), None, &asked, &Profiles::builtin()).unwrap_err();

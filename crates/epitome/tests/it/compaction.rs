@@ -56,6 +56,10 @@ fn run(context: &Context, ceiling: Tokens, format: Format, rules: &Rules) -> Opt
     assert_eq!(sum, None, "a step begins where the one before it ended");
     assert_eq!(report.steps.first().map_or(report.after.tokens, |step| step.before), context.tokens());
     assert_eq!(report.steps.last().map_or(context.tokens(), |step| step.after), report.after.tokens);
+    for eviction in &report.evictions {
+        let reached = context.names().handles_in(&eviction.handle);
+        assert!(reached.contains(eviction.first) && reached.contains(eviction.last), "{eviction:?}");
+    }
     Some(compacted)
 }
 
