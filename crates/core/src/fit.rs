@@ -29,8 +29,8 @@ pub struct Fitted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error(
     "making the context fit {budget} tokens: it needs at least {needed} ({prefix} of instructions and tools, {newest} \
-     for the newest message, {open} for the open tool calls); shorten the instructions, send less at once, or choose a \
-     model with a larger window"
+     for the newest message, {open} for the open tool calls, {around} around them); shorten the instructions, send less \
+     at once, or choose a model with a larger window"
 )]
 pub struct Refusal {
     /// The least it needs.
@@ -43,6 +43,8 @@ pub struct Refusal {
     pub newest: Tokens,
     /// Of the need: the last answer with what its calls returned.
     pub open: Tokens,
+    /// Of the need: what is around any request, whatever it holds.
+    pub around: Tokens,
 }
 
 /// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
@@ -69,7 +71,9 @@ pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, V
     let context = &reduced.context;
     if context.tokens() > budget.ceiling() {
         let [prefix, newest, open] = context.essential().tokens(context);
-        return Err(Refusal { needed: context.tokens(), budget: budget.ceiling(), prefix, newest, open });
+        let (needed, budget) = (context.tokens(), budget.ceiling());
+        let around = needed.less(prefix + newest + open);
+        return Err(Refusal { needed, budget, prefix, newest, open, around });
     }
     Ok((reduced, steps))
 }
@@ -128,8 +132,9 @@ mod tests {
             prefix: Tokens(2),
             newest: Tokens(1),
             open: Tokens(0),
+            around: Tokens(0),
         };
         assert_eq!(refusal, expect);
-        insta::assert_snapshot!(refusal, @r"making the context fit 2 tokens: it needs at least 3 (2 of instructions and tools, 1 for the newest message, 0 for the open tool calls); shorten the instructions, send less at once, or choose a model with a larger window");
+        insta::assert_snapshot!(refusal, @r"making the context fit 2 tokens: it needs at least 3 (2 of instructions and tools, 1 for the newest message, 0 for the open tool calls, 0 around them); shorten the instructions, send less at once, or choose a model with a larger window");
     }
 }

@@ -53,6 +53,8 @@ pub struct Overhead {
     pub call: Tokens,
     /// Around each tool definition.
     pub tool: Tokens,
+    /// Around all of them together, if there are any: what a provider tells the model about tools as such.
+    pub tools: Tokens,
     /// What an image costs whose size is unknown, and the most that any image costs.
     pub image: Tokens,
     /// What a page of a document, or a piece of any other medium of this many bytes, costs.
@@ -74,9 +76,18 @@ impl Default for Overhead {
             summary: Tokens(16),
             call: Tokens(8),
             tool: Tokens(8),
+            tools: Tokens(0),
             image: Tokens(1_800),
             document_bytes_a_token: 20,
         }
+    }
+}
+
+impl Overhead {
+    /// Around so many tool definitions.
+    pub fn around_tools(&self, count: usize) -> Tokens {
+        let all = if count == 0 { Tokens(0) } else { self.tools };
+        all + Tokens(self.tool.0.saturating_mul(count as u64))
     }
 }
 

@@ -114,6 +114,8 @@ pub enum Cause {
     Target(Tokens),
     /// A tier is over its cap by so much.
     Cap(Tier, Tokens),
+    /// So many segments would be refused by the provider, now that others have changed.
+    Unsendable(u64),
 }
 
 /// Reducers in order, cheap ones first.

@@ -9,15 +9,17 @@ use epitome_core::{
     budget::Budget,
     context::{Body, Context, Fidelity, Names, Segment, Shown, Tier},
     event::Instruction,
-    fit::{Refusal, fit},
+    fit::{Fitted, Refusal, fit},
     meter::Meter,
-    pipeline::{Pipeline, State, Step},
+    pipeline::{Cause, Pipeline, State, Step},
     profile::Rule,
     project::{Line, project},
 };
 use epitome_wire::{
     Format,
-    render::{BoundThinking, RenderError, RenderOptions, Rendered, settle_thinking},
+    render::{
+        BoundThinking, RenderError, RenderOptions, Rendered, SETTLE_THINKING, Settled, settle_thinking,
+    },
 };
 use serde::Serialize;
 
@@ -52,8 +54,8 @@ pub struct Compacted {
 /// What was done to make a request fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The size of everything, with nothing left out.
-    pub before: Size,
+    /// What everything costs, with nothing left out. How many messages and bytes that would be, [`size`] can tell.
+    pub before: Tokens,
     /// The size of what is sent.
     pub after: Size,
     /// The most that may be sent, by the provider's count: the margin and what a context may hold.
@@ -96,7 +98,7 @@ pub struct Eviction {
     pub last: Seq,
     /// How many events.
     pub events: u64,
-    /// How to get it back.
+    /// How to get all of them back.
     pub handle: String,
 }
 
@@ -118,35 +120,78 @@ impl Compaction<'_> {
     /// Makes a request of everything in `context`, or of as much as fits. What is not above the budget's trigger is left
     /// as it is, unless a tier is over its cap.
     pub fn run(&self, context: Context) -> Result<Compacted, CompactError> {
-        let whole = self.format.render(&context, &self.options)?;
-        let before = size(&context, &whole);
-        // Only models that bind their thinking to what came before ask what that was.
-        let sent = self.options.rules.has(Rule::PreservedThinking).then(|| context.clone());
-        let due = context.tokens() > self.budget.trigger();
+        let before = context.tokens();
+        let due = before > self.budget.trigger();
         let budget = self.budget.clone();
         let budget = if due { budget } else { budget.aim(self.budget.ceiling()) };
-        let fitted = fit(context, &budget, self.pipeline, State::default())?;
-        let context = match sent {
-            Some(sent) => settle_thinking(fitted.context, &sent, &self.options.rules)?.context,
-            None => fitted.context,
-        };
-        let rendered =
-            if fitted.steps.is_empty() { whole } else { self.format.render(&context, &self.options)? };
+        let (context, steps) = self.reduce(context, &budget)?;
+        let rendered = self.format.render(&context, &self.options)?;
         let report = Report {
             before,
-            after: size(&context, &rendered),
+            after: size_of(&context, &rendered),
             budget: self.budget.ceiling() + self.margin.tokens,
             margin: self.margin,
             target: self.budget.target(),
             counter: context.meter().name(),
             evictions: evictions(&context),
-            steps: fitted.steps,
+            steps,
         };
         Ok(Compacted { rendered, context, report })
     }
+
+    /// Makes a context fit, and leaves out the thinking that its model would no longer accept.
+    fn reduce(&self, context: Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
+        if !self.options.rules.has(Rule::PreservedThinking) {
+            let fitted = fit(context, budget, self.pipeline, State::default())?;
+            return Ok((fitted.context, fitted.steps));
+        }
+        let settled = self.settle(&context, budget.clone());
+        let Err(CompactError::Thinking(bound)) = settled else { return settled };
+        // A loop that is told again can take more than it did. As much has to go elsewhere: what is over, much more
+        // than that, and in the end all that can.
+        let over = bound.needed.less(bound.ceiling);
+        let essential = match fit(context.clone(), &Budget::new(Tokens(0)), self.pipeline, State::default()) {
+            Err(refusal) => refusal.needed,
+            Ok(fitted) => fitted.context.tokens(),
+        };
+        let most = bound.ceiling.less(essential);
+        let mut last = bound;
+        for kept_free in [over.min(most), (over + over + over + over).min(most), most] {
+            match self.settle(&context, budget.clone().reserve(kept_free)) {
+                Err(CompactError::Thinking(bound)) => last = bound,
+                settled => return settled,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// Makes a context fit a budget, and what is bound in it fit to be sent within the budget of the whole.
+    fn settle(&self, sent: &Context, budget: Budget) -> Result<(Context, Vec<Step>), CompactError> {
+        let Fitted { context, mut steps, .. } = fit(sent.clone(), &budget, self.pipeline, State::default())?;
+        let (before, changes) = (context.tokens(), context.changes());
+        let Settled { context, stripped, .. } =
+            settle_thinking(context, sent, &self.options.rules, self.budget.ceiling())?;
+        if stripped > 0 {
+            let now = context.changes();
+            steps.push(Step {
+                reducer: SETTLE_THINKING,
+                cause: Cause::Unsendable(stripped),
+                before,
+                after: context.tokens(),
+                replaced: now.replaced - changes.replaced,
+                removed: now.removed - changes.removed,
+            });
+        }
+        Ok((context, steps))
+    }
 }
 
-fn size(context: &Context, rendered: &Rendered) -> Size {
+/// How large a request of a context is. It costs a rendering.
+pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Result<Size, RenderError> {
+    Ok(size_of(context, &format.render(context, options)?))
+}
+
+fn size_of(context: &Context, rendered: &Rendered) -> Size {
     Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 
@@ -189,7 +234,7 @@ pub fn evictions(context: &Context) -> Vec<Eviction> {
             first,
             last,
             events: elision.events.count(),
-            handle: context.names().handle(last),
+            handle: context.names().handles(&elision.events),
         });
     }
     evictions.sort_by_key(|eviction| (eviction.first, eviction.last));
@@ -205,7 +250,7 @@ fn eviction(context: &Context, segment: &Segment) -> Option<Eviction> {
         first,
         last,
         events: segment.stands_for().count(),
-        handle: context.names().handle(last),
+        handle: context.names().handles(segment.stands_for()),
     })
 }
 

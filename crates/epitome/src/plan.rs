@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(check(format, small, &Rules::of(format)), [], "{small}");
         let counted = recount(format, small, compacted.context.meter()).unwrap();
         assert!(counted + compacted.report.margin.tokens <= limit, "{counted}");
-        assert!(compacted.report.before.tokens > limit && !compacted.report.evictions.is_empty());
+        assert!(compacted.report.before > limit && !compacted.report.evictions.is_empty());
         assert!(small.contains("Mend the uploader.") && small.contains("What is left?"), "{small}");
         assert!(small.contains("; messages 2-"), "what is gone is named by its message: {small}");
     }
@@ -398,6 +398,26 @@ mod tests {
             for said in messages.iter().filter(|said| said["tool_calls"].is_array()) {
                 assert_eq!(said["reasoning_content"], long("hm"), "at {limit}");
             }
+        }
+    }
+
+    #[test]
+    fn what_a_provider_says_about_tools_is_charged_only_with_tools() {
+        let counted = |tools: Value| {
+            let body = json!({"model":"claude-opus-4-5","max_tokens":100,"tools":tools,
+                "messages":[{"role":"user","content":"Go."}]});
+            let compacted =
+                compact_request(Format::Anthropic, body.to_string().as_bytes(), Tokens(10_000)).unwrap();
+            let recounted =
+                recount(Format::Anthropic, &compacted.rendered.body, compacted.context.meter()).unwrap();
+            assert!(recounted <= compacted.report.after.tokens, "{recounted}");
+            [recounted, compacted.report.after.tokens]
+        };
+        let tool = json!({"name":"t","input_schema":{"type":"object"}});
+        let (none, one, two) = (counted(json!([])), counted(json!([tool])), counted(json!([tool, tool])));
+        for (none, (one, two)) in none.into_iter().zip(one.into_iter().zip(two)) {
+            assert!(none < Tokens(40), "{none}");
+            assert!(one >= none + Tokens(346) && two < one + Tokens(40), "{none} {one} {two}");
         }
     }
 

@@ -151,7 +151,8 @@ impl Rehearsal<'_> {
         let prepared = stage.view.prepare(self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
             stage.view.settle(|context, sent| {
-                settle_thinking(context, sent, &self.options.rules).map(|settled| settled.context)
+                let ceiling = self.budget.ceiling();
+                settle_thinking(context, sent, &self.options.rules, ceiling).map(|settled| settled.context)
             })?;
         }
         let rendered = self.format.render(stage.view.context(), &self.options)?;

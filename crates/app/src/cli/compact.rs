@@ -5,8 +5,9 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{Compacted, Report},
+    compact::{Compacted, Eviction, Report, Size, size},
     core::{Tokens, context::Fidelity},
+    wire::render::SETTLE_THINKING,
 };
 use serde_json::json;
 
@@ -41,14 +42,15 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let source = Source::find(&args.source, store)?;
     let mut chosen = args.view.choose(source)?;
     let compacted = compact(&mut chosen)?;
+    let whole = || whole(&chosen, &compacted.report);
     if let Some(path) = &args.out {
         fs::write(path, compacted.rendered.body.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if out.is_json() {
-        out.object(&report_json(&compacted.report, &chosen, args))?;
+        out.object(&report_json(&compacted.report, whole()?, &chosen, args))?;
     } else if args.out.is_some() || out.is_terminal() {
-        tell(&mut out, &compacted.report, &chosen)?;
+        tell(&mut out, &compacted.report, whole()?, &chosen)?;
         match &args.out {
             Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
             None => {
@@ -62,7 +64,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the request. That it stands on a summary the agent itself made is worth a note.
+/// Makes the request. That it stands on a summary the agent itself made is worth a note, and so is a tool loop that had
+/// to be told again.
 pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
     let whole = chosen.plan.context(chosen.names);
     if let Some(summary) = whole.segments().iter().find(|segment| segment.compaction().is_some()) {
@@ -71,10 +74,28 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
             summary.stands_for().count()
         ));
     }
-    Ok(chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?)
+    let compacted = chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?;
+    let told = |eviction: &&Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
+    if let Some(told) = compacted.report.evictions.iter().find(told) {
+        chosen.notes.push(format!(
+            "the tool loop that is going on is told again in words ({} events): its thinking is bound to what had to \
+             change",
+            told.events
+        ));
+    }
+    Ok(compacted)
 }
 
-fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Value {
+/// How large the request would be with nothing left out.
+pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
+    if report.steps.is_empty() {
+        return Ok(report.after);
+    }
+    let whole = chosen.plan.context(chosen.names);
+    Ok(size(&whole, chosen.plan.format, &chosen.plan.options)?)
+}
+
+fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> serde_json::Value {
     json!({
         "source": args.source,
         "format": chosen.plan.format.to_string(),
@@ -83,11 +104,11 @@ fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Val
         "budget": report.budget,
         "target": report.target,
         "margin": report.margin,
-        "tokens_before": report.before.tokens,
+        "tokens_before": before.tokens,
         "tokens_after": report.after.tokens,
-        "messages_before": report.before.messages,
+        "messages_before": before.messages,
         "messages_after": report.after.messages,
-        "bytes_before": report.before.bytes,
+        "bytes_before": before.bytes,
         "bytes_after": report.after.bytes,
         "steps": report.steps,
         "evictions": report.evictions,
@@ -97,14 +118,14 @@ fn report_json(report: &Report, chosen: &Chosen, args: &Args) -> serde_json::Val
 }
 
 /// Tells people what was done.
-pub(crate) fn tell(out: &mut Output, report: &Report, chosen: &Chosen) -> anyhow::Result<()> {
+pub(crate) fn tell(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
     out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
     let plan = &chosen.plan;
     let model =
         plan.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
     out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", plan.format, report.counter))?;
-    let most = report.before.tokens.max(report.budget);
-    let (before, after) = (&report.before, &report.after);
+    let most = before.tokens.max(report.budget);
+    let after = &report.after;
     for (what, tokens, messages) in
         [("in", before.tokens, before.messages), ("out", after.tokens, after.messages)]
     {

@@ -10,7 +10,7 @@ use epitome::{
 use serde_json::{Value, json};
 
 use super::{
-    compact::{bar, compact},
+    compact::{bar, compact, whole},
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
     text,
@@ -117,10 +117,12 @@ pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> any
     let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
     let report = &compacted.report;
     if out.is_json() {
-        out.object(report)?;
+        let mut value = serde_json::to_value(report)?;
+        value["before"] = serde_json::to_value(whole(&chosen, report)?)?;
+        out.object(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::compact::tell(&mut out, report, &chosen)?;
+    super::compact::tell(&mut out, report, whole(&chosen, report)?, &chosen)?;
     if report.steps.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -149,10 +149,9 @@ impl Context {
     /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older ones are part
     /// of what it stands for.
     fn stand(&mut self, rank: usize, event: &Arc<Logged>, costs: &Costs) {
-        let tools = if rank == TOOLS { event.event.fact.parts().len() as u64 } else { 0 };
+        let tools = if rank == TOOLS { event.event.fact.parts().len() } else { 0 };
         let overhead = self.meter.overhead();
-        let wrapping = overhead.message.0.saturating_add(overhead.tool.0.saturating_mul(tools));
-        let fixed = costs.whole + Tokens(wrapping);
+        let fixed = costs.whole + overhead.message + overhead.around_tools(tools);
         let index = self.growth.standing[..rank].iter().filter(|stands| **stands).count();
         // What was said of the request as a whole, its model or its limits, is no part of the prefix that a cache holds.
         self.disturbed |=

@@ -3,7 +3,8 @@
 //! [`Context::extend`] appends what happened, [`Context::edit`] and [`Context::fold`] leave things out; nothing else
 //! changes a context. Both of the latter keep the lineage, so that whatever is no longer shown stands in a note or in
 //! [`Context::elided`], and neither ever makes a context larger: a stub that is no smaller than what it would replace
-//! is not used, and leaves no trace. What they did can be recorded, and done again by [`Context::redo`].
+//! is not used, and leaves no trace. Only [`Context::retell`], for what its provider would refuse, looks at no price.
+//! What they did can be recorded, and done again by [`Context::redo`].
 
 mod essential;
 mod grow;
@@ -306,12 +307,32 @@ impl Context {
     /// Makes one note of each run of segments; the note stands for all their events. `runs` are in order and apart.
     /// `words` says what a note says. A run that is no larger than its note stays, and so does the prefix.
     pub fn fold(
-        mut self,
+        self,
         by: impl Into<Cow<'static, str>>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
-        let by = by.into();
+        self.fold_if(by.into(), runs, words, |run, note| note < run)
+    }
+
+    /// The same, whatever the notes cost, for what cannot stay as it is. It alone may make a context larger.
+    pub fn retell(
+        self,
+        by: impl Into<Cow<'static, str>>,
+        runs: &[Range<usize>],
+        words: impl Fn(&Folded) -> String,
+    ) -> Self {
+        self.fold_if(by.into(), runs, words, |_, _| true)
+    }
+
+    /// Makes one note of each run that is worth it, by what the run and its note cost.
+    fn fold_if(
+        mut self,
+        by: Cow<'static, str>,
+        runs: &[Range<usize>],
+        words: impl Fn(&Folded) -> String,
+        is_worth_it: impl Fn(Tokens, Tokens) -> bool,
+    ) -> Self {
         let mut segments = std::mem::take(&mut self.segments).into_iter().enumerate().peekable();
         let mut runs = runs.iter().peekable();
         let prefix = self.growth.prefix;
@@ -327,19 +348,25 @@ impl Context {
             while let Some((_, segment)) = segments.next_if(|(index, _)| inside(*index, run)) {
                 members.push(segment);
             }
-            self.fold_one(&by, members, &words);
+            self.fold_one(&by, members, &words, &is_worth_it);
         }
         self
     }
 
-    fn fold_one(&mut self, by: &Cow<'static, str>, members: Vec<Segment>, words: impl Fn(&Folded) -> String) {
+    fn fold_one(
+        &mut self,
+        by: &Cow<'static, str>,
+        members: Vec<Segment>,
+        words: impl Fn(&Folded) -> String,
+        is_worth_it: impl Fn(Tokens, Tokens) -> bool,
+    ) {
         let mut folded = Folded::default();
         for member in &members {
             folded.add(member);
         }
         let note = Note { text: words(&folded), folded };
         let (fixed, content) = self.note_cost(&note.text);
-        if members.iter().map(Segment::tokens).sum::<Tokens>() <= fixed + content {
+        if !is_worth_it(members.iter().map(Segment::tokens).sum(), fixed + content) {
             self.segments.extend(members);
             return;
         }

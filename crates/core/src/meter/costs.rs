@@ -79,7 +79,7 @@ impl Meter {
             }
             Fact::ToolReturned { parts, .. } if parts.is_empty() => Tokens(0),
             Fact::Instructed { what: Instruction::Tools, parts } => {
-                message + Tokens(overhead.tool.0.saturating_mul(parts.len() as u64))
+                message + overhead.around_tools(parts.len())
             }
             _ => message,
         };
@@ -145,6 +145,7 @@ mod tests {
         summary: Tokens(0),
         call: Tokens(0),
         tool: Tokens(0),
+        tools: Tokens(0),
         image: Tokens(100),
         document_bytes_a_token: 20,
     };
@@ -203,11 +204,11 @@ mod tests {
 
     #[test]
     fn an_event_for_a_tracker_costs_what_it_costs_in_a_context() {
-        let log =
-            "system: Be brief.\nuser: Go on now.\nassistant: Yes.\n  call#a bash {}\nresult a: one two\n";
+        let log = "system: Be brief.\ntools: read, write\nuser: Go on now.\nassistant: Yes.\n  call#a bash {}\n\
+                   result a: one two\n";
         let meter = Arc::new(Meter::new(
             Arc::new(Asked::default()),
-            Overhead { message: Tokens(4), call: Tokens(8), ..FREE },
+            Overhead { message: Tokens(4), call: Tokens(8), tools: Tokens(100), ..FREE },
         ));
         let mut context = Context::new(Arc::clone(&meter), Names::Messages);
         let mut tracked = Tokens(0);

@@ -86,6 +86,7 @@ struct OverheadPatch {
     summary: Option<Tokens>,
     call: Option<Tokens>,
     tool: Option<Tokens>,
+    tools: Option<Tokens>,
     image: Option<Tokens>,
     document_bytes_a_token: Option<u64>,
 }
@@ -237,6 +238,7 @@ impl OverheadPatch {
             summary: self.summary.or(base.summary),
             call: self.call.or(base.call),
             tool: self.tool.or(base.tool),
+            tools: self.tools.or(base.tools),
             image: self.image.or(base.image),
             document_bytes_a_token: self.document_bytes_a_token.or(base.document_bytes_a_token),
         }
@@ -250,6 +252,7 @@ impl OverheadPatch {
             summary: self.summary.unwrap_or(usual.summary),
             call: self.call.unwrap_or(usual.call),
             tool: self.tool.unwrap_or(usual.tool),
+            tools: self.tools.unwrap_or(usual.tools),
             image: self.image.unwrap_or(usual.image),
             document_bytes_a_token: self.document_bytes_a_token.unwrap_or(usual.document_bytes_a_token),
         }

@@ -170,6 +170,7 @@ fn describe(step: &Step) -> String {
     let why = match cause {
         Cause::Target(over) => format!("{over} over the target"),
         Cause::Cap(tier, over) => format!("{tier:?} {over} over its cap"),
+        Cause::Unsendable(count) => format!("{count} would be refused"),
     };
     format!("step {reducer}: {why}; {before} to {after} tokens, {replaced} replaced, {removed} removed")
 }

@@ -91,6 +91,9 @@ pub(crate) fn prompt(format: Format, body: &str, memo: &mut PromptMemo) -> Resul
         let mut tokens = hand.tokens(&piece, digest);
         if blocks.is_empty() {
             tokens += render::frame(&hand.memo.meter);
+            if piece.layer == Layer::Tools {
+                tokens += hand.memo.meter.overhead().tools;
+            }
         }
         let breakpoint = breakpoint(&piece, usual);
         blocks.push(Block { layer: piece.layer, digest, tokens, tool: piece.is_tool, breakpoint });

@@ -21,7 +21,7 @@ pub(crate) use self::recount::{frame, message_cost, part_cost, tool_cost};
 pub use self::{
     breakpoints::Breakpoints,
     recount::recount,
-    thinking::{BoundThinking, Settled, settle_thinking},
+    thinking::{BoundThinking, SETTLE_THINKING, Settled, settle_thinking},
 };
 use crate::{
     error::WireError,

@@ -70,7 +70,8 @@ fn cost(event: &Event, meter: &Meter) -> Tokens {
     match &event.fact {
         Fact::Instructed { what: Instruction::Settings, .. } => Tokens(0),
         Fact::Instructed { what: Instruction::Tools, parts } => {
-            parts.iter().map(|part| tool_cost(part, meter)).sum()
+            let around = if parts.is_empty() { Tokens(0) } else { overhead.tools };
+            around + parts.iter().map(|part| tool_cost(part, meter)).sum()
         }
         // It stands apart, and is no message.
         Fact::Instructed { what: Instruction::System, parts } => said(parts),

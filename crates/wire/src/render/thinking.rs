@@ -37,41 +37,49 @@ pub struct Settled {
     pub retold: bool,
 }
 
-/// The loop that is going on cannot be told again in less than it costs.
+/// There is no room to tell the loop that is going on again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "keeping the thinking of the open tool loop: what came before {thinking} pieces of it has changed, and telling the \
-     loop again, which costs {tokens} tokens, would take {needed}; wait until the loop has ended, or undo the change"
+    "keeping the thinking of the open tool loop: what came before {thinking} pieces of it had to change, and with the \
+     loop told again in words the request takes {needed} tokens of {ceiling}; choose a larger budget, or wait until the \
+     loop has ended"
 )]
 pub struct BoundThinking {
     /// How many pieces of thinking are no longer valid.
     pub thinking: u64,
-    /// What the loop costs now.
-    pub tokens: Tokens,
-    /// What the words that tell it again would cost.
+    /// What the context would cost.
     pub needed: Tokens,
+    /// What it may cost.
+    pub ceiling: Tokens,
 }
 
-/// Who left out what this leaves out.
-const NAME: &str = "settle_thinking";
+/// Under which name a context's lineage has what [`settle_thinking`] leaves out or tells again.
+pub const SETTLE_THINKING: &str = "settle_thinking";
 
 /// Leaves out the thinking that `context` would make invalid. `sent` shows the same events as they were last sent, so
 /// that its thinking is valid; whatever differs from it is the change. Without [`Rule::PreservedThinking`] nothing is
 /// done.
 ///
-/// What it leaves out stands in [`Context::elided`] under `settle_thinking`. Like any edit it must be made again for
+/// A loop that has to be told again may cost more than it did, but the context must not then cost more than `ceiling`.
+///
+/// What it leaves out stands in [`Context::elided`] under [`SETTLE_THINKING`]. Like any edit it must be made again for
 /// every later request, since thinking that was once invalid stays so.
 ///
 /// ```
-/// use epitome_core::context::Context;
+/// use epitome_core::{Tokens, context::Context};
 /// use epitome_wire::{legality::Rules, render::{BoundThinking, settle_thinking}};
 ///
 /// /// What may be sent of a context that was reduced.
 /// fn sendable(reduced: Context, sent: &Context, rules: &Rules) -> Result<Context, BoundThinking> {
-///     settle_thinking(reduced, sent, rules).map(|settled| settled.context)
+///     settle_thinking(reduced, sent, rules, Tokens(100_000)).map(|settled| settled.context)
 /// }
 /// ```
-pub fn settle_thinking(context: Context, sent: &Context, rules: &Rules) -> Result<Settled, BoundThinking> {
+pub fn settle_thinking(
+    context: Context,
+    sent: &Context,
+    rules: &Rules,
+    ceiling: Tokens,
+) -> Result<Settled, BoundThinking> {
     let invalid = if rules.has(Rule::PreservedThinking) { invalid(&context, sent) } else { HashSet::new() };
     if invalid.is_empty() {
         return Ok(Settled { context, stripped: 0, retold: false });
@@ -84,8 +92,12 @@ pub fn settle_thinking(context: Context, sent: &Context, rules: &Rules) -> Resul
         Vec::new()
     };
     let retold = !open.is_empty();
-    let context = retell(context, &open, stripped)?;
-    let context = context.edit(NAME, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
+    let context = retell(context, &open);
+    let context =
+        context.edit(SETTLE_THINKING, |_, segment| if is_invalid(segment) { Edit::Drop } else { Edit::Keep });
+    if retold && context.tokens() > ceiling {
+        return Err(BoundThinking { thinking: stripped, needed: context.tokens(), ceiling });
+    }
     Ok(Settled { context, stripped, retold })
 }
 
@@ -268,7 +280,7 @@ fn asks(segment: &Segment) -> bool {
 }
 
 /// Makes one note of each loop: what was said and done in it, without the thinking.
-fn retell(context: Context, loops: &[Range<usize>], thinking: u64) -> Result<Context, BoundThinking> {
+fn retell(context: Context, loops: &[Range<usize>]) -> Context {
     let mut told: HashMap<Option<Seq>, String> = HashMap::new();
     for run in loops {
         let segments = &context.segments()[run.clone()];
@@ -277,14 +289,11 @@ fn retell(context: Context, loops: &[Range<usize>], thinking: u64) -> Result<Con
             tell(&context, segment, &mut words);
         }
         words.push_str(CONTINUE);
-        let tokens = segments.iter().map(Segment::tokens).sum();
-        let needed = context.meter().text(&words) + context.meter().overhead().message;
-        if tokens <= needed {
-            return Err(BoundThinking { thinking, tokens, needed });
-        }
         told.insert(SeqSet::union(segments.iter().map(Segment::stands_for)).first(), words);
     }
-    Ok(context.fold(NAME, loops, |folded| told.get(&folded.events.first()).cloned().unwrap_or_default()))
+    context.retell(SETTLE_THINKING, loops, |folded| {
+        told.get(&folded.events.first()).cloned().unwrap_or_default()
+    })
 }
 
 fn tell(context: &Context, segment: &Segment, words: &mut String) {

@@ -88,8 +88,9 @@ proptest! {
 
 #[test]
 fn recorded_requests_add_up_too() {
+    let overhead = Overhead { tools: Tokens(346), ..Overhead::default() };
     for fixture in fixtures::requests() {
-        let mut memo = memo();
+        let mut memo = PromptMemo::new(Arc::new(Meter::new(Arc::new(Quarters), overhead)));
         let prompt = fixture.format.prompt(&fixture.text, &mut memo).unwrap();
         let counted = recount(fixture.format, &fixture.text, memo.meter()).unwrap();
         assert_eq!(sum(&prompt), counted, "{} {}", fixture.format, fixture.name);

@@ -85,9 +85,9 @@ fn try_session(events: Vec<Event>) -> usize {
 /// The same for a model that binds its thinking to everything before it.
 fn try_bound_thinking(whole: &Context, reduced: Context) {
     let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
-    let Ok(sent) = settle_thinking(whole.clone(), whole, &rules) else { return };
+    let Ok(sent) = settle_thinking(whole.clone(), whole, &rules, Tokens::MAX) else { return };
     let before = render(Format::Anthropic, &sent.context, rules.clone());
-    if let Ok(settled) = settle_thinking(reduced, &sent.context, &rules) {
+    if let Ok(settled) = settle_thinking(reduced, &sent.context, &rules, Tokens::MAX) {
         let after = render(Format::Anthropic, &settled.context, rules.clone());
         let found = check_against(Format::Anthropic, &before, &after, &rules);
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();

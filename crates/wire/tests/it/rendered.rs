@@ -19,7 +19,11 @@ use epitome_core::{
 use epitome_wire::{
     Format, anthropic,
     legality::{Rule, Rules, check, check_against},
+<<<<<<< HEAD
     render::{RenderError, RenderOptions, Rendered, recount, settle_thinking},
+=======
+    render::{BoundThinking, RenderError, RenderOptions, recount, settle_thinking},
+>>>>>>> fix3b
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -162,15 +166,13 @@ proptest! {
         let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
         let sent = context(&events(&steps));
         // Begin with thinking that is valid: a context that stands on a summary keeps none from before it.
-        let sent = settle_thinking(sent.clone(), &sent, &rules.clone().without(Rule::ThinkingStaysInOpenLoop)).unwrap().context;
+        let sent = settle_thinking(sent.clone(), &sent, &rules.clone().without(Rule::ThinkingStaysInOpenLoop), Tokens::MAX).unwrap().context;
         let before = render(Format::Anthropic, &sent, rules.clone());
         let reduced = cut(sent.clone(), &cuts);
-        let cost = reduced.tokens();
         let accounted = reduced.accounted();
-        if let Ok(settled) = settle_thinking(reduced, &sent, &rules) {
+        if let Ok(settled) = settle_thinking(reduced, &sent, &rules, Tokens::MAX) {
             prop_assert_eq!(settled.context.fault(), None);
             prop_assert_eq!(settled.context.accounted(), accounted);
-            prop_assert!(settled.context.tokens() <= cost);
             let after = render(Format::Anthropic, &settled.context, rules.clone());
             let without_loops = rules.clone().without(Rule::ThinkingStaysInOpenLoop);
             let found = check_against(Format::Anthropic, &before, &after, &without_loops);
@@ -182,7 +184,7 @@ proptest! {
     fn an_open_loop_keeps_its_thinking_or_is_told_again(steps in history(24), (decisions, folds) in cuts()) {
         let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking);
         let sent = context(&events(&steps));
-        let Ok(sent) = settle_thinking(sent.clone(), &sent, &rules) else { return Ok(()) };
+        let Ok(sent) = settle_thinking(sent.clone(), &sent, &rules, Tokens::MAX) else { return Ok(()) };
         let before = render(Format::Anthropic, &sent.context, rules.clone());
         // Calls are told apart by their ids here, and one that is used again is written as another once the first is gone.
         prop_assume!(!before.contains("_2\""));
@@ -199,7 +201,7 @@ proptest! {
             None => sent.context.clone(),
         };
         let replaced = (decisions.into_iter().map(|decision| decision % 2).collect(), Vec::new());
-        if let Ok(settled) = settle_thinking(cut(folded, &replaced), &sent.context, &rules) {
+        if let Ok(settled) = settle_thinking(cut(folded, &replaced), &sent.context, &rules, Tokens::MAX) {
             let after = render(Format::Anthropic, &settled.context, rules.clone());
             let found = check_against(Format::Anthropic, &before, &after, &rules);
             prop_assert!(found.is_empty(), "{:#?}\n{}\n{}", found, before, after);
@@ -430,7 +432,7 @@ fn thoughts(body: &str) -> Vec<&str> {
 #[test]
 fn a_change_after_all_thinking_strips_nothing() {
     let sent = open_loop();
-    let settled = settle_thinking(without_result(sent.clone(), 1), &sent, &preserved()).unwrap();
+    let settled = settle_thinking(without_result(sent.clone(), 1), &sent, &preserved(), Tokens::MAX).unwrap();
     assert_eq!((settled.stripped, settled.retold), (0, false));
     assert_eq!(thoughts(&render(Format::Anthropic, &settled.context, preserved())), ["A", "B", "C"]);
 }
@@ -438,7 +440,7 @@ fn a_change_after_all_thinking_strips_nothing() {
 #[test]
 fn a_change_before_an_open_loop_tells_the_loop_again() {
     let sent = open_loop();
-    let settled = settle_thinking(without_result(sent.clone(), 0), &sent, &preserved()).unwrap();
+    let settled = settle_thinking(without_result(sent.clone(), 0), &sent, &preserved(), Tokens::MAX).unwrap();
     assert_eq!((settled.stripped, settled.retold), (2, true));
     let body = render(Format::Anthropic, &settled.context, preserved());
     assert_eq!(thoughts(&body), ["A"]);
@@ -447,20 +449,20 @@ fn a_change_before_an_open_loop_tells_the_loop_again() {
     insta::assert_snapshot!(told, @r#"[What you have done so far, told again:]\nLet me see.\n[read {\"path\":\"b\"}]\nRESULT\nContinue."}]}]}"#);
     // A provider that does not bind thinking lets it stay.
     let free =
-        settle_thinking(without_result(sent.clone(), 0), &sent, &Rules::of(Format::Anthropic)).unwrap();
+        settle_thinking(without_result(sent.clone(), 0), &sent, &Rules::of(Format::Anthropic), Tokens::MAX)
+            .unwrap();
     assert_eq!(free.stripped, 0);
     // One that does without it in open loops needs no telling.
     let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
-    let stripped = settle_thinking(without_result(sent.clone(), 0), &sent, &rules).unwrap();
+    let stripped = settle_thinking(without_result(sent.clone(), 0), &sent, &rules, Tokens::MAX).unwrap();
     assert_eq!((stripped.stripped, stripped.retold), (2, false));
 }
 
 #[test]
-fn a_loop_that_cannot_be_told_again_is_refused_with_the_numbers() {
+fn a_loop_that_there_is_no_room_to_tell_again_is_refused_with_the_numbers() {
     let request = r#"{"messages":[{"role":"user","content":"a long first message that will be cut down to nothing"},
         {"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"1"},{"type":"tool_use","id":"a","name":"t","input":{}}]},
         {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":""}]}]}"#;
-    let sent = of_request(Format::Anthropic, request).1;
     let wrapped = Overhead { message: Tokens(0), call: Tokens(0), ..Overhead::default() };
     let meter = Arc::new(Meter::new(Arc::new(Quarters), wrapped));
     let line = Line::new(logged(Format::Anthropic.decode_request(request).unwrap()));
@@ -470,11 +472,13 @@ fn a_loop_that_cannot_be_told_again_is_refused_with_the_numbers() {
             if segment.is_user() { Edit::line("x".into(), Fidelity::Stub) } else { Edit::Keep }
         })
     };
-    assert!(settle_thinking(cut(&sent), &sent, &preserved()).is_ok());
-    let refused = settle_thinking(cut(&tight), &tight, &preserved()).unwrap_err();
-    assert_eq!(refused.thinking, 1);
-    assert!(refused.tokens <= refused.needed);
-    assert!(refused.to_string().contains("wait until the loop has ended"), "{refused}");
+    let told = settle_thinking(cut(&tight), &tight, &preserved(), Tokens::MAX).unwrap();
+    let needed = told.context.tokens();
+    assert!(told.retold && needed > cut(&tight).tokens(), "{needed}");
+    let ceiling = Tokens(needed.0 - 1);
+    let refused = settle_thinking(cut(&tight), &tight, &preserved(), ceiling).unwrap_err();
+    assert_eq!(refused, BoundThinking { thinking: 1, needed, ceiling });
+    assert!(refused.to_string().contains("choose a larger budget"), "{refused}");
 }
 
 /// An edit of one part of a message leaves the bytes of the others alone.

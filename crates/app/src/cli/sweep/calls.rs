@@ -414,12 +414,13 @@ fn reaches(context: &Context, segment: &Segment) -> bool {
         Body::Note(note) => note.text.clone(),
         _ => shown(segment),
     };
-    let wanted: Vec<Seq> = match segment.source() {
-        Some(source) => vec![source],
-        None => segment.stands_for().first().into_iter().chain(segment.stands_for().last()).collect(),
-    };
     let handles = context.names().handles_in(&words);
-    wanted.iter().all(|seq| handles.contains(*seq))
+    match (segment.source(), segment.body()) {
+        (Some(source), _) => handles.contains(source),
+        // A summary among it is reached by the events that it told of.
+        (None, Body::Note(note)) => note.folded.events.without(&note.folded.summaries).without(&handles).is_empty(),
+        (None, _) => segment.stands_for().without(&handles).is_empty(),
+    }
 }
 
 fn shown(segment: &Segment) -> String {

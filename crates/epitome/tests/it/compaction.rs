@@ -1,0 +1,186 @@
+//! `Compaction::run`, the whole way: what it sends is legal, fits, is the same twice, accounts for every event, and is
+//! what its report says. A fork needs no case of its own: what it sees is a line like any other.
+
+use std::sync::Arc;
+
+use epitome::{
+    compact::{Compacted, Compaction, Eviction, context, line},
+    core::{
+        Event, Fact, Seq, Tokens,
+        budget::Budget,
+        context::{Context, Fidelity, Names},
+        event::{Compaction as Compacting, Summary, Trigger},
+        fit::fit,
+        meter::{Meter, Overhead},
+        pipeline::State,
+        project::Line,
+        reducers::default_pipeline,
+    },
+    margin::Margin,
+    wire::{
+        Format,
+        legality::{Rule, Rules, check, check_against},
+        render::{RenderOptions, SETTLE_THINKING, recount},
+    },
+};
+use proptest::prelude::*;
+
+use crate::histories::{self, Quarters, history};
+
+/// Makes a request of at most `ceiling` tokens, and checks what holds for each.
+fn run(context: &Context, ceiling: Tokens, format: Format, rules: &Rules) -> Option<Compacted> {
+    let pipeline = default_pipeline();
+    let options = RenderOptions { rules: rules.clone(), ..RenderOptions::of(format) };
+    let compaction = Compaction {
+        budget: Budget::new(ceiling),
+        margin: Margin::none(ceiling),
+        pipeline: &pipeline,
+        format,
+        options,
+    };
+    let compacted = compaction.run(context.clone()).ok()?;
+    let body = &compacted.rendered.body;
+    let found: Vec<String> = check(format, body, rules).iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{format} at {ceiling}: {found:#?}\n{body}");
+    let counted = recount(format, body, context.meter()).unwrap();
+    let report = &compacted.report;
+    assert!(
+        counted <= report.after.tokens,
+        "{format}: {counted} tokens, {} by the report",
+        report.after.tokens
+    );
+    assert!(report.after.tokens <= ceiling, "{} of {ceiling}", report.after.tokens);
+    assert_eq!(report.after.bytes, body.len());
+    assert_eq!(compaction.run(context.clone()).unwrap().rendered.body, *body, "the same twice");
+    let sum = report.steps.windows(2).find(|pair| pair[0].after != pair[1].before);
+    assert_eq!(sum, None, "a step begins where the one before it ended");
+    assert_eq!(report.steps.first().map_or(report.after.tokens, |step| step.before), context.tokens());
+    assert_eq!(report.steps.last().map_or(context.tokens(), |step| step.after), report.after.tokens);
+    for eviction in &report.evictions {
+        let reached = context.names().handles_in(&eviction.handle);
+        assert!(reached.contains(eviction.first) && reached.contains(eviction.last), "{eviction:?}");
+    }
+    Some(compacted)
+}
+
+/// Every event that a provider would see is shown, stands behind something that is shown, or is left out by someone.
+fn assert_accounted(context: &Context, events: &Line) {
+    let accounted = context.accounted();
+    for event in events.events() {
+        let sees = event.event.fact.is_message() && event.event.normal.is_some();
+        assert!(!sees || accounted.contains(event.id.seq), "event {} is unaccounted for", event.id.seq);
+    }
+}
+
+fn preserved() -> Rules {
+    Rules::of(Format::Anthropic).with(Rule::PreservedThinking).with(Rule::PrefillRefused)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_compacted_is_legal_fits_and_is_accounted_for(steps in history(24), share in 1..130_u64) {
+        let events = histories::events(&steps);
+        let whole = histories::context(&events);
+        let line = Line::new(events);
+        let ceiling = Tokens(whole.tokens().0 * share / 100);
+        for format in Format::ALL {
+            for rules in [Rules::of(format), Rules::of(format).with(Rule::PrefillRefused).with(Rule::FirstIsUser)] {
+                if let Some(compacted) = run(&whole, ceiling, format, &rules) {
+                    assert_accounted(&compacted.context, &line);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn thinking_that_is_bound_is_sent_only_behind_what_it_was_made_behind(
+        steps in history(24),
+        share in 1..130_u64,
+    ) {
+        let events = histories::events(&steps);
+        let whole = histories::context(&events);
+        let ceiling = Tokens(whole.tokens().0 * share / 100);
+        let Some(sent) = run(&whole, Tokens(u64::MAX >> 1), Format::Anthropic, &preserved()) else { return Ok(()) };
+        // One that tells its loop again says nothing of what was bound to what.
+        let told = |eviction: &Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
+        if sent.report.evictions.iter().any(told) {
+            return Ok(());
+        }
+        if let Some(now) = run(&whole, ceiling, Format::Anthropic, &preserved()) {
+            assert_accounted(&now.context, &Line::new(events));
+            let rules = preserved().without(Rule::ThinkingStaysInOpenLoop);
+            let found = check_against(Format::Anthropic, &sent.rendered.body, &now.rendered.body, &rules);
+            prop_assert!(found.is_empty(), "{:#?}\n{}\n{}", found, sent.rendered.body, now.rendered.body);
+        }
+    }
+}
+
+/// A session that stands on a summary, with an answer kept from before it.
+fn kept_from_before_a_summary() -> Vec<Event> {
+    let request = r#"{"messages":[
+        {"role":"user","content":"Mend it."},
+        {"role":"assistant","content":[{"type":"thinking","thinking":"Old thought.","signature":"1"},
+            {"type":"text","text":"On it."}]},
+        {"role":"user","content":"And now?"},
+        {"role":"assistant","content":[{"type":"thinking","thinking":"New thought.","signature":"2"},
+            {"type":"text","text":"Done."}]},
+        {"role":"user","content":"Thanks. What is left?"}]}"#;
+    let mut events = Format::Anthropic.decode_request(request).unwrap();
+    let at = events.iter().position(|event| matches!(event.fact, Fact::AssistantSaid { .. })).unwrap() + 1;
+    let compaction = Compacting {
+        summary: Summary::Text("The user wants it mended.".into()),
+        through: Seq(at as u64 - 1),
+        first_kept: Some(Seq(at as u64)),
+        tokens_before: None,
+        tokens_after: None,
+        trigger: Trigger::Manual,
+    };
+    events.insert(at, Event::own(Fact::Compacted(compaction), None));
+    events
+}
+
+#[test]
+fn thinking_that_a_summary_made_invalid_is_neither_in_the_request_nor_in_the_report() {
+    let line = line(kept_from_before_a_summary());
+    let events: Vec<_> = line.events().cloned().collect();
+    let whole = histories::context(&events);
+    let free = run(&whole, Tokens(10_000), Format::Anthropic, &Rules::of(Format::Anthropic)).unwrap();
+    assert!(free.rendered.body.contains("Old thought."), "{}", free.rendered.body);
+    let bound = run(&whole, Tokens(10_000), Format::Anthropic, &preserved()).unwrap();
+    assert!(!bound.rendered.body.contains("Old thought."), "{}", bound.rendered.body);
+    assert!(bound.rendered.body.contains("New thought."), "{}", bound.rendered.body);
+    let [eviction] = bound.report.evictions.as_slice() else { panic!("{:#?}", bound.report.evictions) };
+    assert_eq!((&*eviction.by, eviction.shown_as), ("settle_thinking", None::<Fidelity>));
+}
+
+#[test]
+fn a_loop_whose_telling_is_longer_than_itself_is_told_where_there_is_room() {
+    let long = "a long first question which goes on and on ".repeat(60);
+    let request = format!(
+        r#"{{"messages":[{{"role":"user","content":"{long}"}},{{"role":"assistant","content":"Hm."}},
+        {{"role":"user","content":"Go."}},
+        {{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"1"}},
+            {{"type":"tool_use","id":"a","name":"t","input":{{}}}}]}},
+        {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a","content":""}}]}}]}}"#
+    );
+    // Without wrapping, the words around a loop outweigh it.
+    let bare = Overhead { message: Tokens(0), call: Tokens(0), request: Tokens(0), ..Overhead::default() };
+    let line = line(Format::Anthropic.decode_request(&request).unwrap());
+    let whole = context(&line, Meter::new(Arc::new(Quarters), bare), Names::Messages);
+    let least = least(&whole);
+    let mut told = 0;
+    for ceiling in least.0..whole.tokens().0 {
+        match run(&whole, Tokens(ceiling), Format::Anthropic, &preserved()) {
+            Some(compacted) => told += u64::from(compacted.rendered.body.contains("told again")),
+            // Only the least that there can be leaves no room for the telling.
+            None => assert!(ceiling < least.0 + 40, "refused at {ceiling}, though {least} are enough"),
+        }
+    }
+    assert!(told > 100, "{told}");
+}
+
+/// The least that a context can be made.
+fn least(context: &Context) -> Tokens {
+    let refused = fit(context.clone(), &Budget::new(Tokens(0)), &default_pipeline(), State::default());
+    refused.unwrap_err().needed
+}
