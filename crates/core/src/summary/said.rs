@@ -355,13 +355,10 @@ fn is_decision(sentences: &[Sentence], index: usize, speaker: Speaker) -> bool {
     };
     // `since the upgrade` is a time.
     let grounded = GROUNDS.all(sentence).any(|range| {
-<<<<<<< HEAD
         // `; otherwise say so` is a condition.
         if sentence.word(range.start) == "otherwise" && sentence.words[range.start].opens {
             return false;
         }
-=======
->>>>>>> fix3b
         sentence.word(range.start) != "since"
             || sentence.words[range.start].opens
             || !PAST.contains(&sentence.word(range.end))

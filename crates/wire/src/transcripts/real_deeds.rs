@@ -276,17 +276,6 @@ fn results_that_agents_mark_as_errors_have_their_words() {
         for (file, bytes, _) in files(folder) {
             for (call, result) in sessions(&file, &bytes).iter().flat_map(calls) {
                 let Some(result) = result else { continue };
-<<<<<<< HEAD
-=======
-                let text: String = result
-                    .parts
-                    .iter()
-                    .filter_map(|part| match part {
-                        Part::Text { text } => Some(text.as_str()),
-                        _ => None,
-                    })
-                    .collect();
->>>>>>> fix3b
                 let failure = failure(&call, &result);
                 let text: String = result.parts.iter().map(readable).collect();
                 for line in failure.iter().flat_map(|failure| failure.words.lines()) {
@@ -295,7 +284,6 @@ fn results_that_agents_mark_as_errors_have_their_words() {
                     let verbatim = text.contains(line) || text.contains(escaped.trim_matches('"'));
                     assert!(verbatim, "{file}: {line:?} is not in the result of {call:?}");
                 }
-<<<<<<< HEAD
                 if result.error {
                     marked += 1;
                     told += usize::from(failure.is_some());
@@ -304,22 +292,6 @@ fn results_that_agents_mark_as_errors_have_their_words() {
                     assert!(failure.is_some() || nothing, "{file}: {call:?} failed: {text}");
                 } else {
                     unmarked += usize::from(failure.is_some());
-=======
-                if std::env::var_os("EPITOME_TELL").is_some()
-                    && let Some(failure) = failure
-                {
-                    println!(
-                        "{folder} {} {:?} {} | {:?}",
-                        call.name.0, failure.exit, result.error, failure.words
-                    );
-                    println!("    {}", call.arguments.chars().take(160).collect::<String>());
-                } else if result.error && std::env::var_os("EPITOME_TELL").is_some() {
-                    println!(
-                        "{folder} NONE {} {:?}",
-                        call.arguments.chars().take(200).collect::<String>(),
-                        text.chars().take(100).collect::<String>()
-                    );
->>>>>>> fix3b
                 }
             }
         }

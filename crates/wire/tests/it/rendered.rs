@@ -19,11 +19,7 @@ use epitome_core::{
 use epitome_wire::{
     Format, anthropic,
     legality::{Rule, Rules, check, check_against},
-<<<<<<< HEAD
-    render::{RenderError, RenderOptions, Rendered, recount, settle_thinking},
-=======
-    render::{BoundThinking, RenderError, RenderOptions, recount, settle_thinking},
->>>>>>> fix3b
+    render::{BoundThinking, RenderError, RenderOptions, Rendered, recount, settle_thinking},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;

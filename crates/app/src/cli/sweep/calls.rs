@@ -418,7 +418,9 @@ fn reaches(context: &Context, segment: &Segment) -> bool {
     match (segment.source(), segment.body()) {
         (Some(source), _) => handles.contains(source),
         // A summary among it is reached by the events that it told of.
-        (None, Body::Note(note)) => note.folded.events.without(&note.folded.summaries).without(&handles).is_empty(),
+        (None, Body::Note(note)) => {
+            note.folded.events.without(&note.folded.summaries).without(&handles).is_empty()
+        }
         (None, _) => segment.stands_for().without(&handles).is_empty(),
     }
 }
