@@ -160,6 +160,9 @@ impl Projection {
     /// Takes the next event with the counts of its texts. It costs the event; only a compaction, or the undoing of one,
     /// costs what is shown from there on. An event that it holds already is passed over.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
+        if self.line.last().is_some_and(|last| last.id == event.id) {
+            return;
+        }
         match self.context.extend(&event, Some(&pieces)) {
             Extended::Known => {}
             Extended::Grown => self.line.push(event, pieces),

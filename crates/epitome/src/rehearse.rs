@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Event, EventId, Fact, Link, Logged, Seq, ThreadId, Tokens,
+    Fact, Logged,
     budget::Budget,
     context::Names,
     cost::{Prompt, Terms},
-    event::{Pin, Time},
+    event::Time,
     fit::Refusal,
     id::{AnswerId, ModelName},
     meter::Meter,
     policy::Policy,
     profile::Rule,
+    project::Line,
     view::{Moment, Prepared, View},
 };
 use epitome_wire::{
@@ -26,20 +27,15 @@ use epitome_wire::{
 /// What happened in a thread, with the counts of its texts.
 #[derive(Clone, Debug)]
 pub struct Script {
-    thread: ThreadId,
+    line: Line,
     meter: Arc<Meter>,
-    events: Vec<(Event, Vec<Tokens>)>,
+    names: Names,
 }
 
 impl Script {
-    /// Counts what happened.
-    pub fn new(thread: ThreadId, events: impl IntoIterator<Item = Event>, meter: Arc<Meter>) -> Self {
-        let counted = |event: Event| {
-            let pieces = meter.pieces(&event);
-            (event, pieces)
-        };
-        let events = events.into_iter().map(counted).collect();
-        Self { thread, meter, events }
+    /// Counts what happened, where that was not done before.
+    pub fn new(line: Line, meter: Arc<Meter>, names: Names) -> Self {
+        Self { line: line.counted_by(&meter), meter, names }
     }
 
     /// Who counted.
@@ -73,7 +69,7 @@ pub struct Call<'a> {
     /// The model that answered.
     pub model: Option<&'a ModelName>,
     /// The answer it led to.
-    pub answer: &'a Event,
+    pub answer: &'a Logged,
     /// The view it was rendered from.
     pub view: &'a View,
     /// What was done to make it ready.
@@ -102,13 +98,13 @@ pub enum NoCall {
 }
 
 impl Rehearsal<'_> {
-    /// Plays a script, and shows each call, or why there is none.
+    /// Plays a script, and shows each call, or why there is none. Gives the view after the last event.
     pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, NoCall>)) -> View {
         let mut stage = Stage::new(script);
         let mut answering: Option<AnswerId> = None;
         let mut number = 0;
-        for (event, pieces) in &script.events {
-            if let Fact::AssistantSaid { answer, model, .. } = &event.fact {
+        for (event, pieces) in script.line.counted() {
+            if let Fact::AssistantSaid { answer, model, .. } = &event.event.fact {
                 // Fragments of one answer came of one call, and words that open a session came of none.
                 let goes_on = answer.is_some() && *answer == answering;
                 if !goes_on && stage.has_history() {
@@ -117,7 +113,8 @@ impl Rehearsal<'_> {
                 }
                 answering.clone_from(answer);
             }
-            stage.play(event, pieces.clone());
+            stage.now = event.event.time.or(stage.now);
+            stage.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
         }
         stage.view
     }
@@ -127,18 +124,16 @@ impl Rehearsal<'_> {
         stage: &mut Stage,
         number: u64,
         model: Option<&ModelName>,
-        answer: &Event,
+        answer: &Logged,
         each: &mut impl FnMut(Result<Call<'_>, NoCall>),
     ) {
         let moment = Moment { now: stage.now, model, terms: self.terms.as_ref() };
-        let at = stage.now;
-        match self.ready(stage, &moment) {
+        match self.ready(&mut stage.view, &moment, &mut stage.memo) {
             Ok((prepared, rendered, prompt)) => {
                 let (prepared, rendered, prompt) = (&prepared, &rendered, &prompt);
-                let view = &stage.view;
+                let (view, at) = (&stage.view, stage.now);
                 each(Ok(Call { number, at, model, answer, view, prepared, rendered, prompt }));
                 stage.view.sent(at);
-                stage.adopt();
             }
             Err(error) => {
                 stage.view.abandon();
@@ -147,42 +142,39 @@ impl Rehearsal<'_> {
         }
     }
 
-    fn ready(&self, stage: &mut Stage, moment: &Moment<'_>) -> Result<(Prepared, Rendered, Prompt), NoCall> {
-        let prepared = stage.view.prepare(self.policy, &self.budget, moment)?;
+    /// Makes a view ready for its next call, and renders it.
+    pub fn ready(
+        &self,
+        view: &mut View,
+        moment: &Moment<'_>,
+        memo: &mut PromptMemo,
+    ) -> Result<(Prepared, Rendered, Prompt), NoCall> {
+        let prepared = view.prepare(self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
-            stage.view.settle(|context, sent| {
+            view.settle(|context, sent| {
                 let ceiling = self.budget.ceiling();
                 settle_thinking(context, sent, &self.options.rules, ceiling).map(|settled| settled.context)
             })?;
         }
-        let rendered = self.format.render(stage.view.context(), &self.options)?;
-        let prompt = self.format.prompt(&rendered.body, &mut stage.memo)?;
+        let rendered = self.format.render(view.context(), &self.options)?;
+        let prompt = self.format.prompt(&rendered.body, memo)?;
         Ok((prepared, rendered, prompt))
     }
 }
 
-/// Where a script is played: its events take the numbers that are free, since a policy may add some of its own.
+/// Where a script is played.
 struct Stage {
     view: View,
     memo: PromptMemo,
-    thread: ThreadId,
-    head: Seq,
-    link: Link,
     now: Option<Time>,
-    /// The number each event of the script has here, by the number it had.
-    numbers: Vec<Seq>,
 }
 
 impl Stage {
     fn new(script: &Script) -> Self {
         Self {
-            view: View::new(Arc::clone(&script.meter), Names::Thread(script.thread)),
+            view: View::rehearsing(Arc::clone(&script.meter), script.names),
             memo: PromptMemo::new(Arc::clone(&script.meter)),
-            thread: script.thread,
-            head: Seq::START,
-            link: Link::ROOT,
             now: None,
-            numbers: vec![Seq::START],
         }
     }
 
@@ -190,42 +182,5 @@ impl Stage {
     fn has_history(&self) -> bool {
         let context = self.view.context();
         context.segments().len() > context.prefix_len()
-    }
-
-    fn play(&mut self, event: &Event, pieces: Vec<Tokens>) {
-        let mut event = event.clone();
-        self.renumber(&mut event.fact);
-        self.now = event.time.or(self.now);
-        self.head = self.head.next();
-        self.link = self.link.next(&event, &event.fact_json());
-        let id = EventId { thread: self.thread, seq: self.head };
-        self.numbers.push(self.head);
-        self.view.push(Arc::new(Logged { id, event, link: self.link }), pieces);
-    }
-
-    /// What the view has added of its own counts too.
-    fn adopt(&mut self) {
-        if let Some(last) = self.view.line().events().last() {
-            self.head = last.id.seq;
-            self.link = last.link;
-        }
-    }
-
-    /// References inside a thread follow its events to their new places.
-    fn renumber(&self, fact: &mut Fact) {
-        let here = |seq: &mut Seq| {
-            let at = usize::try_from(seq.0).ok();
-            *seq = at.and_then(|at| self.numbers.get(at)).copied().unwrap_or(self.head);
-        };
-        match fact {
-            Fact::Compacted(compaction) => {
-                here(&mut compaction.through);
-                compaction.first_kept.iter_mut().for_each(here);
-            }
-            Fact::CompactionReverted { compaction } => here(compaction),
-            Fact::Pinned { pin: Pin::Event(seq) } => here(seq),
-            Fact::Injected { beside, .. } => beside.iter_mut().for_each(here),
-            _ => {}
-        }
     }
 }

@@ -66,10 +66,12 @@ impl Context {
     ///
     /// The cost is that of the event. A result goes to its call, wherever that stands.
     pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
-        if event.id.seq <= self.growth.head {
+        let moves = matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. });
+        // A compaction that a rehearsal made has the number of the event before it.
+        if event.id.seq < self.growth.head || (event.id.seq == self.growth.head && !moves) {
             return Extended::Known;
         }
-        if matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. }) {
+        if moves {
             return Extended::Moved;
         }
         self.grow(event, pieces);

@@ -20,7 +20,7 @@ pub use self::{
 use crate::{
     context::{Context, Extended, Names, Recorded},
     event::{Compaction, Event, Fact, Logged, Time},
-    id::{EventId, ModelName, Seq},
+    id::{EventId, ModelName, Seq, ThreadId},
     meter::Meter,
     pipeline::State,
     plan::History,
@@ -44,6 +44,8 @@ pub struct View {
     considered: Tokens,
     /// What the session was like so far.
     history: History,
+    /// Who owns the compactions that are made, if this is a rehearsal.
+    rehearsal: Option<ThreadId>,
 }
 
 /// What was decided before a call: a record beside the log, appended once.
@@ -101,7 +103,14 @@ impl View {
             pending: None,
             considered: Tokens(0),
             history: History::default(),
+            rehearsal: None,
         }
+    }
+
+    /// Of a session that is played again. The compactions made for it are not in its log: they take no number there, so
+    /// that every other event keeps its own.
+    pub fn rehearsing(meter: Arc<Meter>, names: Names) -> Self {
+        Self { rehearsal: Some(ThreadId::derived(&["rehearsal"])), ..Self::new(meter, names) }
     }
 
     /// Of a session that was seen before: `line` is what happened, `passes` what was decided before each of its calls.
@@ -139,6 +148,9 @@ impl View {
     }
 
     fn take(&mut self, event: Arc<Logged>, pieces: Option<Vec<Tokens>>) {
+        if self.line.last().is_some_and(|last| last.id == event.id) {
+            return;
+        }
         let moved = match &event.event.fact {
             Fact::CompactionReverted { .. } => Cause::Undone,
             _ => Cause::Client,
@@ -168,13 +180,15 @@ impl View {
     /// Appends a compaction of our own as an event of this thread.
     fn compact(&mut self, compaction: Compaction, at: Option<Time>) -> Option<Arc<Logged>> {
         let last = self.line.last()?;
-        let thread = match self.context.names() {
-            Names::Thread(thread) => thread,
-            Names::Messages | Names::MessagesAfter(_) => last.id.thread,
+        let id = match (self.rehearsal, self.context.names()) {
+            (Some(thread), _) => EventId { thread, seq: last.id.seq },
+            (None, Names::Thread(thread)) => EventId { thread, seq: last.id.seq.next() },
+            (None, Names::Messages | Names::MessagesAfter(_)) => {
+                EventId { thread: last.id.thread, seq: last.id.seq.next() }
+            }
         };
         let event = Event::own(Fact::Compacted(compaction), at);
         let link = last.link.next(&event, &event.fact_json());
-        let id = EventId { thread, seq: last.id.seq.next() };
         let pieces = self.context.meter().pieces(&event);
         let logged = Arc::new(Logged { id, event, link });
         self.line.push(Arc::clone(&logged), pieces);

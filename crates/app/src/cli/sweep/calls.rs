@@ -12,6 +12,7 @@ use std::{
 };
 
 use epitome::{
+    compact::line,
     core::{
         Digest, Seq, Tokens,
         budget::Budget,
@@ -231,7 +232,7 @@ fn sweep_file(path: &Path, policies: &[Policy], budgets: &[u64]) -> Result<Talli
             let profile = model.and_then(|model| profiles.find(&model).ok());
             let format = format_of(&session, profile);
             let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
-            let script = Script::new(thread.id, events, meter);
+            let script = Script::new(line(events), meter, Names::Thread(thread.id));
             let name = format!("{}, {}", session.key, thread.name);
             for (index, policy) in policies.iter().enumerate() {
                 for budget in budgets {
