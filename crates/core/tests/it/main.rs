@@ -15,4 +15,8 @@ mod properties;
 #[cfg(test)]
 mod specs;
 #[cfg(test)]
+mod specs_policies;
+#[cfg(test)]
+mod stage;
+#[cfg(test)]
 mod views;
