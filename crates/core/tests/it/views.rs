@@ -44,9 +44,9 @@ fn calls(
 ) -> (View, Vec<Call>) {
     let mut stage = Stage::new(meter());
     let mut calls = Vec::new();
-    for (seen, event) in events.iter().enumerate() {
+    for (minute, (seen, event)) in (0..).zip(events.iter().enumerate()) {
         if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
-            let now = Some(Time(seen as i64 * 60_000));
+            let now = Some(Time(minute * 60_000));
             let view = &mut stage.view;
             if let Ok(prepared) = view.prepare(policy, budget, &Moment { now, ..Moment::default() }) {
                 let (said, tokens) = (said(view.context()), view.context().tokens());
@@ -172,7 +172,9 @@ proptest! {
 /// A view of a log, under a meter that wraps nothing.
 fn played(log: &str) -> Stage {
     let mut stage = Stage::new(notation::meter());
-    read(log).iter().for_each(|event| stage.play(event));
+    for event in &read(log) {
+        stage.play(event);
+    }
     stage
 }
 
@@ -224,7 +226,9 @@ fn a_policy_that_cannot_reach_its_target_says_so_and_resets_no_cache_for_it() {
     let budget = budget(&policy, 100);
     let mut stage = played(ASKED);
     let mut call = |more: &str| {
-        read(more).iter().for_each(|event| stage.play(event));
+        for event in &read(more) {
+            stage.play(event);
+        }
         let prepared = stage.view.prepare(&policy, &budget, &Moment::default()).unwrap();
         assert_eq!((prepared.cause, stage.view.sent(None)), (None, None), "nothing was changed");
         prepared.shortfall
