@@ -27,7 +27,7 @@ struct File {
     #[serde(default)]
     limits: SaidLimits,
     caps: Option<BTreeMap<Tier, Spanned<Share>>>,
-    reduce: Option<Vec<Spanned<BTreeMap<String, Spanned<Value>>>>>,
+    reduce: Option<Vec<Spanned<SaidStep>>>,
     summary: Option<Spanned<SaidSummary>>,
 }
 
@@ -39,6 +39,9 @@ struct SaidLimits {
     force: Option<Spanned<Level>>,
     cold: Option<Spanned<Level>>,
 }
+
+/// The fields of a step: its reducer, when it is run, its numbers.
+type SaidStep = BTreeMap<String, Spanned<Value>>;
 
 /// `false`, `true`, or how.
 struct SaidSummary(Option<SummaryRules>);
@@ -128,22 +131,22 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
         force: level(&said.force).or(base.force),
         cold: level(&said.cold).or(base.cold),
     };
-    let place = |said: &Option<Spanned<Level>>| said.as_ref().map(|said| said.span().start);
-    let target = ("target", limits.target, place(&said.target));
-    let trigger = ("trigger", limits.trigger, place(&said.trigger));
-    let force = ("force", limits.force, place(&said.force));
-    let cold = ("cold", limits.cold, place(&said.cold));
-    for (name, level, at) in [target, trigger, force, cold] {
-        if level.is_some_and(|level| level.of(USUAL) == Tokens(0)) {
-            return Err(Wrong::new(at.unwrap_or(0), format!("`{name}` must be above 0")));
-        }
+    let named = |name, level: Option<Level>, said: &Option<Spanned<Level>>| Limit {
+        name,
+        size: level.map(|level| level.of(USUAL)),
+        at: said.as_ref().map(|said| said.span().start),
+    };
+    let target = named("target", limits.target, &said.target);
+    let trigger = named("trigger", limits.trigger, &said.trigger);
+    let force = named("force", limits.force, &said.force);
+    let cold = named("cold", limits.cold, &said.cold);
+    if let Some(zero) = [target, trigger, force, cold].iter().find(|limit| limit.size == Some(Tokens(0))) {
+        return Err(Wrong::new(zero.at.unwrap_or(0), format!("`{}` must be above 0", zero.name)));
     }
-    // What acts must leave room below the point at which it acts again.
-    let apart = "or every call would reset the cache";
-    below(target, trigger, Gap::Some, apart)?;
-    below(target, force, Gap::Some, apart)?;
-    below(trigger, force, Gap::None, "or it would never be reached")?;
-    below(cold, force, Gap::None, "or it would never be reached")?;
+    target.below(trigger)?;
+    target.below(force)?;
+    trigger.not_above(force)?;
+    cold.not_above(force)?;
     Ok(limits)
 }
 
@@ -151,31 +154,43 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
 /// [`Policy::budget`] sees to it that they settle there too.
 const USUAL: Tokens = Tokens(200_000);
 
-/// Whether two limits must differ.
-#[derive(PartialEq, Eq)]
-enum Gap {
-    Some,
-    None,
+/// A limit in a window of usual size, and where it is said, if it is said in this file.
+#[derive(Clone, Copy)]
+struct Limit {
+    name: &'static str,
+    size: Option<Tokens>,
+    at: Option<usize>,
 }
 
-type Named = (&'static str, Option<Level>, Option<usize>);
-
-fn below(lower: Named, upper: Named, gap: Gap, why: &str) -> Result<(), Wrong> {
-    let (Some(low), Some(high)) = (lower.1, upper.1) else { return Ok(()) };
-    let (low, high) = (low.of(USUAL), high.of(USUAL));
-    if low < high || (low == high && gap == Gap::None) {
-        return Ok(());
+impl Limit {
+    /// What acts must leave room below the point at which it acts again.
+    fn below(self, upper: Self) -> Result<(), Wrong> {
+        self.check(upper, |low, high| low < high, "be below", "every call would reset the cache")
     }
-    // One of the two is in this file, or the base would not have been read.
-    let at = lower.2.or(upper.2).unwrap_or(0);
-    let must = if gap == Gap::Some { "be below" } else { "not be above" };
-    Err(Wrong::new(
-        at,
-        format!(
-            "`{}` must {must} `{}`, {why}: of {USUAL} tokens they are {low} and {high}",
-            lower.0, upper.0
-        ),
-    ))
+
+    fn not_above(self, upper: Self) -> Result<(), Wrong> {
+        self.check(upper, |low, high| low <= high, "not be above", "it would never be reached")
+    }
+
+    fn check(
+        self,
+        upper: Self,
+        holds: impl Fn(Tokens, Tokens) -> bool,
+        must: &str,
+        otherwise: &str,
+    ) -> Result<(), Wrong> {
+        let (Some(low), Some(high)) = (self.size, upper.size) else { return Ok(()) };
+        if holds(low, high) {
+            return Ok(());
+        }
+        // One of the two is said in this file, or the base would not have been read.
+        let at = self.at.or(upper.at).unwrap_or(0);
+        let reason = format!(
+            "`{}` must {must} `{}`, or {otherwise}: of {USUAL} tokens they are {low} and {high}",
+            self.name, upper.name
+        );
+        Err(Wrong::new(at, reason))
+    }
 }
 
 fn caps(said: BTreeMap<Tier, Spanned<Share>>) -> Result<BTreeMap<Tier, Share>, Wrong> {
@@ -233,7 +248,7 @@ impl<'de> Deserialize<'de> for SaidSummary {
     }
 }
 
-fn step(said: Spanned<BTreeMap<String, Spanned<Value>>>) -> Result<Step, Wrong> {
+fn step(said: Spanned<SaidStep>) -> Result<Step, Wrong> {
     let at = said.span().start;
     let mut fields = said.into_inner();
     let when = fields.remove("when").map(when).transpose()?.unwrap_or_default();

@@ -44,7 +44,8 @@ impl Hook for Says {
     }
 }
 
-fn hooks(words: &[(usize, u64)]) -> Hooks {
+/// Hooks that add so many words each, and may add so many tokens.
+pub(crate) fn hooks(words: &[(usize, u64)]) -> Hooks {
     let hooks = words.iter().enumerate();
     let hooks = hooks.map(|(index, &(words, reserve))| {
         Box::new(Says(format!("hook {index}"), words, Tokens(reserve))) as Box<dyn Hook>

@@ -15,6 +15,10 @@ mod properties;
 #[cfg(test)]
 mod specs;
 #[cfg(test)]
+mod specs_policies;
+#[cfg(test)]
+mod stage;
+#[cfg(test)]
 mod summaries;
 #[cfg(test)]
 mod views;

@@ -1,7 +1,7 @@
 //! Runs the pages in `specs/`: each is a manual page of a reducer, or of the whole, and a test at once.
 //!
 //! A page holds examples: a block `log`, a block `toml` with the budget and the reducers, a block `context` with what
-//! comes out. `EPITOME_SPECS=write` writes what does come out into the pages, for a person to read before it is kept.
+//! comes out; or, of a policy, a block `calls`. `EPITOME_SPECS=write` writes what does come out into the pages, for a person to read before it is kept.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 
@@ -15,7 +15,10 @@ use epitome_core::{
 };
 use serde::Deserialize;
 
-use crate::notation::{context, show};
+use crate::{
+    notation::{context, show},
+    specs_policies,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +76,7 @@ fn every_reducer_is_known_by_its_file() {
     }
 }
 
-fn specs() -> PathBuf {
+pub(crate) fn specs() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../specs")
 }
 
@@ -86,15 +89,16 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-struct Block<'p> {
-    language: &'p str,
-    text: &'p str,
+/// A fenced block of a page.
+pub(crate) struct Block<'p> {
+    pub(crate) language: &'p str,
+    pub(crate) text: &'p str,
     /// Where the text is in its page.
     start: usize,
 }
 
 /// The fenced blocks of a page.
-fn blocks(page: &str) -> Vec<Block<'_>> {
+pub(crate) fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut at = 0;
     while let Some(open) = page[at..].find("\n```") {
@@ -113,27 +117,37 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The page with every `context` block as it comes out.
+/// The page with every block as it comes out: `context`, `calls`, and the files it shows.
 fn rewrite(page: &str) -> String {
     let mut out = String::new();
     let mut copied = 0;
     let (mut log, mut toml) = (None, None);
     for block in blocks(page) {
-        match block.language {
-            "log" => log = Some(block.text),
-            "toml" => toml = Some(block.text),
-            "context" => {
-                let log = log.expect("a log comes before a context");
-                let found = match toml.take() {
-                    Some(toml) => reduce(log, toml),
-                    None => show(&context(log)),
-                };
-                out.push_str(&page[copied..block.start]);
-                out.push_str(&found);
-                copied = block.start + block.text.len();
+        let found = match block.language {
+            "log" => {
+                log = Some(block.text);
+                continue;
             }
-            _ => {}
-        }
+            "toml" => {
+                toml = Some(block.text);
+                continue;
+            }
+            "context" => match (log.expect("a log comes before a context"), toml.take()) {
+                (log, Some(toml)) => reduce(log, toml),
+                (log, None) => show(&context(log)),
+            },
+            "calls" => {
+                let toml = toml.take().expect("a policy comes before its calls");
+                specs_policies::calls(log.expect("a log comes before its calls"), toml)
+            }
+            other => match other.strip_prefix("toml ") {
+                Some(file) => specs_policies::file(file),
+                None => continue,
+            },
+        };
+        out.push_str(&page[copied..block.start]);
+        out.push_str(&found);
+        copied = block.start + block.text.len();
     }
     out.push_str(&page[copied..]);
     out

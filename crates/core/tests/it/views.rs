@@ -1,41 +1,29 @@
-//! The invariants of a view, call after call, over generated histories.
+//! The invariants of a view, call after call, over generated histories; and what it says when it cannot keep to a budget.
 
 use std::sync::Arc;
 
 use epitome_core::{
     Fact,
     budget::Budget,
-    context::{Body, Context, Names},
-    event::{Instruction, Logged, Time},
+    context::Names,
+    event::{Logged, Time},
     meter::{Meter, Overhead},
     policy::Policy,
     project::Line,
     tokens::Tokens,
-    view::{Moment, Pass, Prepared, View},
+    view::{Moment, Pass, Prepared, Shortfall, View},
 };
 use proptest::prelude::*;
 
-use crate::{histories::history, notation::Words};
+use crate::{
+    histories::history,
+    inject::hooks,
+    notation::{self, Words, logged, read},
+    stage::{Stage, said},
+};
 
 fn meter() -> Arc<Meter> {
     Arc::new(Meter::new(Arc::new(Words), Overhead::default()))
-}
-
-/// What a request says, message by message, and within messages part by part: what a cache compares.
-fn said(context: &Context) -> Vec<String> {
-    let mut said = Vec::new();
-    for segment in context.segments() {
-        if let Body::Prefix(event) = segment.body() {
-            // Which of several equal system prompts it is, nobody sees; and settings are no part of what is cached.
-            if !matches!(event.event.fact, Fact::Instructed { what: Instruction::Settings, .. }) {
-                said.push(format!("{:?}", event.event.fact));
-            }
-            continue;
-        }
-        let shown = segment.shown().map(|parts| format!("{parts:?}"));
-        said.push(format!("{:?} {:?} {shown:?}", segment.key(), segment.body()));
-    }
-    said
 }
 
 /// One call of a session.
@@ -54,21 +42,22 @@ fn calls(
     budget: &Budget,
     mut each: impl FnMut(&View),
 ) -> (View, Vec<Call>) {
-    let mut view = View::new(meter(), Names::Messages);
+    let mut stage = Stage::new(meter());
     let mut calls = Vec::new();
-    for (seen, event) in events.iter().enumerate() {
+    for (minute, (seen, event)) in (0..).zip(events.iter().enumerate()) {
         if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
-            let now = Some(Time(seen as i64 * 60_000));
+            let now = Some(Time(minute * 60_000));
+            let view = &mut stage.view;
             if let Ok(prepared) = view.prepare(policy, budget, &Moment { now, ..Moment::default() }) {
                 let (said, tokens) = (said(view.context()), view.context().tokens());
                 view.sent(now);
-                each(&view);
+                each(view);
                 calls.push(Call { prepared, said, tokens, epoch: view.epoch().number, seen });
             }
         }
-        view.push(Arc::clone(event), meter().pieces(&event.event));
+        stage.play(event);
     }
-    (view, calls)
+    (stage.view, calls)
 }
 
 /// The built-in policies, and some that act all the time.
@@ -177,6 +166,101 @@ proptest! {
         prop_assert_eq!(&said(view.context()), &before);
         let again = view.prepare(&policy, &budget, &Moment::default());
         prop_assert_eq!(once, again);
+    }
+}
+
+/// A view of a log, under a meter that wraps nothing.
+fn played(log: &str) -> Stage {
+    let mut stage = Stage::new(notation::meter());
+    for event in &read(log) {
+        stage.play(event);
+    }
+    stage
+}
+
+const ASKED: &str = "system: Be brief.\nuser: One.\nassistant: 30 words of \"one\"\nuser: Two.\n";
+
+#[test]
+fn a_hook_over_its_reserve_is_named_with_the_numbers_and_the_call_goes_without_it() {
+    let mut stage = played(ASKED);
+    let hooks = hooks(&[(5, 10), (12, 10)]);
+    let policy = Policy::named("epitome").unwrap();
+    let budget = budget(policy, 100).reserve(hooks.reserve());
+    let prepared = stage.view.prepare(policy, &budget, &Moment::default()).unwrap();
+    let before = said(stage.view.context());
+    let error = hooks.inject(stage.view.line().events(), &notation::meter(), None).unwrap_err();
+    insta::assert_snapshot!(error, @"injecting what the hook `hook 1` adds to message 4: it needs 12 tokens, and 10 are reserved for it; let it add less, or reserve more");
+    assert_eq!(said(stage.view.context()), before, "not even the hook that kept to its reserve has added");
+    assert_eq!((prepared.cause, stage.view.sent(None)), (None, None));
+}
+
+#[test]
+fn what_hooks_add_after_a_reduction_fits_and_nothing_is_reduced_again() {
+    let hooks = hooks(&[(9, 10), (8, 10)]);
+    let policy =
+        Policy::read("base = \"epitome\"\nsummary = false\nreduce = [{ reducer = \"drop_middle\" }]");
+    let policy = policy.unwrap();
+    let mut stage = played(ASKED);
+    let budget = budget(&policy, 40).reserve(hooks.reserve());
+    stage.view.prepare(&policy, &budget, &Moment::default()).unwrap();
+    let reduced = said(stage.view.context());
+    assert!(stage.view.context().tokens() <= Tokens(20));
+    for event in hooks.inject(stage.view.line().events(), &notation::meter(), None).unwrap() {
+        stage.play(&logged(0, event.fact));
+    }
+    assert_eq!(&said(stage.view.context())[..reduced.len()], reduced, "what was reduced stays");
+    assert_eq!(stage.view.context().segments().len(), reduced.len() + 2);
+    assert!(stage.view.context().tokens() <= Tokens(40));
+    assert!(stage.view.sent(None).is_some(), "the reduction was recorded");
+}
+
+#[test]
+fn a_policy_that_cannot_reach_its_target_says_so_and_resets_no_cache_for_it() {
+    let policy = r#"
+        name = "weak"
+        about = "Has nothing to say of what people say."
+        limits = { target = 0.4, trigger = 0.5 }
+        reduce = [{ reducer = "evict_media" }]
+    "#;
+    let policy = Policy::read(policy).unwrap();
+    let budget = budget(&policy, 100);
+    let mut stage = played(ASKED);
+    let mut call = |more: &str| {
+        for event in &read(more) {
+            stage.play(event);
+        }
+        let prepared = stage.view.prepare(&policy, &budget, &Moment::default()).unwrap();
+        assert_eq!((prepared.cause, stage.view.sent(None)), (None, None), "nothing was changed");
+        prepared.shortfall
+    };
+    assert_eq!(call(""), None, "34 tokens are no reason to act");
+    let short = call("assistant: 24 words of \"two\"\nuser: Three.").expect("59 tokens are over the trigger");
+    assert_eq!(short, Shortfall { target: Tokens(40), reached: Tokens(59), prefix: Tokens(2) });
+    insta::assert_snapshot!(short, @"the policy aims at 40 tokens and reached 59, of which 2 are instructions and tools; it will not act again until there is more to gain: raise the target, or add reducers or a summary");
+    assert_eq!(call("assistant: Yes.\nuser: Four."), None, "two tokens more are nothing to gain");
+    let again = call("assistant: Yes.\nuser: So what is it now?").expect("five in a hundred are");
+    assert_eq!(again.reached, Tokens(67));
+}
+
+#[test]
+fn a_target_below_the_prefix_is_told_with_what_the_prefix_takes() {
+    let policy = Policy::named("lineage").unwrap();
+    let budget = budget(policy, 100);
+    let mut stage = played("system: 70 words of \"rule\"\nuser: One.\nassistant: Yes.\nuser: Two.\n");
+    let prepared = stage.view.prepare(policy, &budget, &Moment::default()).unwrap();
+    insta::assert_snapshot!(prepared.shortfall.unwrap(), @"the policy aims at 40 tokens and reached 73, of which 70 are instructions and tools; it will not act again until there is more to gain: raise the target, or add reducers or a summary");
+}
+
+#[test]
+fn what_cannot_fit_is_refused_with_the_numbers_and_the_view_is_as_it_was() {
+    for policy in policies() {
+        let mut stage =
+            played("system: 60 words of \"rule\"\nuser: One.\nassistant: Yes.\nuser: 90 words of \"two\"\n");
+        let before = said(stage.view.context());
+        let refusal = stage.view.prepare(&policy, &budget(&policy, 65), &Moment::default()).unwrap_err();
+        assert_eq!((refusal.budget, refusal.prefix, refusal.needed), (Tokens(65), Tokens(60), Tokens(69)));
+        assert_eq!(said(stage.view.context()), before, "{}", policy.name);
+        assert_eq!(stage.view.sent(None), None, "nothing was prepared");
     }
 }
 
