@@ -46,17 +46,43 @@ impl Script {
 
 /// How a session is rehearsed.
 #[derive(Clone, Debug)]
-pub struct Rehearsal<'a> {
-    /// What decides.
-    pub policy: &'a Policy,
+pub struct Rehearsal {
+    policy: Policy,
+    budget: Budget,
+    format: Format,
+    options: RenderOptions,
+    terms: Option<Terms>,
+}
+
+impl Rehearsal {
+    /// Under `policy`, where a request may hold what `budget` says, to a model that makes these demands. Without the
+    /// terms of its cache, time and money are left out of account.
+    pub fn new(
+        policy: &Policy,
+        budget: Budget,
+        format: Format,
+        options: RenderOptions,
+        terms: Option<Terms>,
+    ) -> Self {
+        let shape = policy.summary.map(|rules| rules.shape).unwrap_or_default();
+        Self {
+            budget: policy.budget(budget),
+            policy: policy.clone().for_rules(options.rules.as_set()),
+            format,
+            options: RenderOptions { summary: shape, ..options },
+            terms,
+        }
+    }
+
     /// How much a request may hold, with the policy's limits.
-    pub budget: Budget,
-    /// The format to render.
-    pub format: Format,
-    /// What the model demands of a request.
-    pub options: RenderOptions,
-    /// What its cache promises and costs.
-    pub terms: Option<Terms>,
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// How requests are rendered.
+    pub fn options(&self) -> &RenderOptions {
+        &self.options
+    }
 }
 
 /// A call of a rehearsal, ready to be sent.
@@ -97,7 +123,7 @@ pub enum NoCall {
     Wire(#[from] WireError),
 }
 
-impl Rehearsal<'_> {
+impl Rehearsal {
     /// Plays a script, and shows each call, or why there is none. Gives the view after the last event.
     pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, NoCall>)) -> View {
         let mut stage = Stage::new(script);
@@ -149,7 +175,7 @@ impl Rehearsal<'_> {
         moment: &Moment<'_>,
         memo: &mut PromptMemo,
     ) -> Result<(Prepared, Rendered, Prompt), NoCall> {
-        let prepared = view.prepare(self.policy, &self.budget, moment)?;
+        let prepared = view.prepare(&self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
             view.settle(|context, sent| {
                 let ceiling = self.budget.ceiling();

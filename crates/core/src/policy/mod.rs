@@ -9,7 +9,10 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,7 +22,7 @@ use crate::{
     budget::Budget,
     context::Tier,
     pipeline::{Pipeline, Reducer},
-    profile::Share,
+    profile::{Rule, Share},
     reducers::{self, AnyReducer},
     summary::{
         Caps,
@@ -198,6 +201,14 @@ impl Policy {
     /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
     pub fn cold_level(&self, budget: &Budget) -> Option<Tokens> {
         self.limits.cold.map(|level| level.of(budget.ceiling()))
+    }
+
+    /// The same policy for a model with these rules: no reducer takes what the model wants back.
+    pub fn for_rules(mut self, rules: &BTreeSet<Rule>) -> Self {
+        for step in &mut self.reduce {
+            step.reducer = step.reducer.clone().for_rules(rules);
+        }
+        self
     }
 
     /// The reducers that are run at some time.

@@ -9,6 +9,7 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 use epitome_core::{
     Fact,
     budget::{Budget, Reserves},
+    cost::Terms,
     event::{Compaction, Time},
     id::ModelName,
     pipeline::{Reducer, Step},
@@ -35,6 +36,7 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
     let (policy, profile) = example(toml);
     let reserves = Reserves { output: Tokens(0), ..Reserves::default() };
     let budget = policy.budget(Budget::for_profile(&profile, reserves));
+    let terms = Terms::new(&profile.cache, &profile.prices);
     let script = Script::of(log);
     let mut out = String::new();
     let mut stage = Stage::new(meter());
@@ -45,7 +47,7 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
             stage.play(event);
         }
         played = mark.after;
-        let moment = Moment { now: Some(mark.at), model: mark.model.as_ref(), cache: Some(&profile.cache) };
+        let moment = Moment { now: Some(mark.at), model: mark.model.as_ref(), terms: Some(&terms) };
         match stage.view.prepare(&policy, &budget, &moment) {
             Ok(prepared) => {
                 let now = said(stage.view.context());
@@ -66,7 +68,8 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
     out
 }
 
-/// A page's policy, and a model with a window of the given size, whose cache lives for five minutes.
+/// A page's policy, and a model with a window of the given size, whose cache lives for five minutes and costs what
+/// Anthropic's does.
 fn example(toml: &str) -> (Policy, Profile) {
     let mut ceiling = None;
     let mut file = String::new();
@@ -79,7 +82,8 @@ fn example(toml: &str) -> (Policy, Profile) {
     let policy = Policy::read(&file).unwrap_or_else(|error| panic!("{error}\n{file}"));
     let ceiling = ceiling.expect("an example says how much a request may hold");
     let mut profiles = Profiles::builtin();
-    let model = format!("[[model]]\nname = \"test\"\nwire = \"anthropic\"\nwindow = {ceiling}\n");
+    let price = "price = { input = 5, output = 25, cache_read = 0.1, cache_write = 1.25 }";
+    let model = format!("[[model]]\nname = \"test\"\nwire = \"anthropic\"\nwindow = {ceiling}\n{price}\n");
     profiles.with_overrides(&model).unwrap_or_else(|error| panic!("{error}"));
     let mut profile = profiles.find("test").expect("it was just added").clone();
     profile.cache = CacheRules { lifetimes: Some(vec![300]), ..CacheRules::default() };
@@ -137,13 +141,16 @@ fn clock(Time(time): Time) -> String {
 }
 
 fn describe(out: &mut String, number: u64, mark: &Mark, stage: &Stage, prepared: &Prepared) {
-    let Prepared { cause, steps, shortfall, compaction } = prepared;
+    let Prepared { cause, plan, steps, shortfall, compaction } = prepared;
     let context = stage.view.context();
     let _ = write!(out, "call {number} at {}: {} tokens, ", clock(mark.at), context.tokens());
     let _ = match cause {
         Some(cause) => writeln!(out, "epoch {}: {cause}", stage.view.epoch().number),
         None => writeln!(out, "epoch {}", stage.view.epoch().number),
     };
+    if let Some(plan) = plan {
+        let _ = writeln!(out, "  plan: {plan}");
+    }
     let did = |step: &&Step| step.replaced + step.removed > 0;
     for Step { reducer, before, after, replaced, removed, .. } in steps.iter().filter(did) {
         let _ = writeln!(

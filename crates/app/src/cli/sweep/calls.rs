@@ -268,7 +268,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn rehearsal(&self) -> Rehearsal<'_> {
+    fn rehearsal(&self) -> Rehearsal {
         let spoken = self.profile.filter(|profile| profile.wire.dialect() == self.format.dialect());
         let mut options = RenderOptions::of(self.format);
         if let Some(profile) = spoken {
@@ -276,18 +276,13 @@ impl Stage<'_> {
         }
         let ceiling = Tokens(self.budget);
         let thresholds = self.profile.map_or_else(Thresholds::default, |profile| profile.thresholds);
-        let base = Budget::new(ceiling).act(
+        let budget = Budget::new(ceiling).act(
             thresholds.target.of(ceiling),
             thresholds.trigger.of(ceiling),
             thresholds.force.of(ceiling),
         );
-        Rehearsal {
-            policy: self.policy,
-            budget: self.policy.budget(base),
-            format: self.format,
-            options,
-            terms: self.profile.map(|profile| Terms::new(&profile.cache, &profile.prices)),
-        }
+        let terms = self.profile.map(|profile| Terms::new(&profile.cache, &profile.prices));
+        Rehearsal::new(self.policy, budget, self.format, options, terms)
     }
 
     fn sweep(&self, tally: &mut Tally) {
@@ -326,7 +321,7 @@ impl Stage<'_> {
     }
 
     /// A past call can be rendered again from the log and the records: those that changed something, and the last one.
-    fn restore(&self, rehearsal: &Rehearsal<'_>, view: &View, bodies: &[(Seq, Digest)], tally: &mut Tally) {
+    fn restore(&self, rehearsal: &Rehearsal, view: &View, bodies: &[(Seq, Digest)], tally: &mut Tally) {
         let changed: BTreeSet<Seq> =
             view.passes().iter().rev().take(RESTORED).map(|pass| pass.head).collect();
         let last = bodies.len().saturating_sub(1);
@@ -339,7 +334,7 @@ impl Stage<'_> {
             let passes = view.passes().iter().take_while(|pass| pass.head <= *head).cloned().collect();
             let names = view.context().names();
             let restored = View::restore(&line, passes, Arc::clone(self.script.meter()), names);
-            let rendered = self.format.render(restored.context(), &rehearsal.options);
+            let rendered = self.format.render(restored.context(), rehearsal.options());
             if !rendered.is_ok_and(|rendered| Digest::of(rendered.body.as_bytes()) == *body) {
                 tally.restored_otherwise += 1;
                 tally.example(|| format!("{}, call {at}: restored otherwise", self.place()));
@@ -365,9 +360,9 @@ impl Stage<'_> {
         }
     }
 
-    fn check(&self, rehearsal: &Rehearsal<'_>, call: &Call<'_>, tally: &mut Tally) {
+    fn check(&self, rehearsal: &Rehearsal, call: &Call<'_>, tally: &mut Tally) {
         let place = || format!("{}, call {}", self.place(), call.number);
-        for violation in check(self.format, &call.rendered.body, &rehearsal.options.rules) {
+        for violation in check(self.format, &call.rendered.body, &rehearsal.options().rules) {
             tally.illegal += 1;
             tally.example(|| format!("{}: {violation}", place()));
         }
