@@ -39,7 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let source = Source::find(&args.source, store)?;
+    let source = Source::find(&args.source, None, store)?;
     let mut chosen = args.view.choose(source)?;
     let compacted = compact(&mut chosen)?;
     let whole = || whole(&chosen, &compacted.report);
@@ -58,6 +58,9 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             }
         }
     } else {
+        for note in &chosen.notes {
+            anstream::eprintln!("{NOTE}note:{NOTE:#} {note}");
+        }
         out.bytes(compacted.rendered.body.as_bytes())?;
         out.bytes(b"\n")?;
     }
@@ -172,21 +175,37 @@ pub(crate) fn steps(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     }
     out.line(table)?;
     let kinds = [
-        (Some(Fidelity::Cut), "cut to head and tail"),
-        (Some(Fidelity::Reference), "replaced by how to fetch it again"),
-        (Some(Fidelity::Stub), "replaced by a line"),
-        (Some(Fidelity::Summary), "gathered into a note"),
-        (None, "left out"),
+        (Fidelity::Cut, "cut to head and tail"),
+        (Fidelity::Reference, "replaced by how to fetch it again"),
+        (Fidelity::Stub, "replaced by a line"),
+        (Fidelity::Summary, "gathered into a note"),
     ];
-    let counted: Vec<String> = kinds
+    let mut counted: Vec<String> = kinds
         .iter()
         .filter_map(|(kind, words)| {
-            let count = report.evictions.iter().filter(|eviction| eviction.shown_as == *kind).count();
+            let count = report.evictions.iter().filter(|eviction| eviction.shown_as == Some(*kind)).count();
             (count > 0).then(|| format!("{count} {words}"))
         })
         .collect();
+    let silent = without_a_line(report);
+    let promise = match (counted.is_empty(), silent) {
+        (_, 0) => "every one of them says what was there and how to get it back",
+        (false, _) => {
+            "what is left out has no line (epitome explain lists it); all else says what was there and how to get it \
+             back"
+        }
+        (true, _) => "what is left out has no line; epitome explain lists it",
+    };
+    counted.extend((silent > 0).then(|| format!("pieces of {} left out", text::count(silent, "event"))));
     out.line(format_args!("\n{}", counted.join(" · ")))?;
-    out.line(format_args!("{DIM}every one of them says what was there and how to get it back{DIM:#}"))
+    out.line(format_args!("{DIM}{promise}{DIM:#}"))
+}
+
+/// How many events a reducer left out something of without a line that says so.
+fn without_a_line(report: &Report) -> u64 {
+    let by_a_step = |eviction: &&Eviction| report.steps.iter().any(|step| step.reducer == eviction.by);
+    let silent = report.evictions.iter().filter(|eviction| eviction.shown_as.is_none()).filter(by_a_step);
+    silent.map(|eviction| eviction.events).sum()
 }
 
 /// A bar of 32 columns.

@@ -42,11 +42,7 @@ pub(crate) fn view(
     view: &ViewArgs,
     store: &Store,
 ) -> anyhow::Result<(Chosen, Compacted)> {
-    let source = match at {
-        None => Source::find(source, store)?,
-        Some(_) => Source::of_session(&store.open_existing()?, source, at)?,
-    };
-    let mut chosen = view.choose(source)?;
+    let mut chosen = view.choose(Source::find(source, at, store)?)?;
     let compacted = compact(&mut chosen)?;
     Ok((chosen, compacted))
 }
@@ -54,6 +50,7 @@ pub(crate) fn view(
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
     let tiers = tiers(&compacted.context);
+    let around = compacted.context.tokens().less(tiers.values().copied().sum());
     if out.is_json() {
         let segments: Vec<Value> = compacted.context.segments().iter().map(segment_json).collect();
         out.object(&json!({
@@ -62,20 +59,24 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             "margin": compacted.report.margin,
             "tokens": compacted.context.tokens(),
             "counter": compacted.report.counter,
-            "regions": tiers.iter().map(|(tier, tokens)| json!({"region": tier, "tokens": tokens})).collect::<Vec<_>>(),
+            "regions": tiers
+                .iter()
+                .map(|(tier, tokens)| json!({"region": tier, "tokens": tokens}))
+                .chain([json!({"region": "wrapping", "tokens": around})])
+                .collect::<Vec<_>>(),
             "segments": segments,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
     let budget = compacted.report.budget;
-    for (tier, tokens) in &tiers {
+    let named = tiers.iter().map(|(tier, tokens)| (name(*tier), *tokens));
+    for (name, tokens) in named.chain([("wrapping", around)]) {
         let share = tokens.0 * 100 / budget.0.max(1);
         out.line(format_args!(
-            "{:>14}  {} {:>6} {share:>3} %",
-            name(*tier),
-            bar(*tokens, budget),
-            text::tokens(*tokens)
+            "{name:>14}  {} {:>6} {share:>3} %",
+            bar(tokens, budget),
+            text::tokens(tokens)
         ))?;
     }
     let total = compacted.context.tokens();

@@ -22,8 +22,9 @@ use super::{
 
 #[derive(ClapArgs)]
 pub(crate) struct Args {
-    /// Its id, the start or the last eight digits of it, or its title.
-    session: String,
+    /// A session, or a file.
+    #[arg(value_name = "SESSION|FILE")]
+    source: String,
 
     /// The first turn: its number, or its id.
     from: String,
@@ -44,8 +45,8 @@ enum Change<'a> {
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (_, before) = view(&args.session, Some(&args.from), &args.view, store)?;
-    let (_, after) = view(&args.session, args.to.as_deref(), &args.view, store)?;
+    let (_, before) = view(&args.source, Some(&args.from), &args.view, store)?;
+    let (_, after) = view(&args.source, args.to.as_deref(), &args.view, store)?;
     let changes = changes(&before.context, &after.context);
     let same = changes.iter().filter(|change| matches!(change, Change::Same)).count();
     if out.is_json() {
@@ -97,14 +98,26 @@ fn changes<'a>(before: &'a Context, after: &'a Context) -> Vec<Change<'a>> {
         .iter()
         .map(|segment| match old.remove(&key(segment)) {
             None => Change::Added(segment),
-            Some(was) if was.fidelity() == segment.fidelity() && was.tokens() == segment.tokens() => {
-                Change::Same
-            }
+            Some(was) if shows_the_same(was, segment) => Change::Same,
             Some(was) => Change::Changed(was, segment),
         })
         .collect();
     changes.extend(old.into_values().map(Change::Gone));
     changes
+}
+
+/// Whether two segments say the same. An event that says what another said is no change.
+fn shows_the_same(one: &Segment, other: &Segment) -> bool {
+    let said = match (one.body(), other.body()) {
+        (Body::Prefix(one), Body::Prefix(other))
+        | (Body::Instruction(one), Body::Instruction(other))
+        | (Body::Summary(one), Body::Summary(other)) => one.event.fact == other.event.fact,
+        (Body::Carried(one), Body::Carried(other)) => one.event.raw.json == other.event.raw.json,
+        (Body::Note(one), Body::Note(other)) => one.text == other.text,
+        (Body::User { .. }, Body::User { .. }) => one.shown() == other.shown(),
+        (one, other) => one == other,
+    };
+    said && one.fidelity() == other.fidelity()
 }
 
 /// What a segment is about: the event and the part of it that it shows.
@@ -119,4 +132,46 @@ fn key(segment: &Segment) -> (Option<Seq>, usize) {
         | Body::Note(_) => 0,
     };
     (segment.stands_for().first(), part)
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::{
+        compact,
+        core::{
+            context::{Edit, Fidelity, Names},
+            meter::{Meter, Overhead},
+            profile::Tokenizer,
+        },
+        wire::Format,
+    };
+
+    use super::*;
+
+    fn context(system: &str) -> Context {
+        let request =
+            json!({"system": system, "messages": [{"role": "user", "content": "one two three four five"}]});
+        let events = Format::Anthropic.decode_request(&request.to_string()).expect("a request");
+        let meter = Meter::new(Tokenizer::O200k.counter(), Overhead::default());
+        compact::context(&compact::line(events), meter, Names::Messages)
+    }
+
+    fn changed(before: &Context, after: &Context) -> usize {
+        assert_eq!(before.tokens(), after.tokens(), "counts tell nothing here");
+        changes(before, after).iter().filter(|change| !matches!(change, Change::Same)).count()
+    }
+
+    #[test]
+    fn a_change_of_equal_size_is_a_change() {
+        assert_eq!(changed(&context("Say yes."), &context("Say yes.")), 0);
+        assert_eq!(changed(&context("Say yes."), &context("Ask yes.")), 1);
+        let stub = |words: &str| {
+            context("Say yes.").edit("test", |_, segment| match segment.is_user() {
+                true => Edit::line(words.to_owned(), Fidelity::Stub),
+                false => Edit::Keep,
+            })
+        };
+        assert_eq!(changed(&stub("gone"), &stub("gone")), 0);
+        assert_eq!(changed(&stub("gone"), &stub("left")), 1);
+    }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use epitome::{
     compact,
@@ -16,6 +16,7 @@ use epitome::{
         context::Names,
         profile::{Profiles, Window},
         project::Line,
+        turn::Turns,
     },
     margin::Margin,
     plan::{Asked, Plan},
@@ -26,14 +27,17 @@ use epitome::{
     },
 };
 
-use super::open::{self, Store};
+use super::{
+    open::{self, Store},
+    text,
+};
 
 /// How a view is made.
 #[derive(Args)]
 pub(crate) struct ViewArgs {
     /// How many tokens the request may hold by the provider's count: `50000`, `50k`, `1.5M`, or `45%` of the model's
     /// window. By default the window less room for an answer.
-    #[arg(long, value_name = "N", value_parser = parse_amount)]
+    #[arg(long, value_name = "N", value_parser = parse_amount, allow_hyphen_values = true)]
     pub(crate) budget: Option<Amount>,
 
     /// The model it is for; by default the one that answered last. `epitome models` lists those that are known.
@@ -93,10 +97,11 @@ pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
         "%" => return Err(format!("`{text}` is not a share between 0 % and 100 %")),
         _ => return Err(wrong()),
     };
-    let tokens = (number * factor).round();
-    if !(1.0..=1e12).contains(&tokens) {
+    // Tokens are whole; of thousands and millions, parts are.
+    if unit.is_empty() && number.fract() != 0.0 || !(1.0..=1e12).contains(&(number * factor)) {
         return Err(wrong());
     }
+    let tokens = (number * factor).round();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -129,21 +134,25 @@ pub(crate) struct Chosen {
 }
 
 impl Source {
-    /// A file if there is one by that name, else a session of the store.
-    pub(crate) fn find(name: &str, store: &Store) -> anyhow::Result<Self> {
+    /// A file if there is one by that name, else a session of the store, up to what the model saw when it made turn `at`.
+    pub(crate) fn find(name: &str, at: Option<&str>, store: &Store) -> anyhow::Result<Self> {
         let path = Path::new(name);
         if path.is_file() {
-            return Self::of_file(path);
+            let source = Self::of_file(path)?;
+            return match at {
+                None => Ok(source),
+                Some(turn) => source.before(turn),
+            };
         }
         if looks_like_a_path(name) && !path.exists() {
             bail!("there is no file {name}");
         }
         let store = store.open_existing()?;
-        Self::of_session(&store, name, None)
+        Self::of_session(&store, name, at)
     }
 
     /// A session's head thread, up to what the model saw when it made turn `at`.
-    pub(crate) fn of_session(store: &Sqlite, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
+    fn of_session(store: &Sqlite, name: &str, at: Option<&str>) -> anyhow::Result<Self> {
         let session = store.find_session(name)?;
         let thread = open::thread(store, &session, None)?;
         let last = match at {
@@ -187,6 +196,25 @@ impl Source {
             counted_by: None,
         })
     }
+
+    /// The part of a file that the model saw when it made a turn: named by its number (from 1), or as stubs name any
+    /// message of it.
+    fn before(self, name: &str) -> anyhow::Result<Self> {
+        let turns = Turns::of(self.line.events().map(AsRef::as_ref));
+        let found = if let Ok(number) = name.parse::<usize>() {
+            number.checked_sub(1).and_then(|index| turns.get(index))
+        } else {
+            let Some(seq) = self.names.handles_in(name).first() else {
+                bail!("`{name}` names no turn: give its number, from 1, or a message of it as stubs do");
+            };
+            turns.iter().find(|turn| (turn.first..=turn.last).contains(&seq))
+        };
+        let Some(turn) = found else {
+            bail!("there is no turn `{name}`: the file has {}", text::count(turns.len() as u64, "turn"));
+        };
+        let seen = self.line.events().filter(|event| event.id.seq < turn.id.seq).cloned();
+        Ok(Self { line: Line::new(seen), ..self })
+    }
 }
 
 /// The events of a file's session as one of its threads sees them. A fork shares its parents' events up to where it
@@ -225,7 +253,8 @@ impl ViewArgs {
     pub(crate) fn choose(&self, source: Source) -> anyhow::Result<Chosen> {
         let asked = Asked { model: self.model.clone(), format: self.format.map(Format::from) };
         let Source { line, names, title, counted_by } = source;
-        let plan = Plan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)?;
+        let plan = Plan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)
+            .map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
         let mut notes = Vec::new();
         if let (Some(model), None) = (&plan.model, &plan.profile) {
             notes.push(format!(
@@ -301,7 +330,21 @@ mod tests {
         assert_eq!(read("1.5M"), Some(Amount::Tokens(1_500_000)));
         assert_eq!(read("50_000"), Some(Amount::Tokens(50_000)));
         assert_eq!(read("45%"), Some(Amount::Percent(45.0)));
-        for wrong in ["", "k", "-5", "0", "5x", "101%", "0%", "1e9k", "1.2.3", "9999999999999999"] {
+        for wrong in [
+            "",
+            "k",
+            "-5",
+            "0",
+            "0.5",
+            "1.5",
+            "0.0004k",
+            "5x",
+            "101%",
+            "0%",
+            "1e9k",
+            "1.2.3",
+            "9999999999999999",
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

@@ -2,6 +2,10 @@
 
 use std::fs;
 
+use epitome::wire::{
+    Format,
+    legality::{Rules, check},
+};
 use serde_json::{Value, json};
 
 use super::harness::{Bench, text, workspace};
@@ -60,6 +64,36 @@ fn compact_into_a_pipe_writes_the_request() {
 }
 
 #[test]
+fn compact_into_a_pipe_says_what_it_assumed_beside_the_request() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(4, 5).replace("gpt-5.1", "mystery-1"));
+    let run = bench.run(&["compact", text(&file), "--budget", "100k"]);
+    assert!(serde_json::from_str::<Value>(&run.stdout).is_ok(), "{}", run.stdout);
+    assert!(run.stderr.contains("mystery-1 is not known"), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_left_out_without_a_line_is_counted_and_said() {
+    let bench = Bench::new();
+    let chat = |reasoning: Option<&str>| {
+        let mut messages = vec![json!({"role":"user","content":"Go."})];
+        for _ in 0..20 {
+            let mut said = json!({"role":"assistant","content":"Yes."});
+            if let Some(reasoning) = reasoning {
+                said["reasoning_content"] = reasoning.repeat(40).into();
+            }
+            messages.extend([said, json!({"role":"user","content":"And on."})]);
+        }
+        json!({"model":"gpt-5.1","messages":messages}).to_string()
+    };
+    let file = bench.write("chat.json", chat(Some("hm so then ")));
+    let out = bench.path("smaller.json");
+    let said = bench.ok(&["compact", text(&file), "--budget", "1k", "--out", text(&out)]);
+    assert!(said.contains("pieces of 20 events left out"), "{said}");
+    assert!(said.contains("what is left out has no line") && !said.contains("every one of them"), "{said}");
+}
+
+#[test]
 fn compact_tells_people_what_was_done() {
     let bench = Bench::new();
     let file = bench.write("chat.json", long_chat(30, 60));
@@ -74,10 +108,13 @@ fn compact_tells_people_what_was_done() {
 fn compact_renders_to_another_providers_format() {
     let bench = Bench::new();
     let file = bench.write("chat.json", long_chat(30, 60));
-    for (format, history) in [("anthropic", "messages"), ("openai-responses", "input")] {
-        let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--format", format]);
+    for (name, format, history) in
+        [("anthropic", Format::Anthropic, "messages"), ("openai-responses", Format::OpenaiResponses, "input")]
+    {
+        let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--format", name]);
+        assert_eq!(check(format, &said, &Rules::of(format)), [], "{said}");
         let request: Value = serde_json::from_str(&said).expect("JSON");
-        assert!(request[history].as_array().is_some_and(|history| !history.is_empty()), "{said}");
+        assert!(request[history].as_array().is_some_and(|history| history.len() > 2), "{said}");
     }
 }
 
@@ -127,6 +164,16 @@ fn a_budget_smaller_than_the_system_prompt_is_refused_with_the_numbers() {
 }
 
 #[test]
+fn what_is_no_amount_of_tokens_is_said_to_be_none() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(3, 3));
+    for amount in ["-1", "0.5", "-k"] {
+        let said = bench.fails(&["compact", text(&file), "--budget", amount]);
+        assert!(said.contains(&format!("`{amount}` is not an amount of tokens")), "{said}");
+    }
+}
+
+#[test]
 fn a_single_message_larger_than_the_budget_is_cut_and_says_so() {
     let bench = Bench::new();
     let huge = "word ".repeat(50_000);
@@ -143,6 +190,7 @@ fn an_unknown_model_is_said_and_never_guessed() {
     let file = bench.write("chat.json", long_chat(3, 3));
     let said = bench.fails(&["compact", text(&file), "--model", "gpt-5.11", "--budget", "45%"]);
     assert!(said.contains("gpt-5.11") && said.contains("gpt-5.1"), "the nearest are named: {said}");
+    assert!(said.contains("--profiles"), "{said}");
     let file = bench.write("other.json", long_chat(3, 3).replace("gpt-5.1", "mystery-1"));
     let report = &bench.json(&["compact", text(&file), "--budget", "10k"])[0];
     assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("mystery-1")), "{report}");
@@ -198,7 +246,8 @@ fn context_explain_and_diff_show_what_the_model_sees_and_why() {
         .filter_map(|region| region["tokens"].as_u64())
         .sum();
     let tokens = context["tokens"].as_u64().expect("a number");
-    assert!(regions <= tokens && tokens <= 6_000, "{regions} {tokens}");
+    assert_eq!(regions, tokens);
+    assert!((3_000..=6_000).contains(&tokens), "{tokens}");
     let shown = bench.ok(&["context", &session, "--budget", "6k", "--segments"]);
     assert!(shown.contains("instructions") && shown.contains("tool results"), "{shown}");
 
@@ -211,6 +260,28 @@ fn context_explain_and_diff_show_what_the_model_sees_and_why() {
     let changes = bench.json(&["diff", &session, "2", "--budget", "6k"]);
     let kinds: Vec<&str> = changes.iter().filter_map(|change| change["change"].as_str()).collect();
     assert!(kinds.contains(&"added") && (kinds.contains(&"changed") || kinds.contains(&"gone")), "{kinds:?}");
+}
+
+#[test]
+fn a_file_is_shown_as_of_any_of_its_turns() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(30, 60));
+    let session = bench.session("same.json", &long_chat(30, 60));
+    let tokens = |args: &[&str]| bench.json(args)[0]["tokens"].as_u64().expect("a number");
+    for turn in ["1", "2", "9"] {
+        let seen = tokens(&["context", text(&file), "--at", turn, "--budget", "100k"]);
+        assert_eq!(seen, tokens(&["context", &session, "--at", turn, "--budget", "100k"]), "at {turn}");
+        assert!(seen < tokens(&["context", text(&file), "--budget", "100k"]));
+    }
+    // The fourth message is the first result: the first turn made its call.
+    let first = tokens(&["context", text(&file), "--at", "1", "--budget", "100k"]);
+    assert_eq!(tokens(&["context", text(&file), "--at", "message 4", "--budget", "100k"]), first);
+    bench.ok(&["explain", text(&file), "--at", "9", "--budget", "3k"]);
+    assert!(bench.json(&["diff", text(&file), "2", "9", "--budget", "6k"]).len() > 5);
+    let said = |turn: &str| bench.fails(&["context", text(&file), "--at", turn, "--budget", "6k"]);
+    assert!(said("99").contains("the file has 30 turns"), "{}", said("99"));
+    assert!(said("0").contains("the file has 30 turns"), "{}", said("0"));
+    assert!(said("x").contains("names no turn"), "{}", said("x"));
 }
 
 #[test]

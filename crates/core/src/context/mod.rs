@@ -312,7 +312,7 @@ impl Context {
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
-        self.fold_if(by.into(), runs, words, |run, note| note < run)
+        self.fold_if(by, runs, words, |run, note| note < run)
     }
 
     /// The same, whatever the notes cost, for what cannot stay as it is. It alone may make a context larger.
@@ -322,17 +322,18 @@ impl Context {
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
-        self.fold_if(by.into(), runs, words, |_, _| true)
+        self.fold_if(by, runs, words, |_, _| true)
     }
 
     /// Makes one note of each run that is worth it, by what the run and its note cost.
     fn fold_if(
         mut self,
-        by: Cow<'static, str>,
+        by: impl Into<Cow<'static, str>>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
         is_worth_it: impl Fn(Tokens, Tokens) -> bool,
     ) -> Self {
+        let by = by.into();
         let mut segments = std::mem::take(&mut self.segments).into_iter().enumerate().peekable();
         let mut runs = runs.iter().peekable();
         let prefix = self.growth.prefix;

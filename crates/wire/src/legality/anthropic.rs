@@ -34,6 +34,11 @@ pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, fo
         }
     }
     open.close(found);
+    if let Some(last) = messages.last().filter(|last| last.text_at("role") == Some("assistant"))
+        && last_text(last).is_some_and(|text| text.ends_with(char::is_whitespace))
+    {
+        found.add(messages.len() - 1, None, Breach::EndsInSpace);
+    }
     let speakers = messages.iter().enumerate().filter_map(|(index, message)| {
         let role = message.text_at("role").filter(|role| matches!(*role, "user" | "assistant"))?;
         // A signed compaction stands for the user's first message, too.
@@ -64,6 +69,15 @@ fn is(block: &Json<'_>, kind: &str) -> bool {
 
 fn is_blank(block: &Json<'_>) -> bool {
     is(block, "text") && block.text_at("text").is_none_or(|text| text.trim().is_empty())
+}
+
+/// The text that a message ends with.
+fn last_text<'j>(message: &'j Json<'_>) -> Option<&'j str> {
+    let content = message.get("content")?;
+    match content.as_array() {
+        Some(blocks) => blocks.last().filter(|block| is(block, "text"))?.text_at("text"),
+        None => content.as_text(),
+    }
 }
 
 pub(super) fn is_thinking(block: &Json<'_>) -> bool {

@@ -104,6 +104,8 @@ pub enum Breach {
     ThinkingUnsealed,
     /// An answer ends with thinking.
     EndsInThinking,
+    /// The request ends with an answer that ends in white space.
+    EndsInSpace,
     /// Reasoning without the item it led to.
     ReasoningAlone,
     /// A signed compaction is not the first thing in the request.
@@ -142,6 +144,7 @@ impl fmt::Display for Breach {
             Self::ResultNotFirst => write!(f, "the result stands after something else"),
             Self::ThinkingUnsealed => write!(f, "the thinking lacks its signature"),
             Self::EndsInThinking => write!(f, "the answer ends with thinking"),
+            Self::EndsInSpace => write!(f, "the answer that is to be continued ends in white space"),
             Self::ReasoningAlone => write!(f, "what the reasoning led to is not there"),
             Self::CompactionNotFirst => write!(f, "the compaction is not the first thing"),
             Self::ThinkingAltered => write!(f, "the thinking is not as it was"),

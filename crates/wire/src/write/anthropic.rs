@@ -10,7 +10,10 @@ use super::{
     Entry, Fragment, Line, Manner, Outcome, Shown, Speaker, Written,
     ids::{Ids, Unique},
 };
-use crate::{json::quoted, legality::Rule};
+use crate::{
+    json::{Json, quoted},
+    legality::Rule,
+};
 use block::{Block, Kind, Pen};
 use draft::Draft;
 
@@ -29,6 +32,18 @@ pub(super) fn write(lines: &[Line<'_, '_>], manner: Manner<'_>) -> Vec<Written> 
 /// A message in the user's name.
 pub(super) fn words(text: &str) -> String {
     draft::message("user", &format!("[{}]", block::text(text).json))
+}
+
+/// Whether a message ends with a text that ends in white space.
+pub(super) fn ends_in_space(message: &str) -> bool {
+    let Ok(message) = Json::parse(message, "a message") else { return false };
+    let content = message.get("content");
+    let last = content.and_then(Json::as_array).and_then(<[Json<'_>]>::last);
+    let text = match last {
+        Some(block) => block.text_at("text"),
+        None => content.and_then(Json::as_text),
+    };
+    text.is_some_and(|text| text.ends_with(char::is_whitespace))
 }
 
 /// The system prompt of texts that came from elsewhere.

@@ -267,6 +267,19 @@ mod anthropic {
     const COMPACTION: &str = r#"{"type":"compaction","content":"s","signature":"x"}"#;
 
     #[test]
+    fn an_answer_to_be_continued_does_not_end_in_white_space() {
+        let expect = &["message 1: the answer that is to be continued ends in white space"];
+        let (string, blocks) = (
+            r#"{"role":"assistant","content":"It is\n"}"#,
+            r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"It is "}]}"#,
+        );
+        for said in [string, blocks] {
+            check_history(Format::Anthropic, &[USER, said], &Rules::of(Format::Anthropic), expect);
+            check_history(Format::Anthropic, &[USER, said, USER], &Rules::of(Format::Anthropic), &[]);
+        }
+    }
+
+    #[test]
     fn a_history_that_keeps_every_rule_is_legal() {
         let two = message("assistant", &[THINKING, &call("a"), &call("b")]);
         let answers = message("user", &[&result("b"), &result("a"), TEXT]);

@@ -477,6 +477,17 @@ fn a_loop_that_there_is_no_room_to_tell_again_is_refused_with_the_numbers() {
     assert!(refused.to_string().contains("choose a larger budget"), "{refused}");
 }
 
+#[test]
+fn an_answer_that_ends_in_white_space_is_not_what_a_request_ends_with() {
+    let answer = r#"{"role":"assistant","content":"It is \n"}"#;
+    let request = format!(r#"{{"messages":[{{"role":"user","content":"Go."}},{answer}]}}"#);
+    let body = render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, Rules::default());
+    assert!(body.contains(answer) && body.contains("Continue."), "{body}");
+    let request = request.replace(" \\n", "");
+    let body = render(Format::Anthropic, &of_request(Format::Anthropic, &request).1, Rules::default());
+    assert!(!body.contains("Continue."), "{body}");
+}
+
 /// An edit of one part of a message leaves the bytes of the others alone.
 #[test]
 fn of_an_edited_message_only_the_edited_parts_are_written_afresh() {
