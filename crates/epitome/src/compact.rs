@@ -191,7 +191,7 @@ pub fn size(context: &Context, format: Format, options: &RenderOptions) -> Resul
     Ok(size_of(context, &format.render(context, options)?))
 }
 
-fn size_of(context: &Context, rendered: &Rendered) -> Size {
+pub(crate) fn size_of(context: &Context, rendered: &Rendered) -> Size {
     Size { tokens: context.tokens(), messages: rendered.messages.len(), bytes: rendered.body.len() }
 }
 

@@ -10,11 +10,13 @@ use epitome_core::{
     Event, Fact, Logged, Tokens,
     budget::{Budget, Reserves},
     context::{Context, Names},
+    cost::Terms,
     event::{Dialect, Instruction},
     id::ModelName,
     meter::{Meter, Overhead},
     pipeline::Pipeline,
-    profile::{Profile, Profiles, Tokenizer, UnknownModel, bare},
+    policy::Policy,
+    profile::{Profile, Profiles, Share, Thresholds, Tokenizer, UnknownModel, bare},
     project::Line,
     reducers::{default_reducers, pipeline_for},
 };
@@ -23,6 +25,7 @@ use epitome_wire::{Format, WireError, legality::Rules, render::RenderOptions, re
 use crate::{
     compact::{self, CompactError, Compacted, Compaction},
     margin::{Margin, Trust},
+    rehearse::{self, NoCall, Rehearsal, Rehearsed, Script},
 };
 
 /// Makes a request fit: a provider's request in, a request that is ready to send out.
@@ -165,6 +168,25 @@ impl Plan {
         let options = self.options.clone();
         let compaction = Compaction { budget, margin, pipeline: &pipeline, format: self.format, options };
         compaction.run(context)
+    }
+
+    /// Makes the request that `policy` would send next, had it been in charge from the session's first call on, and says
+    /// what it did on the way. `limit` is a budget without thresholds of its own; the model's hold where the policy says
+    /// nothing.
+    pub fn rehearse(
+        &self,
+        policy: &Policy,
+        names: Names,
+        limit: &Budget,
+        margin: Margin,
+    ) -> Result<Rehearsed, NoCall> {
+        let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
+        let of = |share: Share| share.of(limit.ceiling());
+        let budget = limit.clone().act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+        let terms = self.profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
+        let rehearsal = Rehearsal::new(policy, budget, self.format, self.options.clone(), terms);
+        let meter = Arc::new(self.meter.clone());
+        rehearse::next_request(&rehearsal, &Script::new(self.line.clone(), meter, names), margin)
     }
 
     /// The default reducers, which leave alone what the model wants back.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Fact, Logged,
+    Fact, Logged, Seq, Tokens,
     budget::Budget,
     context::Names,
     cost::{Prompt, Terms},
@@ -14,14 +14,21 @@ use epitome_core::{
     fit::Refusal,
     id::{AnswerId, ModelName},
     meter::Meter,
+    pipeline::Step,
     policy::Policy,
     profile::Rule,
-    project::Line,
-    view::{Moment, Prepared, View},
+    project::{Line, project},
+    view::{Cause, Moment, Prepared, View},
 };
 use epitome_wire::{
     Format, PromptMemo, WireError,
     render::{BoundThinking, RenderError, RenderOptions, Rendered, settle_thinking},
+};
+use serde::Serialize;
+
+use crate::{
+    compact::{self, Compacted, Report},
+    margin::Margin,
 };
 
 /// What happened in a thread, with the counts of its texts.
@@ -186,6 +193,98 @@ impl Rehearsal {
         let prompt = self.format.prompt(&rendered.body, memo)?;
         Ok((prepared, rendered, prompt))
     }
+}
+
+/// What a policy made of a session, and what it would send next.
+#[derive(Clone, Debug)]
+pub struct Rehearsed {
+    /// The next request.
+    pub compacted: Compacted,
+    /// How many calls were made on the way.
+    pub calls: u64,
+    /// How many of them were refused: what must be sent did not fit.
+    pub refused: u64,
+    /// What was done on the way, and for the next request.
+    pub passes: Vec<Passed>,
+}
+
+/// What a policy did before a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Passed {
+    /// The call, from 0.
+    pub call: u64,
+    /// When it was made.
+    pub at: Option<Time>,
+    /// Why a new epoch began; `None` if nothing that was sent has changed.
+    pub cause: Option<Cause>,
+    /// What the planner said, in a sentence.
+    pub plan: Option<String>,
+    /// What each reducer did.
+    pub steps: Vec<Step>,
+    /// The last event that a summary stands for which was made here.
+    pub summarised_through: Option<Seq>,
+    /// The size of the request.
+    pub tokens: Tokens,
+    /// By how much the policy missed its target, in a sentence.
+    pub shortfall: Option<String>,
+}
+
+impl Passed {
+    /// What was done before a call, if anything was.
+    fn of(call: u64, at: Option<Time>, prepared: &Prepared, tokens: Tokens) -> Option<Self> {
+        let did = |step: &&Step| step.replaced + step.removed > 0;
+        let steps: Vec<Step> = prepared.steps.iter().filter(did).cloned().collect();
+        let through = prepared.compaction.as_ref().and_then(|logged| match &logged.event.fact {
+            Fact::Compacted(compaction) => Some(compaction.through),
+            _ => None,
+        });
+        if steps.is_empty() && prepared.cause.is_none() && through.is_none() {
+            return None;
+        }
+        Some(Self {
+            call,
+            at,
+            cause: prepared.cause.clone(),
+            plan: prepared.plan.as_ref().map(ToString::to_string),
+            steps,
+            summarised_through: through,
+            tokens,
+            shortfall: prepared.shortfall.map(|shortfall| shortfall.to_string()),
+        })
+    }
+}
+
+/// Plays a script to its end and makes the request that would come next.
+pub fn next_request(rehearsal: &Rehearsal, script: &Script, margin: Margin) -> Result<Rehearsed, NoCall> {
+    let (mut calls, mut refused, mut passes, mut now) = (0, 0, Vec::new(), None);
+    let mut view = rehearsal.run(script, |call| {
+        calls += 1;
+        match call {
+            Ok(call) => {
+                now = call.at;
+                passes.extend(Passed::of(call.number, call.at, call.prepared, call.view.context().tokens()));
+            }
+            Err(_) => refused += 1,
+        }
+    });
+    let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
+    let moment = Moment { now, model: None, terms: rehearsal.terms.as_ref() };
+    let mut memo = PromptMemo::new(Arc::clone(&script.meter));
+    let (prepared, rendered, _) = rehearsal.ready(&mut view, &moment, &mut memo)?;
+    let context = view.context().clone();
+    passes.extend(Passed::of(calls, now, &prepared, context.tokens()));
+    let whole = project(&script.line, Arc::clone(&script.meter), script.names);
+    let report = Report {
+        before: whole.tokens(),
+        after: compact::size_of(&context, &rendered),
+        budget: rehearsal.budget.ceiling() + margin.tokens,
+        margin,
+        target: rehearsal.budget.target(),
+        counter: context.meter().name(),
+        steps: passes.iter().flat_map(|pass| pass.steps.clone()).collect(),
+        evictions: compact::evictions(&context),
+    };
+    Ok(Rehearsed { compacted: Compacted { rendered, context, report }, calls, refused, passes })
 }
 
 /// Where a script is played.

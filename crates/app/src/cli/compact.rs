@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
     core::{Tokens, context::Fidelity},
+    rehearse::Rehearsed,
     wire::render::SETTLE_THINKING,
 };
 use serde_json::json;
@@ -15,7 +16,7 @@ use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
     text,
-    view::{Chosen, Source, ViewArgs},
+    view::{Chosen, Passes, Source, ViewArgs},
 };
 
 #[derive(ClapArgs)]
@@ -77,7 +78,15 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
             summary.stands_for().count()
         ));
     }
-    let compacted = chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?;
+    let compacted = match &chosen.policy {
+        None => chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?,
+        Some(policy) => {
+            let rehearsed = chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin)?;
+            let Rehearsed { compacted, calls, refused, passes } = rehearsed;
+            chosen.rehearsed = Some(Passes { calls, refused, passes });
+            compacted
+        }
+    };
     let told = |eviction: &&Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
     if let Some(told) = compacted.report.evictions.iter().find(told) {
         chosen.notes.push(format!(
@@ -116,6 +125,8 @@ fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> s
         "steps": report.steps,
         "evictions": report.evictions,
         "notes": chosen.notes,
+        "policy": chosen.policy.as_ref().map(|policy| &policy.name),
+        "passes": chosen.rehearsed.as_ref().map(|rehearsed| &rehearsed.passes),
         "out": args.out,
     })
 }
@@ -146,15 +157,53 @@ pub(crate) fn tell(out: &mut Output, report: &Report, before: Size, chosen: &Cho
         text::tokens(report.budget)
     ))?;
     out.line(format_args!("{:>6}  {DIM}{}{DIM:#}\n", "margin", report.margin))?;
-    if report.steps.is_empty() {
-        out.line("It fits as it is: nothing was touched.")?;
-    } else {
-        steps(out, report)?;
+    match (&chosen.policy, &chosen.rehearsed) {
+        (Some(policy), Some(rehearsed)) => passes(out, &policy.name, rehearsed, report)?,
+        _ if report.steps.is_empty() => out.line("It fits as it is: nothing was touched.")?,
+        _ => steps(out, report)?,
     }
     for note in &chosen.notes {
         out.line(format_args!("{NOTE}note:{NOTE:#} {note}"))?;
     }
     Ok(())
+}
+
+/// What a policy did on the way.
+fn passes(out: &mut Output, policy: &str, rehearsed: &Passes, report: &Report) -> anyhow::Result<()> {
+    let resets = rehearsed.passes.iter().filter(|pass| pass.cause.is_some()).count();
+    let summaries = rehearsed.passes.iter().filter(|pass| pass.summarised_through.is_some()).count();
+    out.line(format_args!(
+        "{NAME}{policy}{NAME:#} over {}: {}, {}",
+        text::count(rehearsed.calls, "call"),
+        match resets {
+            1 => "1 reset of the cache".to_owned(),
+            resets => format!("{resets} resets of the cache"),
+        },
+        match summaries {
+            1 => "1 summary".to_owned(),
+            summaries => format!("{summaries} summaries"),
+        },
+    ))?;
+    if rehearsed.refused > 0 {
+        out.line(format_args!(
+            "{} refused: what must be sent did not fit",
+            text::count(rehearsed.refused, "call")
+        ))?;
+    }
+    if rehearsed.passes.is_empty() {
+        return out.line("It fits as it is: nothing was touched.");
+    }
+    let mut table = text::table(&["call", "why", "what was done", "tokens"], &[0, 3]);
+    for pass in &rehearsed.passes {
+        let mut done: Vec<String> = pass.steps.iter().map(|step| step.reducer.replace('_', " ")).collect();
+        if let Some(through) = pass.summarised_through {
+            done.insert(0, format!("summary through {through}"));
+        }
+        let cause = pass.cause.as_ref().map_or_else(|| "before it was sent".to_owned(), ToString::to_string);
+        table.add_row([(pass.call + 1).to_string(), cause, done.join(", "), text::tokens(pass.tokens)]);
+    }
+    out.line(table)?;
+    kinds(out, report)
 }
 
 /// The trace: what each reducer did.
@@ -174,6 +223,11 @@ pub(crate) fn steps(out: &mut Output, report: &Report) -> anyhow::Result<()> {
         ]);
     }
     out.line(table)?;
+    kinds(out, report)
+}
+
+/// What is not shown as it was, by kind.
+fn kinds(out: &mut Output, report: &Report) -> anyhow::Result<()> {
     let kinds = [
         (Fidelity::Cut, "cut to head and tail"),
         (Fidelity::Reference, "replaced by how to fetch it again"),

@@ -1,4 +1,4 @@
-//! `diff`: what the model saw at one turn and no longer, or only, at another.
+//! `diff`: what the model saw at one turn and no longer, or only, at another; or under one policy and not another.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -26,14 +26,20 @@ pub(crate) struct Args {
     #[arg(value_name = "SESSION|FILE")]
     source: String,
 
-    /// The first turn: its number, or its id.
-    from: String,
+    /// The first turn: its number, or its id. With --against, the turn at which both policies are looked at; by default
+    /// now.
+    #[arg(required_unless_present = "against")]
+    from: Option<String>,
 
     /// The second turn; by default, what the model would see now.
     to: Option<String>,
 
     #[command(flatten)]
     view: ViewArgs,
+
+    /// Compare with what this policy would send at the same turn.
+    #[arg(long, value_name = "POLICY", conflicts_with = "to")]
+    against: Option<String>,
 }
 
 /// What became of a segment between two contexts.
@@ -45,8 +51,14 @@ enum Change<'a> {
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let (_, before) = view(&args.source, Some(&args.from), &args.view, store)?;
-    let (_, after) = view(&args.source, args.to.as_deref(), &args.view, store)?;
+    let (_, before) = view(&args.source, args.from.as_deref(), &args.view, store)?;
+    let (_, after) = match &args.against {
+        Some(policy) => {
+            let other = ViewArgs { policy: Some(policy.clone()), ..args.view.clone() };
+            view(&args.source, args.from.as_deref(), &other, store)?
+        }
+        None => view(&args.source, args.to.as_deref(), &args.view, store)?,
+    };
     let changes = changes(&before.context, &after.context);
     let same = changes.iter().filter(|change| matches!(change, Change::Same)).count();
     if out.is_json() {

@@ -15,6 +15,7 @@ mod models;
 mod open;
 mod output;
 mod parallel;
+mod policies;
 mod search;
 mod sessions;
 mod show;
@@ -71,10 +72,12 @@ enum Command {
     Context(context::Args),
     /// Show how a context came to be what it is: what each reducer did.
     Explain(context::ExplainArgs),
-    /// Compare what the model saw at two turns.
+    /// Compare what the model saw at two turns, or would see under two policies.
     Diff(diff::Args),
     /// List the models that are known.
     Models(models::Args),
+    /// List the policies, and explain them.
+    Policies(policies::Args),
     /// Try every session at many budgets in every format, and check each request.
     Sweep(sweep::Args),
     /// Find words in all sessions and in the ledger.
@@ -110,6 +113,7 @@ impl Cli {
             Command::Explain(args) => context::explain(&args, &store, out),
             Command::Diff(args) => diff::run(&args, &store, out),
             Command::Models(args) => models::run(&args, out),
+            Command::Policies(args) => policies::run(&args, out),
             Command::Sweep(args) => sweep::run(&args, out),
             Command::Import(args) => import::run(&args, &store, out),
             Command::Sessions(args) => sessions::run(&args, &store, out),

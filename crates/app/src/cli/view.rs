@@ -14,12 +14,14 @@ use epitome::{
         Event, Seq, ThreadId, Tokens,
         budget::Budget,
         context::Names,
+        policy::Policy,
         profile::{Profiles, Window},
         project::Line,
         turn::Turns,
     },
     margin::Margin,
     plan::{Asked, Plan},
+    rehearse::Passed,
     store::Sqlite,
     wire::{
         Format,
@@ -29,11 +31,11 @@ use epitome::{
 
 use super::{
     open::{self, Store},
-    text,
+    policies, text,
 };
 
 /// How a view is made.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ViewArgs {
     /// How many tokens the request may hold by the provider's count: `50000`, `50k`, `1.5M`, or `45%` of the model's
     /// window. By default the window less room for an answer.
@@ -47,6 +49,11 @@ pub(crate) struct ViewArgs {
     /// The provider's format; by default the one the messages came in, or the model's.
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
+
+    /// What the policy of this name, or in this file, would send, had it been in charge from the first call on. Without
+    /// it, what fits the budget is shown as it is. `epitome policies` explains them.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<String>,
 
     /// A file of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
@@ -131,6 +138,17 @@ pub(crate) struct Chosen {
     pub(crate) margin: Margin,
     /// What was assumed, for people to read.
     pub(crate) notes: Vec<String>,
+    /// The policy in charge, if one is.
+    pub(crate) policy: Option<Policy>,
+    /// What it did, call by call.
+    pub(crate) rehearsed: Option<Passes>,
+}
+
+/// What a policy did in a session.
+pub(crate) struct Passes {
+    pub(crate) calls: u64,
+    pub(crate) refused: u64,
+    pub(crate) passes: Vec<Passed>,
 }
 
 impl Source {
@@ -268,7 +286,8 @@ impl ViewArgs {
             ));
         }
         let (budget, margin) = self.budget(&plan, &mut notes)?;
-        Ok(Chosen { plan, names, title, budget, margin, notes })
+        let policy = self.policy.as_deref().map(policies::find).transpose()?;
+        Ok(Chosen { plan, names, title, budget, margin, notes, policy, rehearsed: None })
     }
 
     fn budget(&self, plan: &Plan, notes: &mut Vec<String>) -> anyhow::Result<(Budget, Margin)> {

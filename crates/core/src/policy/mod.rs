@@ -94,6 +94,13 @@ pub struct Step {
     pub reducer: AnyReducer,
 }
 
+impl Step {
+    /// The name of its reducer.
+    pub fn name(&self) -> &'static str {
+        self.reducer.name()
+    }
+}
+
 /// When a reducer is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -149,10 +156,20 @@ impl Policy {
 
     /// The built-in policy of this name.
     pub fn named(name: &str) -> Result<&'static Self, PolicyError> {
-        Self::builtin().iter().find(|policy| policy.name == name).ok_or_else(|| PolicyError::Unknown {
+        Self::builtin().iter().find(|policy| policy.name == name).ok_or_else(|| Self::unknown(name))
+    }
+
+    /// The file of the built-in policy of this name.
+    pub fn file(name: &str) -> Result<&'static str, PolicyError> {
+        let at = Self::builtin().iter().position(|policy| policy.name == name);
+        at.map(|at| FILES[at]).ok_or_else(|| Self::unknown(name))
+    }
+
+    fn unknown(name: &str) -> PolicyError {
+        PolicyError::Unknown {
             name: name.to_owned(),
             known: Self::builtin().iter().map(|policy| policy.name.clone()).collect(),
-        })
+        }
     }
 
     /// Reads a policy from TOML.

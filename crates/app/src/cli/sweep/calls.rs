@@ -36,7 +36,7 @@ use super::{
     super::{
         output::{BOLD, DIM, NOTE, Output},
         parallel::for_all,
-        text,
+        policies, text,
         view::{Amount, thread_events},
     },
     Args, sessions,
@@ -121,7 +121,7 @@ impl AddAssign for Tally {
 type Tallies = BTreeMap<(usize, u64), Tally>;
 
 pub(super) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
-    let policies = policies(&args.policy)?;
+    let policies = chosen(&args.policy)?;
     let budgets = budgets(&args.budget)?;
     let files: Vec<PathBuf> = args.paths.iter().flat_map(|path| find_files(path).0).collect();
     let mut all = Tallies::new();
@@ -161,11 +161,11 @@ pub(super) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn policies(names: &[String]) -> anyhow::Result<Vec<Policy>> {
+fn chosen(names: &[String]) -> anyhow::Result<Vec<Policy>> {
     if names.iter().any(|name| name == "all") {
         return Ok(Policy::builtin().to_vec());
     }
-    names.iter().map(|name| Ok(Policy::named(name)?.clone())).collect()
+    names.iter().map(|name| policies::find(name)).collect()
 }
 
 fn budgets(amounts: &[Amount]) -> anyhow::Result<Vec<u64>> {
