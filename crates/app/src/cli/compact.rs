@@ -16,7 +16,7 @@ use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
     text,
-    view::{Chosen, Passes, Source, ViewArgs},
+    view::{Chosen, Played, Source, ViewArgs},
 };
 
 #[derive(ClapArgs)]
@@ -83,7 +83,7 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
         Some(policy) => {
             let rehearsed = chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin)?;
             let Rehearsed { compacted, calls, refused, passes } = rehearsed;
-            chosen.rehearsed = Some(Passes { calls, refused, passes });
+            chosen.rehearsed = Some(Played { calls, refused, passes });
             compacted
         }
     };
@@ -169,7 +169,7 @@ pub(crate) fn tell(out: &mut Output, report: &Report, before: Size, chosen: &Cho
 }
 
 /// What a policy did on the way.
-fn passes(out: &mut Output, policy: &str, rehearsed: &Passes, report: &Report) -> anyhow::Result<()> {
+fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -> anyhow::Result<()> {
     let resets = rehearsed.passes.iter().filter(|pass| pass.cause.is_some()).count();
     let summaries = rehearsed.passes.iter().filter(|pass| pass.summarised_through.is_some()).count();
     out.line(format_args!(

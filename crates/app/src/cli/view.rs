@@ -141,11 +141,11 @@ pub(crate) struct Chosen {
     /// The policy in charge, if one is.
     pub(crate) policy: Option<Policy>,
     /// What it did, call by call.
-    pub(crate) rehearsed: Option<Passes>,
+    pub(crate) rehearsed: Option<Played>,
 }
 
 /// What a policy did in a session.
-pub(crate) struct Passes {
+pub(crate) struct Played {
     pub(crate) calls: u64,
     pub(crate) refused: u64,
     pub(crate) passes: Vec<Passed>,

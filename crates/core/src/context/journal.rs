@@ -4,7 +4,7 @@
 //! So decisions are recorded with the words they put in place, and [`Context::redo`] makes them again on a context that
 //! was projected afresh. A decision about something that is no longer shown by itself has nothing left to decide.
 
-use std::{borrow::Cow, iter::Peekable};
+use std::{borrow::Cow, fmt, iter::Peekable, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,37 @@ use crate::{
     id::Seq,
 };
 
+/// Who changed something: mostly a reducer, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Author(Cow<'static, str>);
+
+impl From<&'static str> for Author {
+    fn from(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+}
+
+impl Deref for Author {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A change of a context, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
     /// Who made it.
-    pub by: Cow<'static, str>,
+    pub by: Author,
     /// What was changed.
     pub change: Change,
 }
@@ -129,7 +154,7 @@ impl Context {
         self.guarded && self.is_sent(segment.key)
     }
 
-    pub(super) fn record(&mut self, by: &Cow<'static, str>, change: impl FnOnce() -> Change) {
+    pub(super) fn record(&mut self, by: &Author, change: impl FnOnce() -> Change) {
         if let Some(journal) = &mut self.journal {
             journal.push(Recorded { by: by.clone(), change: change() });
         }

@@ -12,7 +12,7 @@ mod journal;
 mod message;
 mod segment;
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(crate) use self::grow::is_rendered;
 pub use self::{
     essential::Essential,
     grow::Extended,
-    journal::{Change, Guard, Recorded},
+    journal::{Author, Change, Guard, Recorded},
     message::{Answer, Fragment, Message, Messages, Outcome, Returned},
     segment::{Body, Content, Fidelity, Folded, Key, Note, Segment, Shown, Tier, UNANSWERED},
 };
@@ -59,7 +59,7 @@ pub struct Elision {
     /// The events. Of some of them another segment may still show a part.
     pub events: SeqSet,
     /// Who left it out.
-    pub by: Cow<'static, str>,
+    pub by: Author,
     /// What it cost as it was sent, whatever was shown of it in between.
     pub tokens: Tokens,
 }
@@ -259,11 +259,7 @@ impl Context {
 
     /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is
     /// not smaller than what it would replace changes nothing.
-    pub fn edit(
-        mut self,
-        by: impl Into<Cow<'static, str>>,
-        mut decide: impl FnMut(usize, &Segment) -> Edit,
-    ) -> Self {
+    pub fn edit(mut self, by: impl Into<Author>, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
         let by = by.into();
         let mut segments = std::mem::take(&mut self.segments);
         let mut index = 0;
@@ -292,13 +288,13 @@ impl Context {
         self
     }
 
-    fn drop_one(&mut self, by: &Cow<'static, str>, segment: &Segment) {
+    fn drop_one(&mut self, by: &Author, segment: &Segment) {
         self.total = less(self.total, segment.tokens());
         self.changes.removed += 1;
         self.elide(segment.stands_for(), by.clone(), segment.stood_for());
     }
 
-    fn replaced_one(&mut self, by: &Cow<'static, str>, segment: &mut Segment, before: Tokens) {
+    fn replaced_one(&mut self, by: &Author, segment: &mut Segment, before: Tokens) {
         segment.touched = Some(by.clone());
         self.changes.replaced += 1;
         self.total = less(self.total, before) + segment.tokens();
@@ -308,7 +304,7 @@ impl Context {
     /// `words` says what a note says. A run that is no larger than its note stays, and so does the prefix.
     pub fn fold(
         self,
-        by: impl Into<Cow<'static, str>>,
+        by: impl Into<Author>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
@@ -318,7 +314,7 @@ impl Context {
     /// The same, whatever the notes cost, for what cannot stay as it is. It alone may make a context larger.
     pub fn retell(
         self,
-        by: impl Into<Cow<'static, str>>,
+        by: impl Into<Author>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
     ) -> Self {
@@ -328,7 +324,7 @@ impl Context {
     /// Makes one note of each run that is worth it, by what the run and its note cost.
     fn fold_if(
         mut self,
-        by: impl Into<Cow<'static, str>>,
+        by: impl Into<Author>,
         runs: &[Range<usize>],
         words: impl Fn(&Folded) -> String,
         is_worth_it: impl Fn(Tokens, Tokens) -> bool,
@@ -356,7 +352,7 @@ impl Context {
 
     fn fold_one(
         &mut self,
-        by: &Cow<'static, str>,
+        by: &Author,
         members: Vec<Segment>,
         words: impl Fn(&Folded) -> String,
         is_worth_it: impl Fn(Tokens, Tokens) -> bool,
@@ -379,7 +375,7 @@ impl Context {
     }
 
     /// Puts a note in place of segments that have been taken out.
-    fn put_note(&mut self, by: &Cow<'static, str>, key: Key, members: &[Segment], note: Note) {
+    fn put_note(&mut self, by: &Author, key: Key, members: &[Segment], note: Note) {
         let (fixed, content) = self.note_cost(&note.text);
         let before: Tokens = members.iter().map(Segment::tokens).sum();
         self.total = less(self.total, before) + fixed + content;
@@ -403,7 +399,7 @@ impl Context {
         (self.meter.overhead().message, self.meter.text(text))
     }
 
-    fn elide(&mut self, events: &SeqSet, by: impl Into<Cow<'static, str>>, tokens: Tokens) {
+    fn elide(&mut self, events: &SeqSet, by: impl Into<Author>, tokens: Tokens) {
         let by = by.into();
         match self.elided.last_mut() {
             Some(last) if last.by == by => {

@@ -3,11 +3,12 @@
 //! A segment knows the events it stands for, what it costs, how faithful it is and who last touched it. A call and its
 //! outcome are one segment, so no edit can part them.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context::Author,
     event::{Compaction, Fact, Logged, Part, ToolCall},
     id::Seq,
     meter::Meter,
@@ -33,7 +34,7 @@ pub struct Segment {
     /// What each part cost as it was sent, once something else is shown.
     pub(super) sent: Vec<Tokens>,
     pub(super) fidelity: Fidelity,
-    pub(super) touched: Option<Cow<'static, str>>,
+    pub(super) touched: Option<Author>,
 }
 
 /// Where a segment stands: by its event, and within an event by its part. No two segments share one, and a note has that

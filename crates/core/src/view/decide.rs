@@ -35,18 +35,16 @@ impl Making {
         if size > budget.ceiling() {
             return Some(chosen(Cause::Force, budget, budget.target()));
         }
-        match policy.cold_level(budget) {
+        // Acting again where it did not help a moment ago would reset the cache for nothing.
+        let grown = self.has_grown(size, budget);
+        let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
+        let decided = match policy.cold_level(budget) {
             Some(cold) if size > cold => self.weigh(view, context, policy, budget, moment),
-            Some(_) => None,
-            // Acting again where it did not help a moment ago would reset the cache for nothing.
-            None if size > budget.trigger() && self.has_grown(size, budget) => {
-                Some(chosen(Cause::Trigger, budget, budget.target()))
-            }
-            None => None,
-        }
-        .or_else(|| {
-            let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
-            let (tier, _) = budget.caps().find(over).filter(|_| self.has_grown(size, budget))?;
+            None if size > budget.trigger() && grown => Some(chosen(Cause::Trigger, budget, budget.target())),
+            Some(_) | None => None,
+        };
+        decided.or_else(|| {
+            let (tier, _) = budget.caps().find(over).filter(|_| grown)?;
             Some(chosen(Cause::Cap(tier), budget, budget.target()))
         })
     }
@@ -102,7 +100,7 @@ impl Making {
                 after: trial.context.tokens(),
                 first_changed_at: first_changed(context, &trial.context),
             },
-            summary: self.summary(context, policy, &chosen.budget),
+            summary: summary(context, policy, &chosen.budget),
         };
         let plan = plan(&situation);
         let decided = cause(&plan);
@@ -112,20 +110,6 @@ impl Making {
         chosen.means = means;
         chosen.trial = Some(trial);
         Some(chosen)
-    }
-
-    /// The summary that the built-in summariser would make.
-    fn summary(&self, context: &Context, policy: &Policy, budget: &Budget) -> Summary<'static> {
-        let Some(rules) = policy.summary else { return Summary::Never };
-        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let kept = rules.drafting(budget.target(), prefix).room();
-        let covers = context.tokens().less(prefix).less(kept);
-        Summary::Possible(Offer {
-            covers,
-            expected: rules.length.of(covers),
-            calls: 0,
-            by: Summariser::BuiltIn,
-        })
     }
 
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
@@ -188,4 +172,13 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
         | Reason::BelowThresholds => Cause::BreakEven,
     };
     Some((cause, means))
+}
+
+/// The summary that the built-in summariser would make.
+fn summary(context: &Context, policy: &Policy, budget: &Budget) -> Summary<'static> {
+    let Some(rules) = policy.summary else { return Summary::Never };
+    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+    let kept = rules.drafting(budget.target(), prefix).room();
+    let covers = context.tokens().less(prefix).less(kept);
+    Summary::Possible(Offer { covers, expected: rules.length.of(covers), calls: 0, by: Summariser::BuiltIn })
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::Tier;
+use crate::context::{Author, Tier};
 
 /// The calls in which each request extends the one before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub enum Cause {
     /// A tier was over its cap.
     Cap(Tier),
     /// A reducer that is run before every call changed what was sent.
-    EveryCall(Cow<'static, str>),
+    EveryCall(Author),
     /// The client changed what was sent: its system prompt, its tools, its history.
     Client,
     /// Another model took over.
