@@ -251,6 +251,9 @@ fn kinds(out: &mut Output, report: &Report) -> anyhow::Result<()> {
         (true, _) => "what is left out has no line; epitome explain lists it",
     };
     counted.extend((silent > 0).then(|| format!("pieces of {} left out", text::count(silent, "event"))));
+    if counted.is_empty() {
+        return Ok(());
+    }
     out.line(format_args!("\n{}", counted.join(" · ")))?;
     out.line(format_args!("{DIM}{promise}{DIM:#}"))
 }

@@ -19,12 +19,20 @@ use crate::{
     },
 };
 
+/// Where an event stands. A compaction that is not in the log, because it was made in a rehearsal, has the number of
+/// the event before it.
+type Place = (Seq, bool);
+
+fn place(event: &Logged) -> Place {
+    (event.id.seq, matches!(event.event.fact, Fact::Compacted(_)))
+}
+
 /// Every event that is shown, read once, in the order of the log.
 pub(super) struct Table<'a> {
     format: Format,
     entries: Vec<Entry<'a>>,
     /// Where each event's entry is.
-    places: BTreeMap<Seq, usize>,
+    places: BTreeMap<Place, usize>,
     /// The events of each entry and, after them, of each note and summary in their order.
     origins: Vec<SeqSet>,
     /// What is not shown.
@@ -37,11 +45,11 @@ impl<'a> Table<'a> {
         messages: &[Message<'a>],
         context: &'a Context,
     ) -> Result<Self, RenderError> {
-        let mut events: BTreeMap<Seq, &'a Logged> = BTreeMap::new();
-        let mut stood_for: BTreeMap<Seq, &SeqSet> = BTreeMap::new();
+        let mut events: BTreeMap<Place, &'a Logged> = BTreeMap::new();
+        let mut stood_for: BTreeMap<Place, &SeqSet> = BTreeMap::new();
         let mut notes = Vec::new();
         for message in messages {
-            let mut see = |event: &'a Logged| events.insert(event.id.seq, event);
+            let mut see = |event: &'a Logged| events.insert(place(event), event);
             match message {
                 Message::Instruction { event, .. }
                 | Message::User { event, .. }
@@ -56,7 +64,7 @@ impl<'a> Table<'a> {
                 }
                 Message::Summary { segment, event, .. } => {
                     see(event);
-                    stood_for.insert(event.id.seq, segment.stands_for());
+                    stood_for.insert(place(event), segment.stands_for());
                 }
                 Message::Note { note, .. } => notes.push(note.folded.events.clone()),
             }
@@ -66,9 +74,10 @@ impl<'a> Table<'a> {
                 .map_err(|source| RenderError::Raw { event: event.id.seq, source })
         };
         let entries = events.values().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
-        let origin = |seq: &Seq| stood_for.get(seq).map_or_else(|| SeqSet::one(*seq), |set| (*set).clone());
+        let origin =
+            |place: &Place| stood_for.get(place).map_or_else(|| SeqSet::one(place.0), |set| (*set).clone());
         let origins = events.keys().map(origin).chain(notes).collect();
-        let places = events.keys().enumerate().map(|(index, seq)| (*seq, index)).collect();
+        let places = events.keys().enumerate().map(|(index, place)| (*place, index)).collect();
         let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
         let mut table = Self { format, entries, places, origins, left_out };
         table.doubt_summaries(messages, context);
@@ -79,8 +88,8 @@ impl<'a> Table<'a> {
     fn doubt_summaries(&mut self, messages: &[Message<'a>], context: &Context) {
         for message in messages {
             if let Message::Summary { segment, event, .. } = message
-                && let Some(place) = self.places.get(&event.id.seq)
-                && let Some(entry) = self.entries.get_mut(*place)
+                && let Some(at) = self.places.get(&place(event))
+                && let Some(entry) = self.entries.get_mut(*at)
                 && let Some(own) = &entry.own
                 && recount::message_cost(self.format, own, context.meter()) > segment.tokens()
             {
@@ -95,8 +104,8 @@ impl<'a> Table<'a> {
     }
 
     fn entry(&self, event: &Logged) -> &Entry<'a> {
-        let place = self.places.get(&event.id.seq).expect("every event of the messages was read");
-        &self.entries[*place]
+        let at = self.places.get(&place(event)).expect("every event of the messages was read");
+        &self.entries[*at]
     }
 
     /// The entry of an instruction that stands beside the history.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use epitome::{
-    compact::line,
+    compact::{headline, line},
     core::{
         Digest, Seq, Tokens,
         budget::Budget,
@@ -22,6 +22,7 @@ use epitome::{
         policy::Policy,
         profile::{Profile, Profiles, Thresholds},
         project::Line,
+        seq_set::SeqSet,
         tokens::O200k,
         view::View,
     },
@@ -63,6 +64,8 @@ struct Tally {
     not_deterministic: u64,
     restored_otherwise: u64,
     events_unaccounted: u64,
+    /// The context shows something that the request does not.
+    not_shown: u64,
     unreachable: u64,
     failed: u64,
     /// The first few violations, in words.
@@ -70,7 +73,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn violations(&self) -> [(&'static str, u64); 8] {
+    fn violations(&self) -> [(&'static str, u64); 9] {
         [
             ("illegal for their provider", self.illegal),
             ("over the ceiling by a full recount", self.over_ceiling),
@@ -78,6 +81,7 @@ impl Tally {
             ("other bytes the second time", self.not_deterministic),
             ("other bytes when restored from the records", self.restored_otherwise),
             ("leave events unaccounted for", self.events_unaccounted),
+            ("lack something that their context shows", self.not_shown),
             ("show less than was there and no handle to it", self.unreachable),
             ("not rendered", self.failed),
         ]
@@ -110,6 +114,7 @@ impl AddAssign for Tally {
         self.not_deterministic += other.not_deterministic;
         self.restored_otherwise += other.restored_otherwise;
         self.events_unaccounted += other.events_unaccounted;
+        self.not_shown += other.not_shown;
         self.unreachable += other.unreachable;
         self.failed += other.failed;
         let left = 10_usize.saturating_sub(self.examples.len());
@@ -381,6 +386,17 @@ impl Stage<'_> {
             tally.events_unaccounted += 1;
             tally.example(|| format!("{}: event {} is unaccounted for", place(), lost.id.seq));
         }
+        let sent = SeqSet::union(call.rendered.messages.iter().map(|message| &message.events));
+        let shown = context.segments().iter().filter(|segment| {
+            // What stands apart is no message, and what only another provider understands is not sent.
+            !segment.is_prefix() && !matches!(segment.body(), Body::Carried(_) | Body::Instruction(_))
+        });
+        if let Some(segment) =
+            shown.into_iter().find(|segment| !segment.stands_for().without(&sent).is_empty())
+        {
+            tally.not_shown += 1;
+            tally.example(|| format!("{}: the request lacks {:?}", place(), headline(segment)));
+        }
         // Only what has changed is worth looking at again.
         if (call.number == 0 || !call.prepared.steps.is_empty())
             && let Some(segment) = unreachable(context)
@@ -401,7 +417,7 @@ fn unreachable(context: &Context) -> Option<String> {
             !reaches(context, segment)
         }
     });
-    found.map(epitome::compact::headline)
+    found.map(headline)
 }
 
 /// Whether some handle in what a segment shows leads to what it stands for.
