@@ -145,7 +145,7 @@ impl Compaction<'_> {
             let fitted = fit(context, budget, self.pipeline, State::default())?;
             return Ok((fitted.context, fitted.steps));
         }
-        let settled = self.settle(&context, budget.clone());
+        let settled = self.settle(&context, budget);
         let Err(CompactError::Thinking(bound)) = settled else { return settled };
         // A loop that is told again can take more than it did. As much has to go elsewhere: what is over, much more
         // than that, and in the end all that can.
@@ -157,7 +157,7 @@ impl Compaction<'_> {
         let most = bound.ceiling.less(essential);
         let mut last = bound;
         for kept_free in [over.min(most), (over + over + over + over).min(most), most] {
-            match self.settle(&context, budget.clone().reserve(kept_free)) {
+            match self.settle(&context, &budget.clone().reserve(kept_free)) {
                 Err(CompactError::Thinking(bound)) => last = bound,
                 settled => return settled,
             }
@@ -166,8 +166,8 @@ impl Compaction<'_> {
     }
 
     /// Makes a context fit a budget, and what is bound in it fit to be sent within the budget of the whole.
-    fn settle(&self, sent: &Context, budget: Budget) -> Result<(Context, Vec<Step>), CompactError> {
-        let Fitted { context, mut steps, .. } = fit(sent.clone(), &budget, self.pipeline, State::default())?;
+    fn settle(&self, sent: &Context, budget: &Budget) -> Result<(Context, Vec<Step>), CompactError> {
+        let Fitted { context, mut steps, .. } = fit(sent.clone(), budget, self.pipeline, State::default())?;
         let (before, changes) = (context.tokens(), context.changes());
         let Settled { context, stripped, .. } =
             settle_thinking(context, sent, &self.options.rules, self.budget.ceiling())?;

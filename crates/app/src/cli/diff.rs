@@ -166,9 +166,8 @@ mod tests {
         assert_eq!(changed(&context("Say yes."), &context("Say yes.")), 0);
         assert_eq!(changed(&context("Say yes."), &context("Ask yes.")), 1);
         let stub = |words: &str| {
-            context("Say yes.").edit("test", |_, segment| match segment.is_user() {
-                true => Edit::line(words.to_owned(), Fidelity::Stub),
-                false => Edit::Keep,
+            context("Say yes.").edit("test", |_, segment| {
+                if segment.is_user() { Edit::line(words.to_owned(), Fidelity::Stub) } else { Edit::Keep }
             })
         };
         assert_eq!(changed(&stub("gone"), &stub("gone")), 0);
