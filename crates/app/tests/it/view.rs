@@ -290,6 +290,7 @@ fn a_sweep_of_the_shipped_session_finds_no_violation() {
     let tally = &bench.json(&["sweep", text(&workspace().join("examples/sessions"))])[0];
     assert_eq!(tally["violations"], 0, "{tally}");
     assert!(tally["renders"].as_u64() > Some(10), "{tally}");
+    assert!(tally["by_their_models"].as_u64() > Some(2), "{tally}");
 }
 
 #[test]

@@ -205,13 +205,15 @@ impl<'j> Known<'j> {
     }
 }
 
-/// Thinking that `sent` has in the loop that is open in `now`, and `now` has not.
+/// Thinking that `sent` has in the loop that is open in `now`, and `now` has not. A loop is open as long as the user only
+/// returns what calls gave.
 fn dropped(sent: &Read<'_>, now: &Read<'_>, found: &mut Findings) {
     let is = |block: &Block<'_>, kind: &str| block.json.text_at("type") == Some(kind);
     let Some(last) = now.blocks.last().filter(|block| block.role == "user").map(|block| block.message) else {
         return;
     };
-    if !now.blocks.iter().any(|block| block.message == last && is(block, "tool_result")) {
+    // Anything but results begins a new loop, and what was thought before it is no longer looked at.
+    if now.blocks.iter().any(|block| block.message == last && !is(block, "tool_result")) {
         return;
     }
     let asks = |block: &&Block<'_>| block.role == "user" && block.message < last && !is(block, "tool_result");

@@ -430,6 +430,9 @@ mod anthropic {
         // A loop that has ended may lose it.
         let ended = request("s", &[USER, &first, &a, SAID, USER, &second, &b]);
         against(&ended, &request("s", &[USER, &bare, &a, SAID, USER, &second, &b]), &[]);
+        // So may one that the user talks over: that begins another.
+        let and_text = message("user", &[&result("b"), TEXT]);
+        against(&sent, &request("s", &[USER, &bare, &a, &second, &and_text]), &[]);
     }
 
     #[test]

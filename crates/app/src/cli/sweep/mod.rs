@@ -1,7 +1,9 @@
 //! `sweep`: every session at many budgets in every format, or call by call under every policy; each request checked.
 //!
-//! The checks are independent of what made the request: legality on its bytes, its size by a full recount with the exact
-//! vocabulary, the same bytes a second time, and no event unaccounted for.
+//! The checks are independent of what made the request: legality on its bytes, its size by a full recount, the same
+//! bytes a second time, and no event of the log unaccounted for. Every format is tried with the exact vocabulary; a
+//! session with a model that is known is tried with all that is known of it, too: its counts, what it wraps around
+//! them, its own rules, and what its thinking is bound to since the whole was sent.
 
 mod calls;
 
@@ -14,22 +16,25 @@ use std::{
 
 use clap::Args as ClapArgs;
 use epitome::{
-    compact::{CompactError, Compaction, context, line},
+    compact::{CompactError, Compacted, Compaction, context, line},
     core::{
-        Tokens,
+        Seq, Tokens,
         budget::Budget,
         context::{Context, Names},
         meter::{Meter, Overhead},
         pipeline::Pipeline,
+        profile::Profiles,
+        project::Line,
         reducers::default_pipeline,
         tokens::O200k,
     },
     import::find_files,
     margin::Margin,
+    plan::{Asked, Plan},
     wire::{
         Format,
-        legality::check,
-        render::{RenderOptions, recount},
+        legality::{Rules, check, check_against},
+        render::{RenderOptions, SETTLE_THINKING, recount},
         transcripts::{self, Limits, ReadError},
     },
 };
@@ -67,6 +72,8 @@ struct Tally {
     sessions: u64,
     threads: u64,
     renders: u64,
+    /// Of those, how many with all that is known of the session's model.
+    by_their_models: u64,
     refusals: u64,
     /// Refused although instructions, newest message and open calls would fit.
     refusals_without_need: u64,
@@ -103,6 +110,7 @@ impl AddAssign for Tally {
         self.sessions += other.sessions;
         self.threads += other.threads;
         self.renders += other.renders;
+        self.by_their_models += other.by_their_models;
         self.refusals += other.refusals;
         self.refusals_without_need += other.refusals_without_need;
         self.illegal += other.illegal;
@@ -161,6 +169,7 @@ fn tell(all: &Tally, out: &mut Output) -> anyhow::Result<()> {
     ))?;
     for (what, count) in [
         ("requests rendered and checked", all.renders),
+        ("of them for the session's own model", all.by_their_models),
         (
             "refused: instructions, newest message and open calls do not fit",
             all.refusals - all.refusals_without_need,
@@ -201,15 +210,22 @@ fn sweep_file(path: &Path) -> Tally {
     match sessions(path) {
         Ok(sessions) => {
             let pipeline = default_pipeline();
+            let profiles = Profiles::builtin();
             for session in sessions {
                 tally.sessions += 1;
                 for thread in &session.threads {
                     tally.threads += 1;
-                    let meter = Meter::new(Arc::new(O200k), Overhead::default());
                     let events = line(thread_events(&session, thread.id));
-                    let whole = context(&events, meter, Names::Thread(thread.id));
                     let name = format!("{}, {}", session.key, thread.name);
-                    sweep_thread(&name, &whole, &pipeline, &mut tally);
+                    let names = Names::Thread(thread.id);
+                    let exact = Meter::new(Arc::new(O200k), Overhead::default());
+                    let whole = context(&events, exact, names);
+                    for format in Format::ALL {
+                        Subject::in_format(&name, &events, &whole, format, &pipeline).sweep(&mut tally);
+                    }
+                    if let Some(own) = Subject::of_its_model(&name, &events, names, &profiles) {
+                        own.sweep(&mut tally);
+                    }
                 }
             }
         }
@@ -221,77 +237,146 @@ fn sweep_file(path: &Path) -> Tally {
     tally
 }
 
-fn sweep_thread(key: &str, whole: &Context, pipeline: &Pipeline, tally: &mut Tally) {
-    let mut budget = SMALLEST;
-    loop {
-        let ceiling = Tokens(budget.min(whole.tokens().0.max(SMALLEST)));
-        for format in Format::ALL {
-            try_one(key, whole, ceiling, format, pipeline, tally);
+/// A thread, and what its requests are made with.
+struct Subject<'a> {
+    name: String,
+    line: &'a Line,
+    whole: Context,
+    format: Format,
+    rules: Rules,
+    with: With<'a>,
+}
+
+enum With<'a> {
+    /// The exact vocabulary, and what any model of the format demands.
+    Format(&'a Pipeline, RenderOptions),
+    /// All that is known of the model that the session was with.
+    Model(Box<Plan>),
+}
+
+impl<'a> Subject<'a> {
+    fn in_format(
+        name: &str,
+        line: &'a Line,
+        whole: &Context,
+        format: Format,
+        pipeline: &'a Pipeline,
+    ) -> Self {
+        let options = RenderOptions::of(format);
+        let rules = options.rules.clone();
+        let name = format!("{name} as {format}");
+        Self { name, line, whole: whole.clone(), format, rules, with: With::Format(pipeline, options) }
+    }
+
+    /// `None` if nobody knows the model.
+    fn of_its_model(name: &str, line: &'a Line, names: Names, profiles: &Profiles) -> Option<Self> {
+        let plan = Plan::new(line.clone(), None, &Asked::default(), profiles).ok()?;
+        let name = format!("{name} for {}", plan.profile.as_ref()?.name);
+        let (format, rules, whole) = (plan.format, plan.options.rules.clone(), plan.context(names));
+        Some(Self { name, line, whole, format, rules, with: With::Model(Box::new(plan)) })
+    }
+
+    fn make(&self, ceiling: Tokens) -> Result<Compacted, CompactError> {
+        let (whole, budget, margin) = (self.whole.clone(), Budget::new(ceiling), Margin::none(ceiling));
+        match &self.with {
+            With::Model(plan) => plan.compact(whole, budget, margin),
+            With::Format(pipeline, options) => {
+                let options = options.clone();
+                Compaction { budget, margin, pipeline, format: self.format, options }.run(whole)
+            }
         }
-        if ceiling >= whole.tokens() {
-            break;
+    }
+
+    /// Tries every budget.
+    fn sweep(&self, tally: &mut Tally) {
+        let sent = match &self.with {
+            With::Model(_) => self.make(Tokens::MAX).ok().filter(|sent| !tells_again(sent)),
+            With::Format(..) => None,
+        };
+        let sent = sent.map(|sent| sent.rendered.body);
+        let mut budget = SMALLEST;
+        loop {
+            let ceiling = Tokens(budget.min(self.whole.tokens().0.max(SMALLEST)));
+            self.try_one(ceiling, sent.as_deref(), tally);
+            if ceiling >= self.whole.tokens() {
+                break;
+            }
+            budget *= 2;
         }
-        budget *= 2;
+    }
+
+    fn try_one(&self, ceiling: Tokens, sent: Option<&str>, tally: &mut Tally) {
+        let place = || format!("{} at {ceiling} tokens", self.name);
+        let compacted = match self.make(ceiling) {
+            Ok(compacted) => compacted,
+            Err(CompactError::Refused(_)) => return self.refused(ceiling, tally),
+            Err(error) => {
+                tally.failed += 1;
+                tally.example(|| format!("{}: {error}", place()));
+                return;
+            }
+        };
+        tally.renders += 1;
+        tally.by_their_models += u64::from(matches!(self.with, With::Model(_)));
+        let body = &compacted.rendered.body;
+        let against = sent.map(|sent| check_against(self.format, sent, body, &self.rules));
+        for violation in
+            check(self.format, body, &self.rules).into_iter().chain(against.into_iter().flatten())
+        {
+            tally.illegal += 1;
+            tally.example(|| format!("{}: {violation}", place()));
+        }
+        match recount(self.format, body, self.whole.meter()) {
+            Ok(tokens) if tokens <= ceiling => {}
+            Ok(tokens) => {
+                tally.over_budget += 1;
+                tally.example(|| format!("{}: {tokens} tokens by recount", place()));
+            }
+            Err(error) => {
+                tally.failed += 1;
+                tally.example(|| format!("{}: {error}", place()));
+            }
+        }
+        if let Some(lost) = lost(self.line, &compacted.context) {
+            tally.events_unaccounted += 1;
+            tally.example(|| format!("{}: event {lost} is unaccounted for", place()));
+        }
+        match self.make(ceiling) {
+            Ok(again) if again.rendered.body == *body => {}
+            _ => {
+                tally.not_deterministic += 1;
+                tally.example(|| format!("{}: other bytes the second time", place()));
+            }
+        }
+    }
+
+    fn refused(&self, ceiling: Tokens, tally: &mut Tally) {
+        tally.refusals += 1;
+        // What is around any request, whatever it holds, goes with the instructions.
+        let essential: Tokens = self.whole.essential().tokens(&self.whole).into_iter().sum();
+        let needed = essential + self.whole.meter().overhead().request;
+        if needed <= ceiling {
+            tally.refusals_without_need += 1;
+            let name = &self.name;
+            tally.example(|| {
+                format!("{name}: refused at {ceiling}, though the essential {needed} tokens fit")
+            });
+        }
     }
 }
 
-fn try_one(
-    key: &str,
-    whole: &Context,
-    ceiling: Tokens,
-    format: Format,
-    pipeline: &Pipeline,
-    tally: &mut Tally,
-) {
-    let options = RenderOptions::of(format);
-    let compaction =
-        Compaction { budget: Budget::new(ceiling), margin: Margin::none(ceiling), pipeline, format, options };
-    let place = || format!("{key} at {ceiling} tokens as {format}");
-    let compacted = match compaction.run(whole.clone()) {
-        Ok(compacted) => compacted,
-        Err(CompactError::Refused(_)) => {
-            tally.refusals += 1;
-            // What is around any request, whatever it holds, goes with the instructions.
-            let essential: Tokens = whole.essential().tokens(whole).into_iter().sum();
-            let needed = essential + whole.meter().overhead().request;
-            if needed <= ceiling {
-                tally.refusals_without_need += 1;
-                tally.example(|| format!("{}: refused, though the essential {needed} tokens fit", place()));
-            }
-            return;
-        }
-        Err(error) => {
-            tally.failed += 1;
-            tally.example(|| format!("{}: {error}", place()));
-            return;
-        }
-    };
-    tally.renders += 1;
-    let body = &compacted.rendered.body;
-    for violation in check(format, body, &compaction.options.rules) {
-        tally.illegal += 1;
-        tally.example(|| format!("{}: {violation}", place()));
-    }
-    match recount(format, body, whole.meter()) {
-        Ok(tokens) if tokens <= ceiling => {}
-        Ok(tokens) => {
-            tally.over_budget += 1;
-            tally.example(|| format!("{}: {tokens} tokens by recount", place()));
-        }
-        Err(error) => {
-            tally.failed += 1;
-            tally.example(|| format!("{}: {error}", place()));
-        }
-    }
-    if compacted.context.accounted() != whole.accounted() {
-        tally.events_unaccounted += 1;
-        tally.example(|| format!("{}: events unaccounted for", place()));
-    }
-    match compaction.run(whole.clone()) {
-        Ok(again) if again.rendered.body == *body => {}
-        _ => {
-            tally.not_deterministic += 1;
-            tally.example(|| format!("{}: other bytes the second time", place()));
-        }
-    }
+/// Whether a request tells a tool loop again in words: nothing can be held against that.
+fn tells_again(compacted: &Compacted) -> bool {
+    compacted
+        .report
+        .evictions
+        .iter()
+        .any(|eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some())
+}
+
+/// An event of the log that a provider would see, and that a context neither shows nor says to have left out.
+fn lost(line: &Line, context: &Context) -> Option<Seq> {
+    let accounted = context.accounted();
+    let seen = line.events().filter(|event| event.event.fact.is_message() && event.event.normal.is_some());
+    seen.map(|event| event.id.seq).find(|seq| !accounted.contains(*seq))
 }
