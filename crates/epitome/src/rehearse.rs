@@ -9,7 +9,7 @@ use epitome_core::{
     Fact, Logged, Seq, Tokens,
     budget::Budget,
     context::Names,
-    cost::{Prompt, Terms},
+    cost::{Extension, Prompt, Terms, extends},
     event::Time,
     fit::Refusal,
     id::{AnswerId, ModelName},
@@ -162,11 +162,19 @@ impl Rehearsal {
     ) {
         let moment = Moment { now: stage.now, model, terms: self.terms.as_ref() };
         match self.ready(&mut stage.view, &moment, &mut stage.memo) {
-            Ok((prepared, rendered, prompt)) => {
-                let (prepared, rendered, prompt) = (&prepared, &rendered, &prompt);
-                let (view, at) = (&stage.view, stage.now);
-                each(Ok(Call { number, at, model, answer, view, prepared, rendered, prompt }));
+            Ok((mut prepared, rendered, prompt)) => {
+                let at = stage.now;
+                let extends =
+                    stage.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
+                if !extends && prepared.cause.is_none() {
+                    stage.view.reset(Cause::Format);
+                    prepared.cause = Some(Cause::Format);
+                }
+                let view = &stage.view;
+                let (prepared, rendered) = (&prepared, &rendered);
+                each(Ok(Call { number, at, model, answer, view, prepared, rendered, prompt: &prompt }));
                 stage.view.sent(at);
+                stage.sent = Some(prompt);
             }
             Err(error) => {
                 stage.view.abandon();
@@ -292,6 +300,8 @@ struct Stage {
     view: View,
     memo: PromptMemo,
     now: Option<Time>,
+    /// The last request.
+    sent: Option<Prompt>,
 }
 
 impl Stage {
@@ -300,6 +310,7 @@ impl Stage {
             view: View::rehearsing(Arc::clone(&script.meter), script.names),
             memo: PromptMemo::new(Arc::clone(&script.meter)),
             now: None,
+            sent: None,
         }
     }
 

@@ -45,6 +45,9 @@ pub enum Cause {
     EveryCall(Author),
     /// The client changed what was sent: its system prompt, its tools, its history.
     Client,
+    /// The format wants words that are nobody's, a question before the first answer or a word to go on, and wanted others
+    /// before.
+    Format,
     /// Another model took over.
     Model,
     /// A compaction was undone.
@@ -54,7 +57,7 @@ pub enum Cause {
 impl Cause {
     /// Whether the policy chose it: if not, somebody else reset the cache.
     pub fn is_chosen(&self) -> bool {
-        !matches!(self, Self::First | Self::Client | Self::Model | Self::Undone)
+        !matches!(self, Self::First | Self::Client | Self::Format | Self::Model | Self::Undone)
     }
 }
 
@@ -69,6 +72,7 @@ impl fmt::Display for Cause {
             Self::Cap(tier) => format!("{tier:?} over the cap").into(),
             Self::EveryCall(reducer) => format!("{reducer} on every call").into(),
             Self::Client => "the client changed its history".into(),
+            Self::Format => "the format wants other words around it".into(),
             Self::Model => "another model".into(),
             Self::Undone => "a compaction was undone".into(),
         };

@@ -255,6 +255,14 @@ impl View {
         }
     }
 
+    /// What was prepared will not extend what was sent, whatever the context says: opens an epoch, unless there is one.
+    pub fn reset(&mut self, cause: Cause) {
+        let next = self.epoch.next(cause);
+        if let Some(pending) = &mut self.pending {
+            pending.epoch.get_or_insert(next);
+        }
+    }
+
     /// What was prepared has been sent. Gives what was decided, if anything was: append it beside the log.
     pub fn sent(&mut self, at: Option<Time>) -> Option<&Pass> {
         let pending = self.pending.take()?;

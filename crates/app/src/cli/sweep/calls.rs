@@ -24,7 +24,7 @@ use epitome::{
         project::Line,
         seq_set::SeqSet,
         tokens::O200k,
-        view::View,
+        view::{Cause, View},
     },
     import::find_files,
     plan::last_model_of,
@@ -77,7 +77,7 @@ impl Tally {
         [
             ("illegal for their provider", self.illegal),
             ("over the ceiling by a full recount", self.over_ceiling),
-            ("reset the cache without an epoch", self.silent_resets),
+            ("reset the cache though no one decided to", self.silent_resets),
             ("other bytes the second time", self.not_deterministic),
             ("other bytes when restored from the records", self.restored_otherwise),
             ("leave events unaccounted for", self.events_unaccounted),
@@ -358,7 +358,7 @@ impl Stage<'_> {
         tally.resets += 1;
         *resets += 1;
         tally.resets_in_an_epoch = tally.resets_in_an_epoch.max(*resets);
-        if call.prepared.cause.is_none() {
+        if matches!(call.prepared.cause, None | Some(Cause::Format)) {
             tally.silent_resets += 1;
             let number = call.number;
             tally.example(|| format!("{}: call {number} differs at block {at} ({layer:?})", self.place()));

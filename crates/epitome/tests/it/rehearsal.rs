@@ -1,0 +1,151 @@
+//! Sessions played again under every policy: each request is legal, fits, shows what its context shows, extends the one
+//! before it unless an epoch began, and can be made again from the records.
+
+use std::sync::Arc;
+
+use epitome::{
+    core::{
+        Tokens,
+        budget::Budget,
+        context::{Body, Names},
+        cost::{Extension, Prompt, extends},
+        policy::Policy,
+        profile::Thresholds,
+        project::Line,
+        seq_set::SeqSet,
+        view::{Cause, View},
+    },
+    rehearse::{Call, NoCall, Rehearsal, Script},
+    wire::{
+        Format,
+        legality::{Rule, Rules, check},
+        render::RenderOptions,
+    },
+};
+use proptest::prelude::*;
+
+use crate::histories::{self, history};
+
+fn rehearsal(policy: &Policy, ceiling: Tokens, format: Format, rules: Rules) -> Rehearsal {
+    let thresholds = Thresholds::default();
+    let of = |share: epitome::core::profile::Share| share.of(ceiling);
+    let budget =
+        Budget::new(ceiling).act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+    Rehearsal::new(policy, budget, format, RenderOptions { rules, ..RenderOptions::of(format) }, None)
+}
+
+fn script(line: Line) -> Script {
+    let meter = Arc::clone(histories::context(&[]).meter());
+    Script::new(line, meter, Names::Messages)
+}
+
+/// Checks what holds for every call; gives the requests.
+fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens) -> Vec<String> {
+    let mut bodies: Vec<String> = Vec::new();
+    let mut before: Option<Prompt> = None;
+    let view = rehearsal.run(script, |call| match call {
+        Ok(call) => {
+            check_one(&call, rehearsal, format, ceiling);
+            if let Some(before) = &before
+                && let Extension::Differs { at, .. } = extends(before, call.prompt)
+            {
+                let cause = call.prepared.cause.as_ref();
+                let last = bodies.last().map_or("", String::as_str);
+                let synthetic = |body: &str| body.contains("(continued)") || body.contains("Continue");
+                let now = &call.rendered.body;
+                assert!(
+                    cause.is_some_and(|cause| *cause != Cause::Format) || synthetic(last) || synthetic(now),
+                    "block {at} changed and nobody said so ({cause:?}):\n{last}\n{now}"
+                );
+            }
+            before = Some(call.prompt.clone());
+            bodies.push(call.rendered.body.clone());
+        }
+        Err(NoCall::Refused(_) | NoCall::Thinking(_)) => {}
+        Err(error) => panic!("{error}"),
+    });
+    let restored = View::restore(
+        view.line(),
+        view.passes().to_vec(),
+        Arc::clone(script.meter()),
+        view.context().names(),
+    );
+    let rendered = |view: &View| format.render(view.context(), rehearsal.options()).unwrap().body;
+    assert_eq!(rendered(&restored), rendered(&view), "restored from its records");
+    bodies
+}
+
+fn check_one(call: &Call<'_>, rehearsal: &Rehearsal, format: Format, ceiling: Tokens) {
+    let body = &call.rendered.body;
+    let found: Vec<String> =
+        check(format, body, &rehearsal.options().rules).iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{format}: {found:#?}\n{body}");
+    let counted: Tokens = call.prompt.blocks.iter().map(|block| block.tokens).sum();
+    assert!(counted <= ceiling, "{counted} of {ceiling}");
+    let sent = SeqSet::union(call.rendered.messages.iter().map(|message| &message.events));
+    // What is empty, or says something only to another provider, may be missing; what we say ourselves may not.
+    for segment in call.view.context().segments() {
+        let ours = match segment.body() {
+            Body::Summary(_) => {
+                segment.compaction().is_some_and(|made| !made.summary.text().trim().is_empty())
+            }
+            body => matches!(body, Body::Note(_)),
+        };
+        let missing = segment.stands_for().without(&sent);
+        assert!(!ours || missing.is_empty(), "{missing} of {segment:?} is not in\n{body}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_under_every_policy_is_sound(steps in history(24), share in 20..100_u64) {
+        let events = histories::events(&steps);
+        let ceiling = Tokens(histories::context(&events).tokens().0 * share / 100);
+        let script = script(Line::new(events));
+        for policy in Policy::builtin() {
+            for format in Format::ALL {
+                let rehearsal = rehearsal(policy, ceiling, format, Rules::of(format));
+                let bodies = play(&rehearsal, &script, format, ceiling);
+                prop_assert_eq!(play(&rehearsal, &script, format, ceiling), bodies, "the same twice");
+            }
+            let rules = Rules::of(Format::Anthropic).with(Rule::PreservedThinking).with(Rule::PrefillRefused);
+            play(&rehearsal(policy, ceiling, Format::Anthropic, rules), &script, Format::Anthropic, ceiling);
+        }
+    }
+}
+
+/// A long session: what its old half says must be in the summary, and the summary in the request.
+#[test]
+fn a_summary_that_a_policy_made_is_in_the_next_request() {
+    let mut history =
+        vec![r#"{"role":"user","content":"Never touch the lock file. Mend the parser."}"#.to_owned()];
+    for step in 0..40 {
+        let output = "compiled ok\n".repeat(60);
+        history.push(format!(
+            r#"{{"role":"assistant","content":"Step {step}.","tool_calls":[{{"id":"c{step}","type":"function",
+               "function":{{"name":"bash","arguments":"{{\"command\":\"make {step}\"}}"}}}}]}}"#
+        ));
+        history.push(format!(r#"{{"role":"tool","tool_call_id":"c{step}","content":{output:?}}}"#));
+    }
+    let request = format!(r#"{{"model":"test","messages":[{}]}}"#, history.join(","));
+    let events = Format::OpenaiChat.decode_request(&request).unwrap();
+    let script = script(epitome::compact::line(events));
+    for name in ["epitome", "retention", "lineage", "pivot", "tiered"] {
+        let policy = Policy::named(name).unwrap();
+        let format = Format::OpenaiChat;
+        let rehearsal = rehearsal(policy, Tokens(4_000), format, Rules::of(format));
+        let (mut compacted, mut newest) = (0, String::new());
+        rehearsal.run(&script, |call| {
+            let call = call.unwrap();
+            compacted += u64::from(call.prepared.compaction.is_some());
+            if compacted > 0 {
+                newest.clone_from(&call.rendered.body);
+            }
+        });
+        assert!(compacted > 0, "{name} never summarised");
+        assert!(newest.contains("Never touch the lock file"), "{name} forgot the rule:\n{newest}");
+        assert!(newest.contains("## Constraints"), "{name}:\n{newest}");
+    }
+}
