@@ -1,6 +1,8 @@
 //! What a view costs: flat in the length of the log, and every byte counted once.
 //!
-//! Prints ratios of one run. `scripts/bench-view` runs it beside LangChain's `trim_messages` on the same messages.
+//! Prints ratios of one run. Making the view and writing the request are measured apart: the first is what is flat by
+//! design, the second costs what the request holds, whatever made it. `scripts/bench-view` sets both beside LangChain's
+//! `trim_messages` on the same messages.
 #![expect(clippy::cast_precision_loss, reason = "ratios are printed with two digits")]
 
 use std::{
@@ -26,6 +28,7 @@ use epitome::{
         tokens::O200k,
     },
     store::{EventLog, NewThread, Options, Sqlite, Start},
+    wire::{Format, render::RenderOptions},
 };
 
 const BUDGET: Tokens = Tokens(100_000);
@@ -35,6 +38,12 @@ const SIZES: [u64; 3] = [1_000, 10_000, 100_000];
 
 /// How often each steady state is measured.
 const ROUNDS: usize = 151;
+
+/// The same, where every turn also writes its request.
+const WRITTEN_ROUNDS: usize = 15;
+
+/// How often a whole history is made to fit.
+const WHOLE_ROUNDS: usize = 5;
 
 /// How many reductions one measurement goes through: what a turn costs is the mean of the turns between them.
 const REDUCTIONS: usize = 2;
@@ -47,16 +56,80 @@ const A_TURN: u64 = 2;
 
 fn main() {
     O200k.count("the vocabulary is loaded before anything is timed");
-    let quiet = std::env::args().any(|argument| argument == "--langchain");
-    let steady = steady_states();
-    if quiet {
-        // For the script: microseconds of one render at 10K messages, exact tokens.
-        println!("{:.3}", Spread::of(steady[1].clone()).median * 1e6);
-        return;
+    if std::env::args().any(|argument| argument == "--langchain") {
+        return for_the_script();
     }
-    println!("steady-state render, budget {BUDGET} tokens, exact counts, {ROUNDS} interleaved rounds");
+    for (done, rounds) in
+        [(Done::View, ROUNDS), (Done::Messages, WRITTEN_ROUNDS), (Done::Request, WRITTEN_ROUNDS)]
+    {
+        tell(done, &steady_states(done, rounds), rounds);
+    }
+    println!("bytes tokenised over bytes logged, 10K turns   {:.4}", tokenised_over_logged());
+    let cold = cold_open();
+    println!("cold open of 10K messages over one warm turn: to the view   {:.0}", cold.view / cold.warm_view);
+    println!(
+        "cold open of 10K messages over one warm turn: to the request written   {:.0}",
+        cold.request / cold.warm_request
+    );
+}
+
+/// How far a turn is taken.
+#[derive(Clone, Copy)]
+enum Done {
+    /// The context has taken the turn, and fits.
+    View,
+    /// The messages to send are listed.
+    Messages,
+    /// The request is written, as JSON.
+    Request,
+}
+
+impl Done {
+    fn name(self) -> &'static str {
+        match self {
+            Self::View => "view: the turn is taken, and the context fits",
+            Self::Messages => "messages: the same, and what to send is listed",
+            Self::Request => "request: the same, and its JSON is written",
+        }
+    }
+
+    /// Takes a context as far as this.
+    fn finish(self, context: &Context) {
+        match self {
+            Self::View => {
+                black_box(context.segments());
+            }
+            Self::Messages => {
+                black_box(context.messages().collect::<Vec<_>>());
+            }
+            Self::Request => {
+                let options = RenderOptions::of(Format::OpenaiChat);
+                black_box(Format::OpenaiChat.render(context, &options).expect("facts can be written"));
+            }
+        }
+    }
+}
+
+/// Microseconds at 10K messages, exact tokens, one number a line: a turn to its messages, a turn to its request, a whole
+/// history to its messages with the counts the log keeps, and the same with every text counted anew.
+fn for_the_script() {
+    let ten_thousand = |done| Spread::of(steady_states(done, WRITTEN_ROUNDS)[1].clone()).median;
+    let seconds = [
+        ten_thousand(Done::Messages),
+        ten_thousand(Done::Request),
+        whole_history(Counts::Kept),
+        whole_history(Counts::Anew),
+    ];
+    for seconds in seconds {
+        println!("{:.3}", seconds * 1e6);
+    }
+}
+
+fn tell(done: Done, steady: &[Vec<f64>], rounds: usize) {
+    println!("one turn at a steady state, budget {BUDGET} tokens, exact counts, {rounds} interleaved rounds");
+    println!("{}", done.name());
     println!("  messages   ratio to 1K: median (quartiles)   least     one turn: median, least");
-    for (messages, seconds) in SIZES.iter().zip(&steady) {
+    for (messages, seconds) in SIZES.iter().zip(steady) {
         let ratios = seconds.iter().zip(&steady[0]).map(|(this, first)| this / first).collect();
         let (ratio, time, first) =
             (Spread::of(ratios), Spread::of(seconds.clone()), Spread::of(steady[0].clone()));
@@ -70,9 +143,6 @@ fn main() {
             time.least * 1e6,
         );
     }
-    println!("bytes tokenised over bytes logged, 10K turns   {:.4}", tokenised_over_logged());
-    let (cold, warm) = cold_open();
-    println!("cold open to first render over a warm one, 10K messages   {:.0}", cold / warm);
 }
 
 /// How measurements are spread.
@@ -100,29 +170,29 @@ struct Steady {
     turns: Vec<Counted>,
 }
 
-/// Seconds to take one more turn and have the messages ready, for each size, round by round. The sizes take turns and
+/// Seconds to take one more turn as far as `done`, for each size, round by round. The sizes take turns and
 /// the order changes, so that whatever else the machine does is in all of them; a ratio is of two measurements of one
 /// round. Each round begins with a copy of the same context, so that a size stays what it is. Making up the events and
 /// counting their texts happened when they were appended, and is not part of it.
-fn steady_states() -> Vec<Vec<f64>> {
+fn steady_states(done: Done, rounds: usize) -> Vec<Vec<f64>> {
     let pipeline = default_pipeline();
     let states = SIZES.map(|messages| steady(messages, &pipeline));
-    let mut seconds = vec![Vec::with_capacity(ROUNDS); SIZES.len()];
-    for round in 0..ROUNDS {
+    let mut seconds = vec![Vec::with_capacity(rounds); SIZES.len()];
+    for round in 0..rounds {
         for place in 0..SIZES.len() {
             let size = (round + place) % SIZES.len();
-            seconds[size].push(one_round(&states[size], &pipeline));
+            seconds[size].push(one_round(&states[size], &pipeline, done));
         }
     }
     seconds
 }
 
-fn one_round(state: &Steady, pipeline: &Pipeline) -> f64 {
+fn one_round(state: &Steady, pipeline: &Pipeline, done: Done) -> f64 {
     let mut context = state.context.clone();
     let start = Instant::now();
     for turn in &state.turns {
         context = take_turn(context, turn, pipeline);
-        black_box(context.segments());
+        done.finish(&context);
     }
     let elapsed = start.elapsed().as_secs_f64();
     drop(context);
@@ -281,8 +351,49 @@ fn tokenised_over_logged() -> f64 {
     watched.0.load(Ordering::Relaxed) as f64 / logged as f64
 }
 
-/// Seconds from opening a store of 10K messages to its first context, and for the next turn after that.
-fn cold_open() -> (f64, f64) {
+/// Where the counts of a history come from.
+#[derive(Clone, Copy)]
+enum Counts {
+    /// They were made when its events were appended.
+    Kept,
+    /// They are made now.
+    Anew,
+}
+
+/// Seconds from 10K messages, held in memory, to those to send: nothing is known of them from before but their counts, if
+/// these are kept.
+fn whole_history(counts: Counts) -> f64 {
+    let mut log = Log::default();
+    let mut line = Line::default();
+    while log.next < 10_000 {
+        for (event, pieces) in log.turn(&O200k) {
+            match counts {
+                Counts::Kept => line.push(event, pieces),
+                Counts::Anew => line.push_uncounted(event),
+            }
+        }
+    }
+    let pipeline = default_pipeline();
+    let round = || {
+        let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
+        let start = Instant::now();
+        let context = project(&line, meter, Names::Thread(thread()));
+        let fitted = fit(context, &budget(), &pipeline, State::default()).expect("it fits");
+        Done::Messages.finish(&fitted.context);
+        start.elapsed().as_secs_f64()
+    };
+    Spread::of((0..WHOLE_ROUNDS).map(|_| round()).collect()).median
+}
+
+/// Seconds from opening a store of 10K messages to its first view and request, and for one turn after that.
+struct ColdOpen {
+    view: f64,
+    request: f64,
+    warm_view: f64,
+    warm_request: f64,
+}
+
+fn cold_open() -> ColdOpen {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("log.db");
     let options = || Options { counter: Some(Arc::new(O200k)), ..Options::default() };
@@ -310,15 +421,14 @@ fn cold_open() -> (f64, f64) {
         line.push(Arc::new(event), pieces);
     }
     let context = project(&line, meter, Names::Thread(thread()));
-    let mut context = fit(context, &budget(), &pipeline, State::default()).expect("it fits").context;
-    black_box(context.segments());
-    let cold = start.elapsed().as_secs_f64();
+    let context = fit(context, &budget(), &pipeline, State::default()).expect("it fits").context;
+    Done::View.finish(&context);
+    let view = start.elapsed().as_secs_f64();
+    Done::Request.finish(&context);
+    let request = start.elapsed().as_secs_f64();
 
     let turns: Vec<Counted> = (0..TURNS).map(|_| log.turn(&O200k)).collect();
-    let start = Instant::now();
-    for turn in &turns {
-        context = take_turn(context, turn, &pipeline);
-        black_box(context.segments());
-    }
-    (cold, start.elapsed().as_secs_f64() / TURNS as f64)
+    let state = Steady { context, turns };
+    let warm = |done| one_round(&state, &pipeline, done);
+    ColdOpen { view, request, warm_view: warm(Done::View), warm_request: warm(Done::Request) }
 }
