@@ -20,7 +20,12 @@ use epitome_core::{
     project::Line,
     reducers::{default_reducers, pipeline_for},
 };
-use epitome_wire::{Format, WireError, legality::Rules, render::RenderOptions, requested_model};
+use epitome_wire::{
+    Format, WireError,
+    legality::Rules,
+    render::{Breakpoints, RenderOptions},
+    requested_model,
+};
 
 use crate::{
     compact::{self, CompactError, Compacted, Compaction},
@@ -184,7 +189,12 @@ impl Plan {
         let of = |share: Share| share.of(limit.ceiling());
         let budget = limit.clone().act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
         let terms = self.profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        let rehearsal = Rehearsal::new(policy, budget, self.format, self.options.clone(), terms);
+        // Of what a policy sends, it knows better than the client where the cache should hold on to it.
+        let marks = self.profile.as_ref().filter(|profile| spoken_by(profile) == Some(self.format));
+        let breakpoints =
+            marks.map_or_else(Breakpoints::default, |profile| Breakpoints::of(&profile.cache, None));
+        let options = RenderOptions { breakpoints, ..self.options.clone() };
+        let rehearsal = Rehearsal::new(policy, budget, self.format, options, terms);
         let meter = Arc::new(self.meter.clone());
         rehearse::next_request(&rehearsal, &Script::new(self.line.clone(), meter, names), margin)
     }

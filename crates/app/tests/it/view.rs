@@ -311,3 +311,67 @@ fn a_handle_of_a_stub_names_its_turn_wherever_a_turn_is_named() {
     assert!(said.contains(thread), "those there are, are listed: {said}");
     assert!(bench.fails(&["fork", &session, "--at", "ffffffff:3"]).contains("no turn"));
 }
+
+#[test]
+fn a_policy_in_charge_sends_what_it_would_have_come_to() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(40, 60));
+    let out = bench.path("smaller.json");
+    for policy in ["epitome", "retention", "blocks", "lineage", "pivot", "tiered"] {
+        let args = ["compact", text(&file), "--budget", "12k", "--policy", policy, "--out", text(&out)];
+        let report = &bench.json(&args)[0];
+        assert_eq!(report["policy"], policy);
+        assert!(report["tokens_after"].as_u64() <= Some(12_000), "{report}");
+        let passes = report["passes"].as_array().expect("what was done, call by call");
+        assert!(!passes.is_empty(), "{policy} did nothing: {report}");
+        let request = fs::read_to_string(&out).expect("written");
+        assert!(check(Format::OpenaiChat, &request, &Rules::of(Format::OpenaiChat)).is_empty(), "{policy}");
+        assert!(request.contains("Never touch the public API"), "{policy} lost what the user demands");
+    }
+    let said = bench.ok(&["explain", text(&file), "--budget", "12k", "--policy", "lineage"]);
+    assert!(said.contains("lineage over 40 calls") && said.contains("over the trigger"), "{said}");
+}
+
+#[test]
+fn two_policies_are_compared_at_the_same_turn() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(40, 60));
+    let compare = |against: &str| {
+        let args = ["diff", text(&file), "--budget", "12k", "--policy", "lineage", "--against", against];
+        bench.json(&args)
+    };
+    assert_eq!(compare("lineage"), Vec::<Value>::new(), "a policy does the same as itself");
+    assert!(!compare("pivot").is_empty());
+    let run = bench.run(&["diff", text(&file), "--budget", "12k"]);
+    assert!(!run.success && run.stderr.contains("<FROM>"), "{}", run.stderr);
+}
+
+#[test]
+fn policies_are_listed_printed_and_checked() {
+    let bench = Bench::new();
+    let names: Vec<Value> = bench.json(&["policies"]).iter().map(|policy| policy["name"].clone()).collect();
+    assert_eq!(names, ["epitome", "retention", "blocks", "lineage", "pivot", "tiered"]);
+    let printed = bench.ok(&["policies", "tiered"]);
+    let file = bench.write("mine.toml", printed);
+    assert!(bench.ok(&["policies", text(&file)]).contains("is right"));
+    let wrong = bench.write("wrong.toml", "base = \"tiered\"\n\n[limits]\ntriger = 0.5\n");
+    let run = bench.run(&["policies", text(&wrong)]);
+    assert!(!run.success && run.stderr.contains("line 4"), "{}", run.stderr);
+    let run = bench.run(&["policies", "tired"]);
+    assert!(!run.success && run.stderr.contains("there is no policy `tired`"), "{}", run.stderr);
+}
+
+#[test]
+fn a_sweep_under_every_policy_finds_no_violation() {
+    let bench = Bench::new();
+    let session = workspace().join("examples/sessions/flaky-upload.json");
+    let swept = &bench.json(&["sweep", text(&session), "--policy", "all", "--budget", "8k,20k"])[0];
+    assert_eq!(swept["violations"], 0, "{swept}");
+    let rows = swept["swept"].as_array().expect("a row for each policy and budget");
+    assert_eq!(rows.len(), 12);
+    assert!(
+        rows.iter().all(|row| row["calls"] == 42 && row["resets_in_an_epoch"].as_u64() <= Some(1)),
+        "{swept}"
+    );
+    assert!(rows.iter().all(|row| row["resets"].as_u64() > Some(0)), "every policy acts on it: {swept}");
+}

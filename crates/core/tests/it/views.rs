@@ -5,11 +5,13 @@ use std::sync::Arc;
 use epitome_core::{
     Fact,
     budget::Budget,
-    context::Names,
+    context::{Context, Names},
+    cost::Terms,
     event::{Logged, Time},
     meter::{Meter, Overhead},
     policy::Policy,
-    project::Line,
+    profile::Profiles,
+    project::{Line, project},
     tokens::Tokens,
     view::{Moment, Pass, Prepared, Shortfall, View},
 };
@@ -42,13 +44,17 @@ fn calls(
     budget: &Budget,
     mut each: impl FnMut(&View),
 ) -> (View, Vec<Call>) {
+    let profiles = Profiles::builtin();
+    let profile = profiles.find("claude-opus-4-5").unwrap();
+    let terms = Terms::new(&profile.cache, &profile.prices);
     let mut stage = Stage::new(meter());
     let mut calls = Vec::new();
     for (minute, (seen, event)) in (0..).zip(events.iter().enumerate()) {
         if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
             let now = Some(Time(minute * 60_000));
             let view = &mut stage.view;
-            if let Ok(prepared) = view.prepare(policy, budget, &Moment { now, ..Moment::default() }) {
+            let moment = Moment { now, terms: Some(&terms), ..Moment::default() };
+            if let Ok(prepared) = view.prepare(policy, budget, &moment) {
                 let (said, tokens) = (said(view.context()), view.context().tokens());
                 view.sent(now);
                 each(view);
@@ -137,6 +143,16 @@ proptest! {
                 };
                 assert!(!rendered || accounted.contains(event.id.seq), "{} is lost", event.id.seq);
             }
+        });
+    }
+
+    /// Instructions and tools are never touched: whatever is decided, they stand as they do where nothing was.
+    #[test]
+    fn the_prefix_is_never_modified(events in history(60), policy in policy(), ceiling in 200..3_000u64) {
+        calls(&events, &policy, &budget(&policy, ceiling), |view| {
+            let untouched = project(view.line(), meter(), Names::Messages);
+            let prefix = |context: &Context| context.segments()[..context.prefix_len()].to_vec();
+            assert_eq!(prefix(view.context()), prefix(&untouched));
         });
     }
 

@@ -29,7 +29,12 @@ use epitome::{
     import::find_files,
     plan::last_model_of,
     rehearse::{Call, NoCall, Rehearsal, Script},
-    wire::{Format, legality::check, render::RenderOptions, transcripts},
+    wire::{
+        Format,
+        legality::check,
+        render::{Breakpoints, RenderOptions},
+        transcripts,
+    },
 };
 use serde::Serialize;
 
@@ -278,6 +283,7 @@ impl Stage<'_> {
         let mut options = RenderOptions::of(self.format);
         if let Some(profile) = spoken {
             options.rules = profile.legality.iter().copied().collect();
+            options.breakpoints = Breakpoints::of(&profile.cache, None);
         }
         let ceiling = Tokens(self.budget);
         let thresholds = self.profile.map_or_else(Thresholds::default, |profile| profile.thresholds);
@@ -395,7 +401,14 @@ impl Stage<'_> {
             shown.into_iter().find(|segment| !segment.stands_for().without(&sent).is_empty())
         {
             tally.not_shown += 1;
-            tally.example(|| format!("{}: the request lacks {:?}", place(), headline(segment)));
+            let missing = segment.stands_for().without(&sent);
+            tally.example(|| {
+                format!(
+                    "{}: the request lacks {missing} of {:?}",
+                    place(),
+                    text::one_line(&headline(segment), 200)
+                )
+            });
         }
         // Only what has changed is worth looking at again.
         if (call.number == 0 || !call.prepared.steps.is_empty())
