@@ -9,7 +9,7 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     context::{Context, Extended, Names, is_rendered},
     event::{Compaction, Fact, Instruction, Logged},
-    id::Seq,
+    id::{EventId, Seq},
     meter::Meter,
     seq_set::SeqSet,
     tokens::Tokens,
@@ -46,9 +46,11 @@ impl Line {
         self.events.push(Entry { event, pieces: None });
     }
 
-    /// Takes the newest event away again.
-    pub(crate) fn pop(&mut self) {
-        self.events.pop();
+    /// Takes one of the newest events away again.
+    pub(crate) fn remove(&mut self, id: EventId) {
+        if let Some(at) = self.events.iter().rposition(|entry| entry.event.id == id) {
+            self.events.remove(at);
+        }
     }
 
     /// The newest event.

@@ -100,7 +100,8 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
 
 /// How large the request would be with nothing left out.
 pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
-    if report.steps.is_empty() {
+    let untouched = chosen.rehearsed.as_ref().is_none_or(|played| played.passes.is_empty());
+    if report.steps.is_empty() && untouched {
         return Ok(report.after);
     }
     let whole = chosen.plan.context(chosen.names);

@@ -141,6 +141,7 @@ impl Context {
         let fixed = self.meter.costs(&compaction.event, pieces).whole + wrapping;
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
+        self.standing = Some(compaction.id.seq);
         self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
         if let Some(summary) = self.segments.last_mut() {
             summary.fidelity = Fidelity::Summary;

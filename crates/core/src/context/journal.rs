@@ -47,6 +47,10 @@ pub struct Recorded {
     pub by: Author,
     /// What was changed.
     pub change: Change,
+    /// The compaction that was stood on, if the summary of it was among what was changed: that of another stands in the
+    /// same place and is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_of: Option<Seq>,
 }
 
 /// What was changed.
@@ -156,7 +160,9 @@ impl Context {
 
     pub(super) fn record(&mut self, by: &Author, change: impl FnOnce() -> Change) {
         if let Some(journal) = &mut self.journal {
-            journal.push(Recorded { by: by.clone(), change: change() });
+            let change = change();
+            let summary_of = self.standing.filter(|_| change.first().part == 0);
+            journal.push(Recorded { by: by.clone(), change, summary_of });
         }
     }
 
@@ -171,6 +177,11 @@ impl Context {
         self
     }
 
+    /// Whether a record is not about the summary of another compaction.
+    fn is_about_this(&self, record: &Recorded) -> bool {
+        record.change.first().part != 0 || record.summary_of == self.standing
+    }
+
     fn reedit(mut self, batch: &[Recorded]) -> Self {
         let mut segments = std::mem::take(&mut self.segments);
         let mut records = batch.iter().peekable();
@@ -178,7 +189,10 @@ impl Context {
             if segment.is_prefix() {
                 return true;
             }
-            let Some(record) = at(&mut records, segment.key) else { return true };
+            let Some(record) = at(&mut records, segment.key).filter(|record| self.is_about_this(record))
+            else {
+                return true;
+            };
             match &record.change {
                 Change::Drop { .. } => {
                     self.drop_one(&record.by, segment);
@@ -203,7 +217,8 @@ impl Context {
         let mut records = batch.iter().peekable();
         while let Some(segment) = segments.next() {
             let found = if segment.is_prefix() { None } else { at(&mut records, segment.key) };
-            let Some(Recorded { by, change: Change::Fold { first, last, note } }) = found else {
+            let found = found.filter(|record| self.is_about_this(record));
+            let Some(Recorded { by, change: Change::Fold { first, last, note }, .. }) = found else {
                 self.segments.push(segment);
                 continue;
             };
@@ -245,4 +260,52 @@ fn batch(records: &[Recorded]) -> usize {
 fn at<'r>(records: &mut Peekable<impl Iterator<Item = &'r Recorded>>, key: Key) -> Option<&'r Recorded> {
     while records.next_if(|record| record.change.last() < key).is_some() {}
     records.next_if(|record| record.change.first() <= key)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        context::{Context, Edit, Recorded},
+        notation::{context, show},
+    };
+
+    const FIRST: &str = "
+user: One.
+assistant: Yes.
+compacted through 2: First summary.
+user: Two.
+assistant: Done, in 9 words of \"many\"
+";
+
+    fn decided(edit: impl FnOnce(Context) -> Context) -> Vec<Recorded> {
+        let mut given = context(FIRST);
+        given.start_recording();
+        edit(given).recorded()
+    }
+
+    #[test]
+    fn what_was_decided_of_one_summary_is_not_decided_of_the_next() {
+        let dropped = decided(|given| {
+            given.edit(
+                "test",
+                |_, segment| if segment.compaction().is_some() { Edit::Drop } else { Edit::Keep },
+            )
+        });
+        let folded =
+            decided(|given| given.fold("test", std::slice::from_ref(&(0..3)), |_| "[gone]".to_owned()));
+        for (records, expect) in [(&dropped, "by test"), (&folded, "[gone]")] {
+            assert!(show(&context(FIRST).redo(records)).contains(expect), "it is decided again where it was");
+            let second =
+                context(&format!("{FIRST}compacted through 5 keep 6: Second summary.\nuser: Three.\n"));
+            assert_eq!(show(&second.clone().redo(records)), show(&second), "{records:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        let records =
+            decided(|given| given.fold("test", std::slice::from_ref(&(0..3)), |_| "[gone]".to_owned()));
+        let json = serde_json::to_string(&records).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Recorded>>(&json).unwrap(), records);
+    }
 }

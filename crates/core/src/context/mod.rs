@@ -43,6 +43,8 @@ pub struct Context {
     growth: Growth,
     meter: Arc<Meter>,
     names: Names,
+    /// The compaction it stands on.
+    standing: Option<Seq>,
     /// The newest event when it was last sent.
     sent: Seq,
     /// Whether what happened since has changed something that was sent.
@@ -182,6 +184,7 @@ impl Context {
             growth: Growth::default(),
             meter,
             names,
+            standing: None,
             sent: Seq::START,
             disturbed: false,
             guarded: false,

@@ -278,7 +278,9 @@ fn brief(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut, cap
     // A pin is never rendered by itself: what was pinned later must be told now too.
     let told = |event: &&&Arc<Logged>| {
         let seq = event.id.seq;
-        (after < seq && seq < cut.first_kept) || matches!(event.event.fact, Fact::Pinned { .. })
+        // What a summary says of the past it carries on by itself.
+        let summary = matches!(event.event.fact, Fact::Compacted(_));
+        (after < seq && seq < cut.first_kept && !summary) || matches!(event.event.fact, Fact::Pinned { .. })
     };
     let span: Vec<Arc<Logged>> = events.iter().filter(told).map(|event| Arc::clone(event)).collect();
     summarise(&span, previous.as_ref(), caps)

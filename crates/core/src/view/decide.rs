@@ -10,8 +10,8 @@ use crate::{
     budget::Budget,
     context::{Context, Tier},
     plan::{
-        Action, Demand, Forecast, Offer, Plan, Reason, Since, Situation, Summariser, Summary, Threshold,
-        Trial, plan,
+        Action, Demand, Forecast, History, Offer, Plan, Reason, Since, Situation, Summariser, Summary,
+        Threshold, Trial, plan,
     },
     policy::Policy,
     profile::Share,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What must be gained for another look at a context that was looked at before, as part of what a request may hold.
-const STRIDE: Share = Share::percent(5);
+pub(super) const STRIDE: Share = Share::percent(5);
 
 impl Making {
     /// Whether it is time to act, why, and how.
@@ -84,7 +84,8 @@ impl Making {
             chosen.trial = Some(trial);
             return Some(chosen);
         };
-        let forecast = Forecast::after(&view.history);
+        let history = view.last.as_ref().map_or_else(History::default, |last| last.history);
+        let forecast = Forecast::after(&history);
         let situation = Situation {
             terms,
             lifetime: None,
@@ -115,8 +116,8 @@ impl Making {
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
         match &view.last {
             None => Since::First,
-            // Whatever else changed what was sent has emptied the cache as another model would.
-            Some(_) if self.cause.is_some() => Since::OtherModel,
+            // Where a client changed what was sent, nobody knows how much of it the cache still holds.
+            Some(_) if matches!(self.cause, Some(Cause::Model | Cause::Undone)) => Since::OtherModel,
             Some(last) => {
                 let elapsed = last.at.zip(moment.now).map_or(0, |(last, now)| now.0.saturating_sub(last.0));
                 Since::Elapsed(Duration::from_millis(u64::try_from(elapsed).unwrap_or(0)))

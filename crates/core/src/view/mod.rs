@@ -40,10 +40,6 @@ pub struct View {
     /// What has happened to what was sent, since it was.
     disturbed: Option<Cause>,
     pending: Option<Pending>,
-    /// The size at which acting was last thought about.
-    considered: Tokens,
-    /// What the session was like so far.
-    history: History,
     /// Who owns the compactions that are made, if this is a rehearsal.
     rehearsal: Option<ThreadId>,
 }
@@ -63,15 +59,24 @@ pub struct Pass {
     pub state: State,
 }
 
-/// The last call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sent {
+/// What a view remembers of its last call: a record beside the log, of which the newest counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
     /// The newest event of it.
-    head: Seq,
+    pub head: Seq,
     /// Its size.
-    tokens: Tokens,
-    at: Option<Time>,
-    model: Option<ModelName>,
+    pub tokens: Tokens,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// Who was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelName>,
+    /// The size at which acting was last thought about.
+    pub considered: Tokens,
+    /// What the session was like so far.
+    pub history: History,
 }
 
 /// What was prepared and not yet sent.
@@ -85,8 +90,10 @@ struct Pending {
     before: Option<Context>,
     model: Option<ModelName>,
     considered: Tokens,
-    /// Whether the newest event is a compaction that was made for this.
-    compacted: bool,
+    /// The compaction that was made for this.
+    compacted: Option<EventId>,
+    /// Whether a pause has emptied the cache.
+    paused: bool,
 }
 
 impl View {
@@ -101,8 +108,6 @@ impl View {
             last: None,
             disturbed: None,
             pending: None,
-            considered: Tokens(0),
-            history: History::default(),
             rehearsal: None,
         }
     }
@@ -113,21 +118,44 @@ impl View {
         Self { rehearsal: Some(ThreadId::derived(&["rehearsal"])), ..Self::new(meter, names) }
     }
 
-    /// Of a session that was seen before: `line` is what happened, `passes` what was decided before each of its calls.
-    /// It shows what the view showed when the last of them was sent, and everything since.
-    pub fn restore(line: &Line, passes: Vec<Pass>, meter: Arc<Meter>, names: Names) -> Self {
+    /// Of a session that was seen before: `line` is what happened, `passes` what was decided before its calls, `last` what
+    /// is remembered of the last of them. It shows what the view showed when that was sent, and everything since, and goes
+    /// on as that would have. What was decided after the end of the line is left out, as in a fork.
+    pub fn restore(
+        line: &Line,
+        passes: Vec<Pass>,
+        last: Option<Sent>,
+        meter: Arc<Meter>,
+        names: Names,
+    ) -> Self {
         let mut view = Self::new(meter, names);
-        let mut passes = passes.into_iter().peekable();
+        let end = line.last().map_or(Seq::START, |last| last.id.seq);
+        let last = last.filter(|last| last.head <= end);
+        let mut passes = passes.into_iter().filter(|pass| pass.head <= end).peekable();
         for (event, pieces) in line.counted() {
             while let Some(pass) = passes.next_if(|pass| pass.head < event.id.seq) {
                 view.take_pass(pass);
+            }
+            if last.as_ref().is_some_and(|last| last.head < event.id.seq) {
+                view.recall(last.as_ref());
             }
             view.take(Arc::clone(event), pieces.map(<[Tokens]>::to_vec));
         }
         for pass in passes {
             view.take_pass(pass);
         }
+        view.recall(last.as_ref());
         view
+    }
+
+    /// Remembers the last call, as soon as everything it showed is there.
+    fn recall(&mut self, last: Option<&Sent>) {
+        let Some(last) = last else { return };
+        if self.last.as_ref() != Some(last) {
+            self.last = Some(last.clone());
+            self.context.mark_sent_through(last.head);
+            self.disturbed = None;
+        }
     }
 
     fn take_pass(&mut self, pass: Pass) {
@@ -136,8 +164,14 @@ impl View {
         self.disturbed = None;
         self.epoch = pass.epoch.clone().unwrap_or_else(|| self.epoch.clone());
         self.state = pass.state.clone();
-        let tokens = self.context.tokens();
-        self.last = Some(Sent { head: pass.head, tokens, at: None, model: None });
+        self.last = Some(Sent {
+            head: pass.head,
+            tokens: self.context.tokens(),
+            at: None,
+            model: None,
+            considered: Tokens(0),
+            history: History::default(),
+        });
         self.passes.push(pass);
     }
 
@@ -150,6 +184,10 @@ impl View {
     fn take(&mut self, event: Arc<Logged>, pieces: Option<Vec<Tokens>>) {
         if self.line.last().is_some_and(|last| last.id == event.id) {
             return;
+        }
+        // What a hook adds goes along with what was prepared; whoever goes on otherwise has not sent it.
+        if !matches!(event.event.fact, Fact::Injected { .. }) {
+            self.abandon();
         }
         let moved = match &event.event.fact {
             Fact::CompactionReverted { .. } => Cause::Undone,
@@ -228,6 +266,11 @@ impl View {
         &self.epoch
     }
 
+    /// What is remembered of the last call; none if there was none.
+    pub fn last(&self) -> Option<&Sent> {
+        self.last.as_ref()
+    }
+
     /// What was decided before each call that decided anything.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
@@ -271,10 +314,19 @@ impl View {
         self.context.mark_sent();
         self.disturbed = None;
         let tokens = self.context.tokens();
-        self.history.calls += 1;
-        self.history.growth += tokens.less(self.last.as_ref().map_or(Tokens(0), |last| last.tokens));
-        self.last = Some(Sent { head: self.context.sent(), tokens, at, model: pending.model });
-        self.considered = pending.considered;
+        let before = self.last.take();
+        let mut history = before.as_ref().map_or_else(History::default, |last| last.history);
+        history.calls += 1;
+        history.growth += tokens.less(before.as_ref().map_or(Tokens(0), |last| last.tokens));
+        history.pauses += u64::from(pending.paused);
+        self.last = Some(Sent {
+            head: self.context.sent(),
+            tokens,
+            at,
+            model: pending.model.or_else(|| before.and_then(|last| last.model)),
+            considered: pending.considered,
+            history,
+        });
         let changed = pending.state != self.state;
         self.state = pending.state;
         if let Some(epoch) = &pending.epoch {
@@ -291,8 +343,8 @@ impl View {
     /// What was prepared is not sent: everything is as it was before.
     pub fn abandon(&mut self) {
         if let Some(pending) = self.pending.take() {
-            if pending.compacted {
-                self.line.pop();
+            if let Some(compaction) = pending.compacted {
+                self.line.remove(compaction);
             }
             self.rebuild();
         }

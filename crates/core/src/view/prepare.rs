@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Cause, Pending, View};
+use super::{Cause, Pending, View, decide::STRIDE};
 use crate::{
     budget::Budget,
     context::{Context, Guard, Recorded, Tier},
@@ -103,6 +103,8 @@ pub(super) struct Making {
     steps: Vec<Step>,
     acted: bool,
     pub(super) considered: Tokens,
+    /// Whether the cache has gone cold since the last call.
+    paused: bool,
     model: Option<ModelName>,
     /// Whether this is the first call: nothing was sent that could change.
     pub(super) first: bool,
@@ -152,7 +154,12 @@ impl Making {
             state: view.state.clone(),
             steps: Vec::new(),
             acted: false,
-            considered: view.considered,
+            considered: view
+                .last
+                .as_ref()
+                .map_or(Tokens(0), |last| last.considered)
+                .min(view.context.tokens()),
+            paused: is_paused(view, moment),
             model: moment.model.cloned(),
             now: moment.now,
             plan: None,
@@ -254,7 +261,10 @@ impl Making {
         }
         let sent = context.changes_of_sent();
         let reduced = Reduced { context, state: std::mem::take(&mut self.state) };
-        let (Reduced { context, state }, steps) = last_resorts(reduced, budget)?;
+        // What is cut to the ceiling is over it again with the next call.
+        let roomier = Budget::new(budget.ceiling()).reserve(STRIDE.of(budget.ceiling()));
+        let reached = last_resorts(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
+        let (Reduced { context, state }, steps) = reached?;
         self.state = state;
         self.steps.extend(steps);
         self.open(context.changes_of_sent() != sent, &Cause::Force);
@@ -290,7 +300,8 @@ impl Making {
 
     fn pending(self, before: Option<Context>, view: &View) -> Pending {
         Pending {
-            compacted: self.compaction.is_some(),
+            compacted: self.compaction.as_ref().map(|made| made.id),
+            paused: self.paused,
             edits: self.edits,
             epoch: self.cause.map(|cause| view.epoch.next(cause)),
             state: self.state,
@@ -299,6 +310,16 @@ impl Making {
             considered: self.considered,
         }
     }
+}
+
+/// Whether the provider has forgotten what was sent last, because of the time that has passed.
+fn is_paused(view: &View, moment: &Moment<'_>) -> bool {
+    let since = view.last.as_ref().and_then(|last| last.at).zip(moment.now);
+    let lifetime = moment.terms.and_then(|terms| terms.lifetime(None));
+    since.zip(lifetime).is_some_and(|((last, now), lifetime)| {
+        let seconds = now.0.saturating_sub(last.0) / 1_000;
+        u64::try_from(seconds).is_ok_and(|seconds| seconds > lifetime)
+    })
 }
 
 /// A budget under which every reducer does all it can.

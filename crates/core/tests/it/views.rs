@@ -160,15 +160,53 @@ proptest! {
     #[test]
     fn a_restored_view_shows_the_same(events in history(60), policy in policy(), ceiling in 200..3_000u64) {
         let (view, _) = calls(&events, &policy, &budget(&policy, ceiling), |view| {
-            let restored = View::restore(view.line(), reread(view.passes()), meter(), Names::Messages);
+            let restored = View::restore(view.line(), reread(view.passes()), view.last().cloned(), meter(), Names::Messages);
             assert_eq!(said(restored.context()), said(view.context()));
             assert_eq!(restored.context().tokens(), view.context().tokens());
             assert_eq!(restored.context().accounted(), view.context().accounted());
             assert_eq!(restored.epoch(), view.epoch());
         });
         let uncounted = Line::new(view.line().events().cloned());
-        let restored = View::restore(&uncounted, reread(view.passes()), meter(), Names::Messages);
+        let restored = View::restore(&uncounted, reread(view.passes()), None, meter(), Names::Messages);
         prop_assert_eq!(said(restored.context()), said(view.context()));
+    }
+
+    /// A revived session goes on as the living one would have: the same decisions, for the same reasons.
+    #[test]
+    fn a_restored_view_decides_the_same(events in history(60), policy in policy(), ceiling in 200..3_000u64) {
+        let budget = budget(&policy, ceiling);
+        let (mut view, _) = calls(&events, &policy, &budget, |_| ());
+        let last = view.last().map(|last| {
+            let json = serde_json::to_string(last).unwrap();
+            serde_json::from_str(&json).unwrap()
+        });
+        let mut restored = View::restore(view.line(), reread(view.passes()), last, meter(), Names::Messages);
+        let profiles = Profiles::builtin();
+        let profile = profiles.find("claude-opus-4-5").unwrap();
+        let terms = Terms::new(&profile.cache, &profile.prices);
+        let now = Some(Time(i64::try_from(events.len()).unwrap() * 60_000));
+        let moment = Moment { now, terms: Some(&terms), ..Moment::default() };
+        prop_assert_eq!(view.prepare(&policy, &budget, &moment), restored.prepare(&policy, &budget, &moment));
+        prop_assert_eq!(said(view.context()), said(restored.context()));
+    }
+
+    /// What happens after a preparation that was not sent undoes it, and loses nothing.
+    #[test]
+    fn what_happens_meanwhile_is_kept(events in history(60), policy in policy(), ceiling in 200..3_000u64) {
+        let budget = budget(&policy, ceiling);
+        let (mut view, _) = calls(&events, &policy, &budget, |_| ());
+        let _ = view.prepare(&policy, &budget, &Moment::default());
+        let next = view.line().events().next_back().map_or(1, |last| last.id.seq.0 + 1);
+        let before: Vec<_> = view.line().events().filter(|event| event.id.seq.0 < next).cloned().collect();
+        view.abandon();
+        let without = view.line().events().count();
+        let _ = view.prepare(&policy, &budget, &Moment::default());
+        let said_next = logged(1 + view.line().events().map(|event| event.id.seq.0).max().unwrap_or(0), Fact::UserSaid { parts: vec![] });
+        view.push(Arc::clone(&said_next), vec![]);
+        let after: Vec<_> = view.line().events().cloned().collect();
+        prop_assert_eq!(after.len(), without + 1);
+        prop_assert!(before.len() >= without);
+        prop_assert_eq!(after.last(), Some(&said_next));
     }
 
     /// A preparation that is not sent leaves no trace.

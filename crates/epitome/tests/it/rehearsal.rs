@@ -67,6 +67,7 @@ fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens)
     let restored = View::restore(
         view.line(),
         view.passes().to_vec(),
+        view.last().cloned(),
         Arc::clone(script.meter()),
         view.context().names(),
     );

@@ -89,7 +89,8 @@ impl<'a> Portable<'a> {
             Summary::Text(text) | Summary::Structured { text, .. } => Some(Piece::Text(text.into())),
             Summary::Encrypted(sealed) => {
                 let note = left_out("summary");
-                let fits = self.meter.is_none_or(|meter| meter.text(&note) <= meter.sealed(sealed));
+                let room = |meter: &Meter| meter.sealed(sealed) + meter.overhead().summary;
+                let fits = self.meter.is_none_or(|meter| meter.text(&note) <= room(meter));
                 fits.then(|| Piece::Text(note.into()))
             }
         }

@@ -16,8 +16,9 @@ use epitome::{
     core::{
         Digest, Seq, Tokens,
         budget::Budget,
-        context::{Body, Context, Fidelity, Names, Segment},
+        context::{Body, Context, Fidelity, Names, Segment, Tier},
         cost::{Extension, Prompt, Terms, extends},
+        event::Summary,
         meter::{Meter, Overhead},
         policy::Policy,
         profile::{Profile, Profiles, Thresholds},
@@ -344,7 +345,7 @@ impl Stage<'_> {
             }
             let passes = view.passes().iter().take_while(|pass| pass.head <= *head).cloned().collect();
             let names = view.context().names();
-            let restored = View::restore(&line, passes, Arc::clone(self.script.meter()), names);
+            let restored = View::restore(&line, passes, None, Arc::clone(self.script.meter()), names);
             let rendered = self.format.render(restored.context(), rehearsal.options());
             if !rendered.is_ok_and(|rendered| Digest::of(rendered.body.as_bytes()) == *body) {
                 tally.restored_otherwise += 1;
@@ -394,8 +395,10 @@ impl Stage<'_> {
         }
         let sent = SeqSet::union(call.rendered.messages.iter().map(|message| &message.events));
         let shown = context.segments().iter().filter(|segment| {
-            // What stands apart is no message, and what only another provider understands is not sent.
-            !segment.is_prefix() && !matches!(segment.body(), Body::Carried(_) | Body::Instruction(_))
+            // What stands apart is no message, what only another provider understands is not sent, and neither is
+            // reasoning that led to nothing.
+            !matches!(segment.tier(), Tier::Prefix | Tier::Reasoning)
+                && !matches!(segment.body(), Body::Carried(_) | Body::Instruction(_))
         });
         if let Some(segment) =
             shown.into_iter().find(|segment| !segment.stands_for().without(&sent).is_empty())
@@ -411,7 +414,8 @@ impl Stage<'_> {
             });
         }
         // Only what has changed is worth looking at again.
-        if (call.number == 0 || !call.prepared.steps.is_empty())
+        let changed = !call.prepared.steps.is_empty() || call.prepared.compaction.is_some();
+        if (call.number == 0 || changed)
             && let Some(segment) = unreachable(context)
         {
             tally.unreachable += 1;
@@ -425,7 +429,8 @@ fn unreachable(context: &Context) -> Option<String> {
     let Names::Thread(_) = context.names() else { return None };
     let found = context.segments().iter().find(|segment| match segment.fidelity() {
         Fidelity::Verbatim | Fidelity::Injected => false,
-        Fidelity::Summary if matches!(segment.body(), Body::Summary(_)) => false,
+        // A summary that the agent itself made names nothing.
+        Fidelity::Summary if segment.compaction().is_some_and(|made| !is_ours(&made.summary)) => false,
         Fidelity::Cut | Fidelity::Reference | Fidelity::Stub | Fidelity::Summary => {
             !reaches(context, segment)
         }
@@ -433,10 +438,15 @@ fn unreachable(context: &Context) -> Option<String> {
     found.map(headline)
 }
 
+fn is_ours(summary: &Summary) -> bool {
+    matches!(summary, Summary::Structured { .. })
+}
+
 /// Whether some handle in what a segment shows leads to what it stands for.
 fn reaches(context: &Context, segment: &Segment) -> bool {
     let words = match segment.body() {
         Body::Note(note) => note.text.clone(),
+        Body::Summary(event) => event.event.fact.text(),
         _ => shown(segment),
     };
     let handles = context.names().handles_in(&words);
@@ -445,6 +455,9 @@ fn reaches(context: &Context, segment: &Segment) -> bool {
         // A summary among it is reached by the events that it told of.
         (None, Body::Note(note)) => {
             note.folded.events.without(&note.folded.summaries).without(&handles).is_empty()
+        }
+        (None, Body::Summary(event)) => {
+            segment.stands_for().without(&SeqSet::one(event.id.seq)).without(&handles).is_empty()
         }
         (None, _) => segment.stands_for().without(&handles).is_empty(),
     }
