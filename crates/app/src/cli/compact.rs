@@ -204,6 +204,12 @@ fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -
         table.add_row([(pass.call + 1).to_string(), cause, done.join(", "), text::tokens(pass.tokens)]);
     }
     out.line(table)?;
+    if let Some(plan) = rehearsed.passes.iter().rev().find_map(|pass| pass.plan.as_ref()) {
+        out.line(format_args!("{DIM}the planner, last: {plan}{DIM:#}"))?;
+    }
+    if let Some(shortfall) = rehearsed.passes.iter().rev().find_map(|pass| pass.shortfall.as_ref()) {
+        out.line(format_args!("{NOTE}note:{NOTE:#} {shortfall}"))?;
+    }
     kinds(out, report)
 }
 

@@ -49,8 +49,8 @@ pub struct Prepared {
 /// A policy acted and did not reach its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error(
-    "the policy aims at {target} tokens and reached {reached}, of which {prefix} are instructions and tools; it will not \
-     act again until there is more to gain: raise the target, or add reducers or a summary"
+    "the policy aims at {target} tokens and reached {reached}, of which {prefix} are instructions and tools; until there \
+     is room it acts more often than it should: allow more tokens, shorten the instructions, or let it cut more"
 )]
 pub struct Shortfall {
     /// What it aims at.

@@ -290,7 +290,7 @@ fn a_policy_that_cannot_reach_its_target_says_so_and_resets_no_cache_for_it() {
     assert_eq!(call(""), None, "34 tokens are no reason to act");
     let short = call("assistant: 24 words of \"two\"\nuser: Three.").expect("59 tokens are over the trigger");
     assert_eq!(short, Shortfall { target: Tokens(40), reached: Tokens(59), prefix: Tokens(2) });
-    insta::assert_snapshot!(short, @"the policy aims at 40 tokens and reached 59, of which 2 are instructions and tools; it will not act again until there is more to gain: raise the target, or add reducers or a summary");
+    insta::assert_snapshot!(short, @"the policy aims at 40 tokens and reached 59, of which 2 are instructions and tools; until there is room it acts more often than it should: allow more tokens, shorten the instructions, or let it cut more");
     assert_eq!(call("assistant: Yes.\nuser: Four."), None, "two tokens more are nothing to gain");
     let again = call("assistant: Yes.\nuser: So what is it now?").expect("five in a hundred are");
     assert_eq!(again.reached, Tokens(67));
@@ -302,7 +302,7 @@ fn a_target_below_the_prefix_is_told_with_what_the_prefix_takes() {
     let budget = budget(policy, 100);
     let mut stage = played("system: 70 words of \"rule\"\nuser: One.\nassistant: Yes.\nuser: Two.\n");
     let prepared = stage.view.prepare(policy, &budget, &Moment::default()).unwrap();
-    insta::assert_snapshot!(prepared.shortfall.unwrap(), @"the policy aims at 40 tokens and reached 73, of which 70 are instructions and tools; it will not act again until there is more to gain: raise the target, or add reducers or a summary");
+    insta::assert_snapshot!(prepared.shortfall.unwrap(), @"the policy aims at 40 tokens and reached 73, of which 70 are instructions and tools; until there is room it acts more often than it should: allow more tokens, shorten the instructions, or let it cut more");
 }
 
 #[test]
