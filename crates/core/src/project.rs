@@ -122,7 +122,6 @@ fn stand_on<'a>(
     let kept = compaction.first_kept.filter(|first| *first < at).unwrap_or(at);
     let (before, shown) =
         line.events.split_at(line.events.partition_point(|entry| entry.event.id.seq < kept));
-    let mut leading = Seq::START;
     let mut begun = false;
     for entry in before {
         let Fact::Instructed { what, .. } = &entry.event.event.fact else {
@@ -136,14 +135,25 @@ fn stand_on<'a>(
         if holds {
             context.grow(&entry.event, entry.pieces.as_deref());
         }
-        if !begun {
-            leading = entry.event.id.seq;
+    }
+    let place = after_leading(before.iter().map(|entry| &entry.event));
+    let mut covered = SeqSet::run(place, kept.previous());
+    covered.insert(at);
+    context.stand_on(&pivot.event, pivot.pieces.as_deref(), place, covered);
+    shown
+}
+
+/// Where what a summary stands for begins: after the instructions that stand before everything else.
+pub(crate) fn after_leading<'e>(events: impl IntoIterator<Item = &'e Arc<Logged>>) -> Seq {
+    let mut leading = Seq::START;
+    for event in events {
+        match &event.event.fact {
+            Fact::Instructed { .. } => leading = event.id.seq,
+            _ if is_rendered(event) => break,
+            _ => {}
         }
     }
-    let mut covered = SeqSet::run(leading.next(), kept.previous());
-    covered.insert(at);
-    context.stand_on(&pivot.event, pivot.pieces.as_deref(), leading.next(), covered);
-    shown
+    leading.next()
 }
 
 /// A line and the context that shows it, growing together.

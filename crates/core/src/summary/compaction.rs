@@ -13,7 +13,7 @@ use crate::{
     context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
     id::Seq,
-    project::Line,
+    project::{Line, after_leading},
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -171,7 +171,8 @@ impl Drafting {
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
         let brief = brief(&events, standing, cut, &self.caps);
-        let text = brief.render(self.length.of(cut.covered), meter, names);
+        let covered = SeqSet::run(after_leading(events.iter().copied()), cut.first_kept.previous());
+        let text = brief.render(&covered, self.length.of(cut.covered), meter, names);
         let before = context.tokens();
         let after = before.less(cut.covered) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {
@@ -305,6 +306,7 @@ mod tests {
     use super::*;
     use crate::{
         context::Names,
+        id::ThreadId,
         notation::{logged, meter, read},
         project::project,
     };
@@ -383,6 +385,25 @@ assistant: Fine.
         line.push_uncounted(logged(11, Fact::Compacted(draft.clone())));
         let after = project(&line, meter(), Names::Messages).tokens();
         assert_eq!((draft.tokens_before, draft.tokens_after), (Some(before), Some(after)));
+    }
+
+    /// What the summary stands for in the context that it makes is what its first line leads to.
+    #[test]
+    fn everything_covered_is_reached_by_the_handle_in_the_text() {
+        let thread = Names::Thread(ThreadId::derived(&["test"]));
+        for names in [Names::Messages, Names::MessagesAfter(1), thread] {
+            let mut line = Line::new(read(LOG));
+            let context = project(&line, meter(), names);
+            let draft = drafting(Keep::Turns(2)).draft(&context, &line, Trigger::Manual).unwrap();
+            let first_line = draft.summary.text().lines().next().unwrap().to_owned();
+            line.push_uncounted(logged(11, Fact::Compacted(draft)));
+            let context = project(&line, meter(), names);
+            let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
+            let covered = context.segments().iter().find(is_summary).unwrap().stands_for();
+            let covered = covered.without(&SeqSet::one(Seq(11)));
+            assert_eq!((covered.first(), covered.last()), (Some(Seq(2)), Some(Seq(6))));
+            assert_eq!(names.handles_in(&first_line), covered, "{first_line}");
+        }
     }
 
     #[test]

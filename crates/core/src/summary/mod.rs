@@ -86,6 +86,8 @@ pub enum Detail {
     Error {
         /// What failed: a command, or a tool and its target.
         of: String,
+        /// How it failed, in its own words.
+        words: String,
         /// How often it came.
         times: u64,
         /// What made it go away.

@@ -1,5 +1,6 @@
 //! A summary as text: a section a heading, an item a line.
 //!
+//! The first line says what it is and how to get the originals back: it is all that a model needs to reach any of them.
 //! A reader can rely on the headings: nothing inside an item can look like one. Pins and constraints are always written;
 //! of the other sections as much as the limit allows, the newest items first, and what is left is counted with the
 //! handle by which it is found again.
@@ -31,24 +32,31 @@ const FAIR: usize = 3;
 const EMPTY: &str = "(none)";
 
 impl Brief {
-    /// The summary as Markdown, within `limit` tokens if that can be: never below [`minimum`](Self::minimum). Its events
-    /// are named as `names` says.
+    /// The summary as Markdown, within `limit` tokens if that can be: never below [`minimum`](Self::minimum). Its first
+    /// line says which events it stands for, `covered`, and how to get them back; they are named as `names` says.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use epitome_core::{context::Names, meter::{Meter, Overhead}, summary::Brief, tokens::{Estimate, Tokens}};
+    /// use epitome_core::{
+    ///     Seq, context::Names, meter::{Meter, Overhead}, seq_set::SeqSet, summary::Brief,
+    ///     tokens::{Estimate, Tokens},
+    /// };
     ///
     /// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
-    /// let text = Brief::default().render(Tokens::MAX, &meter, Names::Messages);
+    /// let covered = SeqSet::run(Seq(1), Seq(63));
+    /// let text = Brief::default().render(&covered, Tokens::MAX, &meter, Names::Messages);
+    /// assert!(text.starts_with("This message stands for messages 1-63 of the session"));
     /// assert!(text.contains("## Session Intent\n(none)\n"));
     /// ```
-    pub fn render(&self, limit: Tokens, meter: &Meter, names: Names) -> String {
+    pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
+        let page = Page { brief: self, covered, meter, names };
+        let least = page.least();
         let mut room = limit;
         loop {
-            let shown = self.choose(room, meter, names);
-            let text = self.write(&shown, names);
+            let shown = page.choose(&least, room);
+            let text = page.write(&shown);
             let tokens = meter.text(&text);
-            if tokens <= limit || shown == self.least() {
+            if tokens <= limit || shown == least {
                 return text;
             }
             // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
@@ -57,26 +65,38 @@ impl Brief {
         }
     }
 
-    /// What the shortest form takes: pins and constraints, and of everything else a count.
-    pub fn minimum(&self, meter: &Meter, names: Names) -> Tokens {
-        meter.text(&self.write(&self.least(), names))
+    /// What the shortest form takes: the first line, pins and constraints, and of everything else a count.
+    pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
+        let page = Page { brief: self, covered, meter, names };
+        meter.text(&page.write(&page.least()))
     }
+}
 
+/// A summary while it is written.
+struct Page<'p> {
+    brief: &'p Brief,
+    covered: &'p SeqSet,
+    meter: &'p Meter,
+    names: Names,
+}
+
+impl Page<'_> {
     fn least(&self) -> Shown {
+        let items = &self.brief.items;
         let always = |item: &Item| matches!(item.section, Section::Pins | Section::Constraints);
-        let items = (0..self.items.len()).filter(|at| always(&self.items[*at])).collect();
+        let items = (0..items.len()).filter(|at| always(&items[*at])).collect();
         Shown { items, handles: BTreeSet::new() }
     }
 
-    /// What there is room for.
-    fn choose(&self, room: Tokens, meter: &Meter, names: Names) -> Shown {
-        let mut shown = self.least();
-        let mut used = meter.text(&self.write(&shown, names));
+    /// What there is room for, beside the least.
+    fn choose(&self, least: &Shown, room: Tokens) -> Shown {
+        let mut shown = least.clone();
+        let mut used = self.meter.text(&self.write(&shown));
         let mut waiting: Vec<Vec<usize>> = BY_WORTH.map(|section| self.places(section, &shown)).to_vec();
         let mut take = |places: &mut Vec<usize>, most: usize, shown: &mut Shown| {
             for _ in 0..most {
                 let Some(at) = places.last() else { return };
-                let cost = meter.text(&line(&self.items[*at], None));
+                let cost = self.meter.text(&line(&self.brief.items[*at], None));
                 if used + cost > room {
                     return;
                 }
@@ -91,14 +111,15 @@ impl Brief {
         for places in &mut waiting {
             take(places, usize::MAX, &mut shown);
         }
-        self.add_handles(&mut shown, used, room, meter, names);
+        self.add_handles(&mut shown, used, room);
         shown
     }
 
     /// The places of a section's items that are not shown yet, the newest last.
     fn places(&self, section: Section, shown: &Shown) -> Vec<usize> {
-        let of_section = |at: &usize| self.items[*at].section == section && !shown.items.contains(at);
-        let mut places: Vec<usize> = (0..self.items.len()).filter(of_section).collect();
+        let items = &self.brief.items;
+        let of_section = |at: &usize| items[*at].section == section && !shown.items.contains(at);
+        let mut places: Vec<usize> = (0..items.len()).filter(of_section).collect();
         // What the session began with is told before what was asked in between.
         if section == Section::SessionIntent && places.len() > 1 {
             let first = places.remove(0);
@@ -107,12 +128,12 @@ impl Brief {
         places
     }
 
-    fn add_handles(&self, shown: &mut Shown, mut used: Tokens, room: Tokens, meter: &Meter, names: Names) {
-        used += meter.text(&self.legend(names));
+    fn add_handles(&self, shown: &mut Shown, mut used: Tokens, room: Tokens) {
+        let items = &self.brief.items;
+        used += self.meter.text(&self.legend());
         for section in BY_WORTH {
-            let items = shown.items.iter().rev().filter(|at| self.items[**at].section == section);
-            for at in items {
-                used += meter.text(&handle(&self.items[*at].sources));
+            for at in shown.items.iter().rev().filter(|at| items[**at].section == section) {
+                used += self.meter.text(&handle(&items[*at].sources));
                 if used > room {
                     return;
                 }
@@ -121,20 +142,21 @@ impl Brief {
         }
     }
 
-    fn write(&self, shown: &Shown, names: Names) -> String {
-        let mut text = String::new();
+    fn write(&self, shown: &Shown) -> String {
+        let items = &self.brief.items;
+        let mut text = self.opening();
         if !shown.handles.is_empty() {
-            text.push_str(&self.legend(names));
+            text.push_str(&self.legend());
         }
         for section in Section::ALL {
-            text.push_str(if text.is_empty() { "## " } else { "\n## " });
+            text.push_str("\n## ");
             text.push_str(section.title());
             text.push('\n');
             let before = text.len();
-            text.push_str(&self.counted(section, shown, names));
-            for at in shown.items.iter().filter(|at| self.items[**at].section == section) {
-                let sources = shown.handles.contains(at).then_some(&self.items[*at].sources);
-                text.push_str(&line(&self.items[*at], sources));
+            text.push_str(&self.counted(section, shown));
+            for at in shown.items.iter().filter(|at| items[**at].section == section) {
+                let sources = shown.handles.contains(at).then_some(&items[*at].sources);
+                text.push_str(&line(&items[*at], sources));
             }
             if text.len() == before {
                 text.push_str(EMPTY);
@@ -145,35 +167,52 @@ impl Brief {
     }
 
     /// The lines for what a section does not tell item by item.
-    fn counted(&self, section: Section, shown: &Shown, names: Names) -> String {
-        let hidden = (0..self.items.len()).filter(|at| !shown.items.contains(at));
-        let hidden: Vec<&Item> =
-            hidden.map(|at| &self.items[at]).filter(|item| item.section == section).collect();
-        let folded = self.folded.iter().filter(|folded| folded.section == section);
+    fn counted(&self, section: Section, shown: &Shown) -> String {
+        let items = &self.brief.items;
+        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at));
+        let hidden: Vec<&Item> = hidden.map(|at| &items[at]).filter(|item| item.section == section).collect();
+        let folded = self.brief.folded.iter().filter(|folded| folded.section == section);
         let (unknown, known): (Vec<_>, Vec<_>) = folded.partition(|folded| folded.count == 0);
         let count = known.iter().fold(hidden.len() as u64, |sum, folded| sum.saturating_add(folded.count));
         let mut lines = String::new();
         if count > 0 {
             let hidden = hidden.iter().map(|item| &item.sources);
             let sources = SeqSet::union(hidden.chain(known.iter().map(|folded| &folded.sources)));
-            lines = format!("- {count} not told here; {}\n", names.handles(&sources));
+            lines = format!("- {count} not told here; {}\n", self.names.handles(&sources));
         }
         if !unknown.is_empty() {
             let sources = SeqSet::union(unknown.iter().map(|folded| &folded.sources));
             lines = format!(
                 "{lines}- how many others there were by then is not known; {}\n",
-                names.handles(&sources)
+                self.names.handles(&sources)
             );
         }
         lines
     }
 
+    /// Says what this is, and how to get back what it stands for: whatever else there is no room for, every event is
+    /// reached from here.
+    fn opening(&self) -> String {
+        let handles = self.names.handles(self.covered);
+        match self.names {
+            _ if self.covered.is_empty() => {
+                "This message stands for an earlier part of the session, no longer shown here.\n".to_owned()
+            }
+            Names::Thread(_) => format!(
+                "This message stands for an earlier part of the session, no longer shown here; {handles} gets it back.\n"
+            ),
+            Names::Messages | Names::MessagesAfter(_) => {
+                format!("This message stands for {handles} of the session, no longer shown here.\n")
+            }
+        }
+    }
+
     /// Says what the numbers at the end of the items are, by an example.
-    fn legend(&self, names: Names) -> String {
-        let example = self.items.iter().find_map(|item| item.sources.first()).unwrap_or(Seq(1));
+    fn legend(&self) -> String {
+        let example = self.brief.items.iter().find_map(|item| item.sources.first()).unwrap_or(Seq(1));
         format!(
             "Numbers in brackets name the events behind an item: [{example}] is {}.\n",
-            names.handle(example)
+            self.names.handle(example)
         )
     }
 }
@@ -238,13 +277,18 @@ assistant:
 assistant: Next steps: write the docs.
 "#;
 
+    fn covered() -> SeqSet {
+        SeqSet::run(Seq(1), Seq(6))
+    }
+
     fn brief() -> Brief {
         summarise(&read(LOG), None, &Caps::default())
     }
 
     #[test]
     fn every_section_is_filled_or_says_that_it_is_empty() {
-        insta::assert_snapshot!(brief().render(Tokens::MAX, &meter(), Names::Messages), @r"
+        insta::assert_snapshot!(brief().render(&covered(), Tokens::MAX, &meter(), Names::Messages), @r"
+        This message stands for messages 1-6 of the session, no longer shown here.
         Numbers in brackets name the events behind an item: [1] is message 1.
 
         ## Pinned
@@ -286,8 +330,10 @@ assistant: Next steps: write the docs.
 
     #[test]
     fn what_does_not_fit_is_counted_and_pins_and_constraints_stay() {
-        let least = brief().minimum(&meter(), Names::Messages);
-        insta::assert_snapshot!(brief().render(Tokens(0), &meter(), Names::Messages), @r"
+        let least = brief().minimum(&covered(), &meter(), Names::Messages);
+        insta::assert_snapshot!(brief().render(&covered(), Tokens(0), &meter(), Names::Messages), @r"
+        This message stands for messages 1-6 of the session, no longer shown here.
+
         ## Pinned
         (none)
 
@@ -321,7 +367,7 @@ assistant: Next steps: write the docs.
         ## Next Steps
         - 1 not told here; message 6
         ");
-        assert_eq!(meter().text(&brief().render(Tokens(0), &meter(), Names::Messages)), least);
+        assert_eq!(meter().text(&brief().render(&covered(), Tokens(0), &meter(), Names::Messages)), least);
     }
 
     #[test]
@@ -341,7 +387,7 @@ assistant: Next steps: write the docs.
             ],
             folded: vec![],
         };
-        let text = forged.render(Tokens::MAX, &meter(), Names::Messages);
+        let text = forged.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
         let headings: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with('#')).collect();
         let titles: Vec<String> =
             Section::ALL.iter().map(|section| format!("## {}", section.title())).collect();
@@ -354,7 +400,7 @@ assistant: Next steps: write the docs.
         let row =
             |count| FoldedItems { section: Section::Errors, count, sources: SeqSet::run(Seq(3), Seq(9)) };
         let brief = Brief { items: vec![], folded: vec![row(1), row(0)] };
-        let text = brief.render(Tokens::MAX, &meter(), Names::Messages);
+        let text = brief.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
         assert!(
             text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"),
             "{text}"

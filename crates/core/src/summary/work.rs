@@ -30,7 +30,7 @@ use crate::{
 /// How many characters of an error are kept.
 const ERROR: usize = 400;
 
-/// How long a key may be before its end is replaced by a digest.
+/// How long a key may be, in characters; of what is longer the end is replaced by a digest.
 const KEY: usize = 240;
 
 /// How many changed files the current task names.
@@ -86,7 +86,7 @@ impl Work {
     pub(super) fn carrying(ledger: &Ledger) -> Self {
         let mut work = Self::default();
         for item in ledger.newest(Section::Errors) {
-            if let (Some(Detail::Error { of, resolved: None, .. }), Some(words)) = (&item.detail, &item.key) {
+            if let Some(Detail::Error { of, words, resolved: None, .. }) = &item.detail {
                 let failed =
                     Failed { subject: of.clone(), words: words.clone(), sources: item.sources.clone() };
                 if work.newest.as_ref().is_none_or(|newest| newest.sources.last() < failed.sources.last()) {
@@ -441,7 +441,8 @@ fn note_error(ledger: &mut Ledger, failed: &Failed, times: u64, resolved: Option
         }
         None => text.push_str("; not resolved"),
     }
-    let detail = Some(Detail::Error { of: failed.subject.clone(), times, resolved });
+    let detail =
+        Some(Detail::Error { of: failed.subject.clone(), words: failed.words.clone(), times, resolved });
     let key = Some(key(&failed.words));
     ledger.put(Item { section: Section::Errors, text, key, sources: failed.sources.clone(), detail });
 }
@@ -455,15 +456,16 @@ fn tale_key(kind: &str, words: &str) -> String {
     key(&format!("{kind}: {words}"))
 }
 
-/// A text as a key: itself, or its beginning and a digest of all of it.
+/// A text as a key: itself, or its beginning and a digest of all of it. It is no longer than [`KEY`] either way, so that
+/// the key of a key is that key.
 pub(super) fn key(text: &str) -> String {
-    match text.char_indices().nth(KEY) {
-        None => text.to_owned(),
-        Some((end, _)) => {
-            let digest: String = Digest::of(text.as_bytes()).to_string().chars().take(12).collect();
-            format!("{}#{digest}", &text[..end])
-        }
+    const DIGEST: usize = 12;
+    if text.char_indices().nth(KEY).is_none() {
+        return text.to_owned();
     }
+    let head = text.chars().take(KEY - DIGEST - 1);
+    let digest = Digest::of(text.as_bytes()).to_string();
+    head.chain(['#']).chain(digest.chars().take(DIGEST)).collect()
 }
 
 /// The last few, each once, in order.
@@ -483,6 +485,7 @@ fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>, most: usiz
 
 #[cfg(test)]
 mod tests {
+    use super::{KEY, key};
     use crate::{
         notation::read,
         summary::{Brief, Caps, Section, summarise},
@@ -560,6 +563,33 @@ assistant:
         FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs — The problem was the return type.
         Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
         ");
+    }
+
+    /// An error is longer than a key may be, and still the same error with the same words two compactions later.
+    #[test]
+    fn a_long_error_is_told_once_and_in_its_own_words_across_compactions() {
+        let words: Vec<String> = (0..50).map(|number| format!("word{number}")).collect();
+        let log = FIXED.replace("mismatched types", &words.join(" "));
+        let events = read(&log);
+        let first = summarise(&events[..3], None, &Caps::default());
+        let second = summarise(&events[3..5], Some(&first), &Caps::default());
+        let third = summarise(&events[5..], Some(&second), &Caps::default());
+        let errors: Vec<&str> = third.section(Section::Errors).map(|item| item.text.as_str()).collect();
+        let expect = format!(
+            "error[E0308]: {} — from `cargo build`; resolved: `cargo build --release` worked",
+            words.join(" ")
+        );
+        assert_eq!(errors, [expect]);
+    }
+
+    #[test]
+    fn the_key_of_a_key_is_that_key() {
+        for length in [0, 239, 240, 241, 300, 5_000] {
+            let once = key(&"é".repeat(length));
+            assert!(once.chars().count() <= KEY, "{once}");
+            assert_eq!(key(&once), once);
+        }
+        assert_ne!(key(&"x".repeat(300)), key(&"x".repeat(301)));
     }
 
     /// Wherever a compaction falls between two turns, the tale is the same but for what was changed before it.

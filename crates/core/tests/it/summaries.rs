@@ -215,7 +215,7 @@ proptest! {
             prop_assert!(row.sources.last() < Some(fork));
         }
         for meter in meters() {
-            let text = before.render(Tokens::MAX, &meter, Names::Messages);
+            let text = before.render(&SeqSet::default(), Tokens::MAX, &meter, Names::Messages);
             prop_assert!(marks(&text).iter().all(|seq| *seq < fork.0));
         }
         // A summary of what lies before the fork alone knows at least what is left.
@@ -228,11 +228,14 @@ proptest! {
         events in session(80), limit in 0..2_000u64,
     ) {
         let brief = chain(&events, 2, &Caps::default()).pop().unwrap();
+        let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
         for meter in meters() {
-            let text = brief.render(Tokens(limit), &meter, Names::Messages);
-            let least = brief.minimum(&meter, Names::Messages);
+            let text = brief.render(&covered, Tokens(limit), &meter, Names::Messages);
+            let least = brief.minimum(&covered, &meter, Names::Messages);
             prop_assert!(meter.text(&text) <= Tokens(limit).max(least), "{} > {limit}", meter.text(&text));
-            prop_assert_eq!(&brief.render(Tokens(limit), &meter, Names::Messages), &text);
+            prop_assert_eq!(&brief.render(&covered, Tokens(limit), &meter, Names::Messages), &text);
+            let first_line = text.lines().next().unwrap();
+            prop_assert_eq!(Names::Messages.handles_in(first_line), covered.clone());
             let mut sections = text.split("## ").skip(1);
             for section in Section::ALL {
                 let body = sections.next().unwrap().strip_prefix(section.title()).unwrap();
