@@ -14,6 +14,7 @@ mod pins;
 mod prose;
 mod render;
 mod said;
+mod stories;
 pub mod tools;
 mod topic;
 mod voices;
