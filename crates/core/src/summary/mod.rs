@@ -13,6 +13,7 @@ mod ledger;
 mod pins;
 mod prose;
 mod render;
+mod runs;
 mod said;
 mod stories;
 pub mod tools;
