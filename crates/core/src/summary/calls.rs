@@ -50,29 +50,6 @@ fn target(call: &ToolCall) -> Option<String> {
     NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
 }
 
-/// What a success and a failure must share to be of the same kind: the first two words of a command, or the tool's
-/// target.
-pub(super) fn kind(subject: &str) -> String {
-    let Some(command) = subject.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else {
-        // Whichever tool changes a file, the file is what is changed.
-        return subject.split_once(' ').map_or(subject, |(_, target)| target).to_owned();
-    };
-    let steps = command.split("&&").map(str::trim);
-    let step = steps.into_iter().find(|step| !step.starts_with("cd ")).unwrap_or(command);
-    let words = step.split_whitespace().filter(|word| {
-        !word.starts_with('-')
-            && !matches!(*word, "sudo" | "time" | "env" | "npx" | "exec")
-            && !is_assignment(word)
-    });
-    words.take(2).collect::<Vec<_>>().join(" ")
-}
-
-fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-    })
-}
-
 /// What a command takes back.
 pub(super) enum Scope {
     /// Everything that was changed.
@@ -150,16 +127,6 @@ fn digest(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_are_of_a_kind_by_their_first_two_words() {
-        let check = |subject: &str, expect: &str| assert_eq!(kind(subject), expect);
-        check("`cargo test -p core`", "cargo test");
-        check("`cd x && RUST_LOG=1 sudo cargo test`", "cargo test");
-        check("`make`", "make");
-        check("edit_file src/a.rs", "src/a.rs");
-        check("search", "search");
-    }
 
     #[test]
     fn a_command_that_takes_changes_back_says_of_what() {

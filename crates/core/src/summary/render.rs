@@ -1,21 +1,21 @@
 //! A summary as text: a section a heading, an item a line.
 //!
 //! The first line says what it is and how to get the originals back: it is all that a model needs to reach any of them.
-//! A reader can rely on the headings: nothing inside an item can look like one. Pins and constraints are always written;
-//! of the other sections as much as the limit allows, the newest items first, and what is left is counted with the
+//! A reader can rely on the headings: nothing inside an item can look like one. Pins and rules are always written, and so
+//! are what was asked for and the newest of what must be kept; of everything else as much as the limit allows, the newest items first, and what is left is counted with the
 //! handle by which it is found again.
 
 use std::collections::BTreeSet;
 
-use super::{Brief, Item, Section};
+use super::{Brief, Detail, Force, Item, Section, ledger::FIRST_REQUEST};
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
 /// In which order sections get room, when there is not enough for all.
 const BY_WORTH: [Section; 11] = [
     Section::Pins,
-    Section::Constraints,
     Section::CurrentTask,
     Section::SessionIntent,
+    Section::Constraints,
     Section::FailedApproaches,
     Section::Errors,
     Section::FilesModified,
@@ -65,7 +65,8 @@ impl Brief {
         }
     }
 
-    /// What the shortest form takes: the first line, pins and constraints, and of everything else a count.
+    /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
+    /// preference, changed file, failed approach and error, and of everything else a count.
     pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
         let page = Page { brief: self, covered, meter, names };
         meter.text(&page.write(&page.least()))
@@ -81,11 +82,23 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
+    /// Pins and rules, what was asked for first and last, and the newest of every section that must be kept: however many
+    /// constraints there are, they do not push out what they are about.
     fn least(&self) -> Shown {
         let items = &self.brief.items;
-        let always = |item: &Item| matches!(item.section, Section::Pins | Section::Constraints);
-        let items = (0..items.len()).filter(|at| always(&items[*at])).collect();
-        Shown { items, handles: BTreeSet::new() }
+        let always = |item: &Item| match item.section {
+            Section::Pins | Section::CurrentTask => true,
+            Section::SessionIntent => item.key.as_deref() == Some(FIRST_REQUEST),
+            // Of what is only preferred, or was taken back, as much is told as there is room for.
+            Section::Constraints => {
+                !matches!(item.detail, Some(Detail::Wish(Force::Preference | Force::Withdrawn)))
+            }
+            _ => false,
+        };
+        let mut shown: BTreeSet<usize> = (0..items.len()).filter(|at| always(&items[*at])).collect();
+        let sections = Section::ALL.into_iter().filter(|section| section.must_keep());
+        shown.extend(sections.filter_map(|section| items.iter().rposition(|item| item.section == section)));
+        Shown { items: shown, handles: BTreeSet::new() }
     }
 
     /// What there is room for, beside the least.
@@ -329,7 +342,7 @@ assistant: Next steps: write the docs.
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_pins_and_constraints_stay() {
+    fn what_does_not_fit_is_counted_and_what_matters_most_stays() {
         let least = brief().minimum(&covered(), &meter(), Names::Messages);
         insta::assert_snapshot!(brief().render(&covered(), Tokens(0), &meter(), Names::Messages), @r"
         This message stands for messages 1-6 of the session, no longer shown here.
@@ -338,16 +351,18 @@ assistant: Next steps: write the docs.
         (none)
 
         ## Session Intent
-        - 1 not told here; message 1
+        - Add a cache to the client. Never touch the lock file.
 
         ## Constraints
         - Never touch the lock file.
 
         ## Current Task
-        - 3 not told here; messages 1-6
+        - The first request.
+        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed
+        - Last said: Next steps: write the docs.
 
         ## Files Modified
-        - 1 not told here; messages 2-3
+        - src/cache.rs (edited)
 
         ## Files Read
         (none)
@@ -362,12 +377,29 @@ assistant: Next steps: write the docs.
         (none)
 
         ## Errors Encountered
-        - 1 not told here; messages 4-5
+        - error: boom — from `cargo test`; not resolved
 
         ## Next Steps
         - 1 not told here; message 6
         ");
         assert_eq!(meter().text(&brief().render(&covered(), Tokens(0), &meter(), Names::Messages)), least);
+    }
+
+    #[test]
+    fn preferences_give_way_to_what_they_are_about_and_rules_do_not() {
+        let wishes: String =
+            (0..30).map(|at| format!("I prefer way{at} in folder{at}. Never touch file{at}. ")).collect();
+        let log =
+            format!("user: Add a cache.\nuser: {wishes}\n{}", LOG.replace("user: Add", "user: Now add"));
+        let brief = summarise(&read(&log), None, &Caps::default());
+        let text = brief.render(&covered(), Tokens(0), &meter(), Names::Messages);
+        let count = |words: &str| text.matches(words).count();
+        assert_eq!((count("- Never touch file"), count("- I prefer way")), (30, 0), "{text}");
+        for words in
+            ["- Add a cache.\n", "- Now add a cache to the client", "- src/cache.rs", "- error: boom"]
+        {
+            assert_eq!(count(words), 1, "{words} in {text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What was done: files, commands, errors, plans, and what became of what failed.
 //!
-//! A failure is open until the same thing works: the same command, one that begins with the same two words, or another
-//! change of the same file. What was changed in between is then taken for what made it work.
+//! A failure is open until the same thing works: the same command or one that runs as much, or another change of the same
+//! file. What was changed in between is then taken for what made it work. What only resembles it is told as such.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,10 +10,11 @@ use std::{
 
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
-    calls::{SUBJECT, Scope, is_same_file, kind, replacements, subject, takes_back},
+    calls::{SUBJECT, Scope, is_same_file, replacements, subject, takes_back},
     files::{changed, plain_path, read},
     ledger::Ledger,
     prose::{one_line, sentences},
+    runs::{covers, kind, kinds},
     said::TALE,
     tools::{Change, Deed, Todo, TodoState, deeds, failure},
     voices::{answer, refusal},
@@ -194,7 +195,7 @@ impl Work {
     /// Takes an error that the user reported.
     pub(super) fn report(ledger: &mut Ledger, at: Seq, words: String) {
         let failed = Failed { subject: "the user's report".to_owned(), words, sources: SeqSet::one(at) };
-        note_error(ledger, &failed, 1, None);
+        note_error(ledger, &failed, Fate::Reported);
     }
 
     fn change(
@@ -285,12 +286,7 @@ impl Work {
         if failed.words.is_empty() {
             return;
         }
-        let identity = key(&failed.words);
-        let times = match ledger.get(Section::Errors, &identity).and_then(|item| item.detail.as_ref()) {
-            Some(Detail::Error { times, .. }) => times.saturating_add(1),
-            _ => 1,
-        };
-        note_error(ledger, &failed, times, None);
+        let times = note_error(ledger, &failed, Fate::Came);
         let kind = kind(&failed.subject);
         if times > 1 {
             let text = format!(
@@ -309,37 +305,57 @@ impl Work {
         self.newest = Some(failed);
     }
 
-    /// Something worked: what of its kind had failed is resolved.
+    /// Something worked: what of its kind had failed is resolved, if it must have worked too.
     fn work(&mut self, ledger: &mut Ledger, subject: &str, sources: &SeqSet) {
-        let kind = kind(subject);
-        let Some(waiting) = self.failed.remove(&kind) else { return };
-        for failed in waiting {
-            let how = self.how(&failed, subject, sources);
-            let times = match ledger
-                .get(Section::Errors, &key(&failed.words))
-                .and_then(|item| item.detail.as_ref())
-            {
-                Some(Detail::Error { times, .. }) => *times,
-                _ => 1,
-            };
-            let resolved = Failed { sources: sources.clone(), ..failed.clone() };
-            note_error(ledger, &resolved, times, Some(one_line(&how, SUBJECT)));
-            let cause = self.cause(&failed).map(|cause| format!(" — {}", one_line(cause, ITEM / 2)));
-            let words = one_line(&failed.words, ITEM / 2);
-            let text = format!("Tried {}: {words} → {how}{}", failed.subject, cause.unwrap_or_default());
-            let all = SeqSet::union([&failed.sources, sources]);
-            attempt(ledger, one_line(&text, TALE), tale_key(&kind, &failed.words), all, Ending::Known);
+        for kind in kinds(subject) {
+            let waiting = self.failed.remove(&kind).unwrap_or_default();
+            for failed in waiting {
+                if covers(subject, &failed.subject) && !self.was_a_trial(ledger, &failed, sources) {
+                    self.resolve(ledger, &kind, &failed, subject, sources);
+                } else {
+                    let passed = Failed { sources: sources.clone(), ..failed.clone() };
+                    note_error(ledger, &passed, Fate::Passed(subject));
+                    self.failed.entry(kind.clone()).or_default().push(failed);
+                }
+            }
         }
-        self.newest = None;
     }
 
-    /// What made it work, as far as can be told.
-    fn how(&self, failed: &Failed, subject: &str, sources: &SeqSet) -> String {
+    fn resolve(&mut self, ledger: &mut Ledger, kind: &str, failed: &Failed, subject: &str, sources: &SeqSet) {
+        let how = self.how(failed, subject, sources);
+        let resolved = Failed { sources: sources.clone(), ..failed.clone() };
+        note_error(ledger, &resolved, Fate::Resolved(one_line(&how, SUBJECT)));
+        let cause = self.cause(failed).map(|cause| format!(" — {}", one_line(cause, ITEM / 2)));
+        let words = one_line(&failed.words, ITEM / 2);
+        let text = format!("Tried {}: {words} → {how}{}", failed.subject, cause.unwrap_or_default());
+        let all = SeqSet::union([&failed.sources, sources]);
+        attempt(ledger, one_line(&text, TALE), tale_key(kind, &failed.words), all, Ending::Known);
+        self.newest.take_if(|newest| newest.words == failed.words);
+    }
+
+    /// Whether all that was changed between a failure and a success is gone: a test that was only written to see it fail
+    /// is not resolved by its end.
+    fn was_a_trial(&self, ledger: &Ledger, failed: &Failed, sources: &SeqSet) -> bool {
+        let gone = |path: &str| match ledger.get(Section::FilesModified, &key(path)).map(|item| &item.detail)
+        {
+            Some(Some(Detail::File { how, .. })) => how.last() == Some(&Change::Deleted),
+            _ => false,
+        };
+        let between = self.changed_between(failed, sources);
+        !between.is_empty() && between.iter().all(|(_, path)| gone(path))
+    }
+
+    fn changed_between(&self, failed: &Failed, sources: &SeqSet) -> &[(Seq, String)] {
         let since = failed.sources.last().unwrap_or_default();
         let end = sources.first().unwrap_or_default();
         let from = self.changes.partition_point(|(at, _)| *at <= since);
         let until = self.changes.partition_point(|(at, _)| *at <= end);
-        let between = self.changes.get(from..until).unwrap_or_default();
+        self.changes.get(from..until).unwrap_or_default()
+    }
+
+    /// What made it work, as far as can be told.
+    fn how(&self, failed: &Failed, subject: &str, sources: &SeqSet) -> String {
+        let between = self.changed_between(failed, sources);
         let changed = last_distinct(between.iter().map(|(_, path)| path.as_str()), 4);
         let mut how =
             if subject == failed.subject { "worked".to_owned() } else { format!("{subject} worked") };
@@ -430,21 +446,44 @@ fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources:
     last
 }
 
-fn note_error(ledger: &mut Ledger, failed: &Failed, times: u64, resolved: Option<String>) {
+/// What became of an error.
+enum Fate<'f> {
+    /// It came again, or for the first time.
+    Came,
+    /// Somebody tells of it: it may be the one that came.
+    Reported,
+    /// Something like it passed, which need not mean anything.
+    Passed(&'f str),
+    /// It is gone, and how.
+    Resolved(String),
+}
+
+/// Notes an error, and says how often it came by now.
+fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate<'_>) -> u64 {
+    let identity = key(&failed.words);
+    let known = match ledger.get(Section::Errors, &identity).and_then(|item| item.detail.as_ref()) {
+        Some(Detail::Error { times, .. }) => *times,
+        _ => 0,
+    };
+    let times = if matches!(fate, Fate::Came) { known.saturating_add(1) } else { known.max(1) };
     let mut text = format!("{} — from {}", failed.words, failed.subject);
     if times > 1 {
         let _ = write!(text, ", {times} times");
     }
-    match &resolved {
-        Some(how) => {
-            let _ = write!(text, "; resolved: {how}");
-        }
-        None => text.push_str("; not resolved"),
-    }
+    let _ = match &fate {
+        Fate::Came | Fate::Reported => write!(text, "; not resolved"),
+        Fate::Passed(what) => write!(text, "; later passed: {what}"),
+        Fate::Resolved(how) => write!(text, "; resolved: {how}"),
+    };
+    let resolved = match fate {
+        Fate::Resolved(how) => Some(how),
+        Fate::Came | Fate::Reported | Fate::Passed(_) => None,
+    };
     let detail =
         Some(Detail::Error { of: failed.subject.clone(), words: failed.words.clone(), times, resolved });
-    let key = Some(key(&failed.words));
-    ledger.put(Item { section: Section::Errors, text, key, sources: failed.sources.clone(), detail });
+    let sources = failed.sources.clone();
+    ledger.put(Item { section: Section::Errors, text, key: Some(identity), sources, detail });
+    times
 }
 
 fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, ending: Ending) {
@@ -562,6 +601,38 @@ assistant:
         FailedApproaches [2-4] The problem was the return type.
         FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs — The problem was the return type.
         Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
+        ");
+    }
+
+    #[test]
+    fn another_script_or_the_end_of_a_trial_resolves_nothing() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"npm run check"}
+  !> error TS2353: unknown property
+assistant:
+  call bash {"command":"npm run dev"}
+  -> ready
+assistant:
+  call write_file {"path":"probe_test.go","content":"x"}
+  -> done
+assistant:
+  call bash {"command":"go test -run Probe ./a"}
+  !> --- FAIL: TestProbe
+assistant:
+  call bash {"command":"go test ./b"}
+  -> ok
+assistant:
+  call bash {"command":"rm probe_test.go"}
+  -> done
+assistant:
+  call bash {"command":"go test"}
+  -> ok
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Errors, Section::FailedApproaches]), @r"
+        Errors [2-3] error TS2353: unknown property — from `npm run check`; not resolved
+        Errors [8-11, 14-15] --- FAIL: TestProbe — from `go test -run Probe ./a`; later passed: `go test`
         ");
     }
 
