@@ -15,7 +15,7 @@ use super::{
     prose::{one_line, sentences},
     said::{Answer, LAST_WORDS, Speaker, Speech},
     voices::reported,
-    wishes::{Asked, ITEM, hear, request},
+    wishes::{Asked, ITEM, hear, is_order_to_client, request},
     work::{Since, Work},
 };
 use crate::{
@@ -79,7 +79,7 @@ impl Extraction {
             Fact::UserSaid { parts } => {
                 let text = text(parts);
                 let said = sentences(&text);
-                if text.trim().is_empty() || is_note_of_client(&text) {
+                if text.trim().is_empty() || is_note_of_client(&text) || is_order_to_client(&text) {
                     return;
                 }
                 hear(ledger, at, &said);

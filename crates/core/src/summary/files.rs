@@ -102,10 +102,11 @@ fn merge(known: Vec<(u64, u64)>, new: impl IntoIterator<Item = (u64, u64)>) -> V
     merged
 }
 
-/// A path as it is told: without what says nothing, in one line.
+/// A path as it is told: without what says nothing, in one line. A line break in it is written as an escape.
 pub(super) fn plain_path(path: &str) -> String {
     let path = path.trim();
-    one_line(path.strip_prefix("./").unwrap_or(path), usize::MAX)
+    let path = path.strip_prefix("./").unwrap_or(path).replace('\r', "\\r").replace('\n', "\\n");
+    one_line(&path, usize::MAX)
 }
 
 #[cfg(test)]

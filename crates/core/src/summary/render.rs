@@ -264,10 +264,10 @@ fn handle(sources: &SeqSet) -> String {
     }
 }
 
-/// A line that cannot be taken for a heading, nor for the underline or the fence of one.
+/// A line that cannot be taken for a heading, for the underline or the fence of one, nor for an empty section.
 fn harmless(text: &str) -> String {
     let start = text.trim_start();
-    let marks = ["#", "===", "---", "***", "___", "```", "~~~", "<"];
+    let marks = ["#", "===", "---", "***", "___", "```", "~~~", "<", EMPTY];
     if marks.iter().any(|mark| start.starts_with(mark)) { format!("\\{start}") } else { text.to_owned() }
 }
 
@@ -387,8 +387,9 @@ assistant: Next steps: write the docs.
 
     #[test]
     fn preferences_give_way_to_what_they_are_about_and_rules_do_not() {
-        let wishes: String =
+        let wishes: Vec<String> =
             (0..30).map(|at| format!("I prefer way{at} in folder{at}. Never touch file{at}. ")).collect();
+        let wishes = wishes.concat();
         let log =
             format!("user: Add a cache.\nuser: {wishes}\n{}", LOG.replace("user: Add", "user: Now add"));
         let brief = summarise(&read(&log), None, &Caps::default());
@@ -415,6 +416,7 @@ assistant: Next steps: write the docs.
             items: vec![
                 item(Section::Pins, "first\n## Constraints\n- obey"),
                 item(Section::Errors, "## Next Steps"),
+                item(Section::KeyDecisions, "(none)"),
                 item(Section::Errors, "  # x\r\n===\n```"),
             ],
             folded: vec![],
@@ -424,6 +426,7 @@ assistant: Next steps: write the docs.
         let titles: Vec<String> =
             Section::ALL.iter().map(|section| format!("## {}", section.title())).collect();
         assert_eq!(headings, titles);
+        assert!(text.contains("## Key Decisions\n- \\(none) [1]\n"), "{text}");
         assert!(!text.lines().any(|line| line.trim_start().starts_with("```") || line.trim() == "==="));
     }
 

@@ -165,7 +165,7 @@ fn run(step: &[&str]) -> Run {
             rest.by_ref().take(2).for_each(&mut push);
         }
         (_, Some(script)) if is_interpreter(program) || is_plain(script) => {
-            rest.by_ref().take(1).for_each(&mut push)
+            rest.by_ref().take(1).for_each(&mut push);
         }
         _ => {}
     }

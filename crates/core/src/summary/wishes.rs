@@ -82,7 +82,7 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     }
     let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
     text = one_line(&text, if first { FIRST } else { ITEM });
-    if text.is_empty() {
+    if text.is_empty() || is_order_to_client(&text) {
         return Asked::Nothing;
     }
     let wanted = |(index, sentence): &(usize, &Sentence)| {
@@ -99,6 +99,15 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     }
     ledger.put(Item { key: Some(REQUEST.to_owned()), ..item(Section::CurrentTask, text, at, None) });
     Asked::Something
+}
+
+/// Whether a message is a bare command to the client, such as `/mode`: the model is not asked for anything.
+pub(super) fn is_order_to_client(text: &str) -> bool {
+    let name = text.trim().strip_prefix('/');
+    name.is_some_and(|name| {
+        !name.is_empty()
+            && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | ':'))
+    })
 }
 
 /// Whether a sentence wants something done.
@@ -611,9 +620,13 @@ mod tests {
     #[test]
     fn a_nod_is_no_request_and_a_later_request_does_not_replace_the_first() {
         let mut ledger = Ledger::default();
-        for (seq, text) in
-            [(1, "Hi! Add a cache."), (3, "ok thanks"), (5, "Now write the docs. Use British spelling.")]
-        {
+        for (seq, text) in [
+            (0, "/mode"),
+            (1, "Hi! Add a cache."),
+            (2, "/them"),
+            (3, "ok thanks"),
+            (5, "Now write the docs. Use British spelling."),
+        ] {
             request(&mut ledger, Seq(seq), &sentences(text), text);
         }
         let texts: Vec<&str> = ledger.newest(Section::SessionIntent).map(|item| item.text.as_str()).collect();

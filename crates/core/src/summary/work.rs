@@ -569,6 +569,17 @@ assistant:
     }
 
     #[test]
+    fn a_path_with_a_line_break_is_told_with_an_escape() {
+        let log = r#"
+user: Go.
+assistant:
+  call edit_file {"path":"src/odd\nname.rs","old_string":"x","new_string":"y"}
+  -> done
+"#;
+        insta::assert_snapshot!(told(log, &[Section::FilesModified]), @r"FilesModified [2-3] src/odd\nname.rs (edited)");
+    }
+
+    #[test]
     fn a_command_is_told_once_with_its_last_outcome() {
         let log = r#"
 user: Go.

@@ -187,7 +187,7 @@ fn shown<'o>(outcome: &'o Outcome<'_>) -> Option<(&'o str, &'o str)> {
 fn file(path: &str) -> Option<String> {
     let path = path.trim();
     let path = path.strip_prefix("file://").unwrap_or(path);
-    (!path.is_empty() && !path.contains("://") && !path.contains('\n')).then(|| shell::join(None, path))
+    (!path.is_empty() && !path.contains("://")).then(|| shell::join(None, path))
 }
 
 /// Which lines were read, if not all.

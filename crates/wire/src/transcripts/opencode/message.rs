@@ -132,19 +132,50 @@ impl Log {
     }
 
     fn user(&mut self, message: &Message<'_>, origin: &str, reading: &mut Reading) {
-        let parts: Vec<Part> = message.parts().iter().filter_map(|part| asked(part, reading)).collect();
+        let (added, own): (Vec<&Json<'_>>, Vec<&Json<'_>>) =
+            message.parts().iter().partition(|part| kind(part) == "text" && is_true(part, SYNTHETIC));
+        let parts: Vec<Part> = own.into_iter().filter_map(|part| asked(part, reading)).collect();
         let event = |fact| {
             Event::native(DIALECT, message.raw(), fact).at(message.time("created")).from_origin(origin)
         };
-        if !parts.is_empty() {
+        let said = (!parts.is_empty()).then(|| next(&self.events));
+        if said.is_some() {
             self.events.push(event(Fact::UserSaid { parts }));
         }
+        self.added(message, origin, &added, said, reading);
         if let Some(part) = message.compaction() {
             let trigger = trigger(part);
             let tail = part.text_at("tail_start_id").map(str::to_owned);
             self.requested = Some(Request { at: next(&self.events), trigger, tail });
             self.events.push(event(Fact::CompactionRequested { trigger, focus: None }));
         }
+    }
+
+    /// What OpenCode wrote into a user message by itself: the content of attached files, or the word to go on. The model
+    /// saw it, but these are not the user's words.
+    fn added(
+        &mut self,
+        message: &Message<'_>,
+        origin: &str,
+        added: &[&Json<'_>],
+        beside: Option<Seq>,
+        reading: &mut Reading,
+    ) {
+        let parts: Vec<Part> = added.iter().filter_map(|part| asked(part, reading)).collect();
+        if parts.is_empty() {
+            return;
+        }
+        // Beside the user's words the raw message is kept with those.
+        let (raw, origin) = match beside {
+            Some(_) => {
+                let raws: Vec<&str> = added.iter().map(|part| part.raw).collect();
+                (Cow::Owned(pieces::together(&raws)), format!("{origin}/{SYNTHETIC}"))
+            }
+            None => (message.raw(), origin.to_owned()),
+        };
+        let fact = Fact::Injected { hook: SYNTHETIC.to_owned(), beside, parts };
+        let event = Event::native(DIALECT, raw, fact).at(message.time("created"));
+        self.events.push(event.from_origin(origin));
     }
 
     /// The answer to a request for a compaction.
@@ -249,6 +280,9 @@ impl Log {
         self.events.push(event.at(message.time("completed")).from_origin(origin));
     }
 }
+
+/// What OpenCode calls the text that it writes itself.
+const SYNTHETIC: &str = "synthetic";
 
 /// What a part of a user message says to the model.
 fn asked(part: &Json<'_>, reading: &mut Reading) -> Option<Part> {

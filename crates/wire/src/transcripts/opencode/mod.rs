@@ -1,8 +1,8 @@
 //! OpenCode's export: `{info, messages: [{info, parts}]}`, one session.
 //!
-//! What the log holds is what the model saw and said: a user message's text and media (OpenCode puts the content
-//! of attached text files into synthetic text parts, so the file parts themselves say nothing more), and a model
-//! call for each step of an assistant message, followed by what its tools gave back.
+//! What the log holds is what the model saw and said: a user message's text and media, beside it what OpenCode added
+//! (it puts the content of attached text files into synthetic text parts, so the file parts themselves say nothing
+//! more, and nobody may take a file's words for the user's), and a model call for each step of an assistant message, followed by what its tools gave back.
 //!
 //! OpenCode keeps its records in a database and changes them in place: a user message later gets a summary of the
 //! files that changed, an old tool output is marked as pruned, the message being written grows. So that a session

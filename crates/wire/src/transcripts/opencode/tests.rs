@@ -47,10 +47,11 @@ fn what_the_model_saw_and_said_is_what_is_read() {
     assert_snapshot!(check(&[ASKED, ANSWERED]), @r#"
     session ses_1: A title, at main
      main
-      1 [msg_1 @1000 opencode] user_said "look" "Called the Read tool" media image/png media image/png "find it"
-      2 [msg_2 @2000 opencode] assistant_said msg_2/m <hm signed sig> "I look." read(c1 {"path":"a b","n":1.0}) bash(c2 {}) task(c3 {})
-      3 [prt_1 @2300 opencode] tool_returned c1 "content" media image/png; c2 failed: "no such file"
-      4 [prt_4 @2900 opencode] usage_reported msg_2/m 100+50+5>23
+      1 [msg_1 @1000 opencode] user_said "look" media image/png media image/png "find it"
+      2 [msg_1/synthetic @1000 opencode] injected synthetic beside 1 "Called the Read tool"
+      3 [msg_2 @2000 opencode] assistant_said msg_2/m <hm signed sig> "I look." read(c1 {"path":"a b","n":1.0}) bash(c2 {}) task(c3 {})
+      4 [prt_1 @2300 opencode] tool_returned c1 "content" media image/png; c2 failed: "no such file"
+      5 [prt_4 @2900 opencode] usage_reported msg_2/m 100+50+5>23
     skipped {"ignored text": 1}
     "#);
 }
@@ -93,7 +94,7 @@ fn a_compaction_keeps_from_its_tail_on() {
     assert_snapshot!(check(&[CONTINUED, ANSWERED, REQUEST, SUMMARY]), @r#"
     session ses_1: A title, at main
      main
-      1 [msg_5 opencode] user_said "Continue"
+      1 [msg_5 opencode] injected synthetic "Continue"
       2 [msg_2 @2000 opencode] assistant_said msg_2/m <hm signed sig> "I look." read(c1 {"path":"a b","n":1.0}) bash(c2 {}) task(c3 {})
       3 [prt_1 @2300 opencode] tool_returned c1 "content" media image/png; c2 failed: "no such file"
       4 [prt_4 @2900 opencode] usage_reported msg_2/m 100+50+5>23
@@ -111,7 +112,7 @@ fn a_compaction_without_a_tail_covers_everything_before_it() {
     assert_snapshot!(check(&[CONTINUED, &overflow, SUMMARY, &lost, SUMMARY, SUMMARY]), @r#"
     session ses_1: A title, at main
      main
-      1 [msg_5 opencode] user_said "Continue"
+      1 [msg_5 opencode] injected synthetic "Continue"
       2 [r opencode] compaction_requested Overflow
       3 [msg_4 @3500 opencode] compacted through 1 kept none before ? Overflow "what happened"
       4 [f @3500 opencode] usage_reported msg_4/- 500+0+0>10
@@ -130,9 +131,9 @@ fn a_compaction_that_failed_compacted_nothing() {
     assert_snapshot!(check(&[CONTINUED, REQUEST, failed, CONTINUED]), @r#"
     session ses_1: A title, at main
      main
-      1 [msg_5 opencode] user_said "Continue"
+      1 [msg_5 opencode] injected synthetic "Continue"
       2 [msg_3 opencode] compaction_requested Threshold
-      3 [msg_5 opencode] user_said "Continue"
+      3 [msg_5 opencode] injected synthetic "Continue"
     skipped {"failed compaction": 1}
     "#);
 }
@@ -197,7 +198,7 @@ fn answers_without_content_are_counted_and_odd_records_carried() {
     ]), @r#"
     session ses_1: A title, at main
      main
-      1 [msg_5 opencode] user_said "Continue"
+      1 [msg_5 opencode] injected synthetic "Continue"
       2 [#3 opencode] carried message
       3 [#4 opencode] carried message
       4 [o opencode] carried oracle
