@@ -14,7 +14,7 @@ use std::{
 use epitome::{
     compact::{headline, line},
     core::{
-        Digest, Seq, Tokens,
+        Digest, Part, Seq, Tokens,
         budget::Budget,
         context::{Body, Context, Fidelity, Names, Segment, Tier},
         cost::{Extension, Prompt, Terms, extends},
@@ -394,15 +394,8 @@ impl Stage<'_> {
             tally.example(|| format!("{}: event {} is unaccounted for", place(), lost.id.seq));
         }
         let sent = SeqSet::union(call.rendered.messages.iter().map(|message| &message.events));
-        let shown = context.segments().iter().filter(|segment| {
-            // What stands apart is no message, what only another provider understands is not sent, and neither is
-            // reasoning that led to nothing.
-            !matches!(segment.tier(), Tier::Prefix | Tier::Reasoning)
-                && !matches!(segment.body(), Body::Carried(_) | Body::Instruction(_))
-        });
-        if let Some(segment) =
-            shown.into_iter().find(|segment| !segment.stands_for().without(&sent).is_empty())
-        {
+        let mut shown = context.segments().iter().filter(|segment| is_for_any_provider(segment));
+        if let Some(segment) = shown.find(|segment| !segment.stands_for().without(&sent).is_empty()) {
             tally.not_shown += 1;
             let missing = segment.stands_for().without(&sent);
             tally.example(|| {
@@ -422,6 +415,16 @@ impl Stage<'_> {
             tally.example(|| format!("{}: no handle in {segment:?}", place()));
         }
     }
+}
+
+/// Whether a request must show what a segment shows: what stands apart is no message, reasoning that led to nothing is
+/// not sent, and neither is what only the program that wrote it understands.
+fn is_for_any_provider(segment: &Segment) -> bool {
+    let opaque =
+        |parts: &[Part]| !parts.is_empty() && parts.iter().all(|part| matches!(part, Part::Opaque { .. }));
+    !matches!(segment.tier(), Tier::Prefix | Tier::Reasoning)
+        && !matches!(segment.body(), Body::Carried(_) | Body::Instruction(_))
+        && !segment.shown().is_some_and(opaque)
 }
 
 /// A segment that shows less than was there and does not say how to get it back.
