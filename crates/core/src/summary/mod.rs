@@ -89,6 +89,7 @@ pub enum Detail {
         /// What failed: a command, or a tool and its target.
         of: String,
         /// How it failed, in its own words.
+        #[serde(default)]
         words: String,
         /// How often it came.
         times: u64,
