@@ -16,7 +16,7 @@ use epitome_core::{
     project::{Line, project},
 };
 use epitome_wire::{
-    Format,
+    Format, WireError,
     render::{
         BoundThinking, RenderError, RenderOptions, Rendered, SETTLE_THINKING, Settled, settle_thinking,
     },
@@ -114,6 +114,9 @@ pub enum CompactError {
     /// It cannot be written in this format.
     #[error(transparent)]
     Render(#[from] RenderError),
+    /// What was written cannot be read.
+    #[error(transparent)]
+    Wire(#[from] WireError),
 }
 
 impl Compaction<'_> {

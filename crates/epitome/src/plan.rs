@@ -30,7 +30,7 @@ use epitome_wire::{
 use crate::{
     compact::{self, CompactError, Compacted, Compaction},
     margin::{Margin, Trust},
-    rehearse::{self, NoCall, Rehearsal, Rehearsed, Script},
+    rehearse::{self, Rehearsal, Rehearsed, Script},
 };
 
 /// Makes a request fit: a provider's request in, a request that is ready to send out.
@@ -184,7 +184,7 @@ impl Plan {
         names: Names,
         limit: &Budget,
         margin: Margin,
-    ) -> Result<Rehearsed, NoCall> {
+    ) -> Result<Rehearsed, CompactError> {
         let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
         let of = |share: Share| share.of(limit.ceiling());
         let budget = limit.clone().act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));

@@ -11,7 +11,6 @@ use epitome_core::{
     context::Names,
     cost::{Extension, Prompt, Terms, extends},
     event::Time,
-    fit::Refusal,
     id::{AnswerId, ModelName},
     meter::Meter,
     pipeline::Step,
@@ -21,13 +20,13 @@ use epitome_core::{
     view::{Cause, Moment, Prepared, View},
 };
 use epitome_wire::{
-    Format, PromptMemo, WireError,
-    render::{BoundThinking, RenderError, RenderOptions, Rendered, settle_thinking},
+    Format, PromptMemo,
+    render::{RenderOptions, Rendered, settle_thinking},
 };
 use serde::Serialize;
 
 use crate::{
-    compact::{self, Compacted, Report},
+    compact::{self, CompactError, Compacted, Report},
     margin::Margin,
 };
 
@@ -113,26 +112,9 @@ pub struct Call<'a> {
     pub prompt: &'a Prompt,
 }
 
-/// Why a call could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum NoCall {
-    /// It cannot be made small enough.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The thinking of an open tool loop is bound to what would have to change.
-    #[error(transparent)]
-    Thinking(#[from] BoundThinking),
-    /// It cannot be written in this format.
-    #[error(transparent)]
-    Render(#[from] RenderError),
-    /// What was written cannot be read.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-}
-
 impl Rehearsal {
     /// Plays a script, and shows each call, or why there is none. Gives the view after the last event.
-    pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, NoCall>)) -> View {
+    pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, CompactError>)) -> View {
         let mut stage = Stage::new(script);
         let mut answering: Option<AnswerId> = None;
         let mut number = 0;
@@ -158,7 +140,7 @@ impl Rehearsal {
         number: u64,
         model: Option<&ModelName>,
         answer: &Logged,
-        each: &mut impl FnMut(Result<Call<'_>, NoCall>),
+        each: &mut impl FnMut(Result<Call<'_>, CompactError>),
     ) {
         let moment = Moment { now: stage.now, model, terms: self.terms.as_ref() };
         match self.ready(&mut stage.view, &moment, &mut stage.memo) {
@@ -189,7 +171,7 @@ impl Rehearsal {
         view: &mut View,
         moment: &Moment<'_>,
         memo: &mut PromptMemo,
-    ) -> Result<(Prepared, Rendered, Prompt), NoCall> {
+    ) -> Result<(Prepared, Rendered, Prompt), CompactError> {
         let prepared = view.prepare(&self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
             view.settle(|context, sent| {
@@ -263,7 +245,11 @@ impl Passed {
 }
 
 /// Plays a script to its end and makes the request that would come next.
-pub fn next_request(rehearsal: &Rehearsal, script: &Script, margin: Margin) -> Result<Rehearsed, NoCall> {
+pub fn next_request(
+    rehearsal: &Rehearsal,
+    script: &Script,
+    margin: Margin,
+) -> Result<Rehearsed, CompactError> {
     let (mut calls, mut refused, mut passes, mut now) = (0, 0, Vec::new(), None);
     let mut view = rehearsal.run(script, |call| {
         calls += 1;

@@ -76,11 +76,9 @@ impl Making {
         let mut chosen = chosen(Cause::Cold, budget, target);
         let trial = self.trial(context, policy, &chosen.budget);
         let Some(terms) = moment.terms else {
-            chosen.cause = match cold {
-                true => Cause::Cold,
-                false if size > budget.force() => Cause::Force,
-                false => return None,
-            };
+            if !cold {
+                chosen.cause = Some(Cause::Force).filter(|_| size > budget.force())?;
+            }
             chosen.trial = Some(trial);
             return Some(chosen);
         };

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use epitome::{
+    compact::CompactError,
     core::{
         Tokens,
         budget::Budget,
@@ -15,7 +16,7 @@ use epitome::{
         seq_set::SeqSet,
         view::{Cause, View},
     },
-    rehearse::{Call, NoCall, Rehearsal, Script},
+    rehearse::{Call, Rehearsal, Script},
     wire::{
         Format,
         legality::{Rule, Rules, check},
@@ -61,7 +62,7 @@ fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens)
             before = Some(call.prompt.clone());
             bodies.push(call.rendered.body.clone());
         }
-        Err(NoCall::Refused(_) | NoCall::Thinking(_)) => {}
+        Err(CompactError::Refused(_) | CompactError::Thinking(_)) => {}
         Err(error) => panic!("{error}"),
     });
     let restored = View::restore(

@@ -12,7 +12,7 @@ use std::{
 };
 
 use epitome::{
-    compact::{headline, line},
+    compact::{CompactError, headline, line},
     core::{
         Digest, Part, Seq, Tokens,
         budget::Budget,
@@ -29,7 +29,7 @@ use epitome::{
     },
     import::find_files,
     plan::last_model_of,
-    rehearse::{Call, NoCall, Rehearsal, Script},
+    rehearse::{Call, Rehearsal, Script},
     wire::{
         Format,
         legality::check,
@@ -314,7 +314,7 @@ impl Stage<'_> {
                 bodies.push((call.view.context().head(), Digest::of(call.rendered.body.as_bytes())));
                 before = Some(call.prompt.clone());
             }
-            Err(NoCall::Refused(_) | NoCall::Thinking(_)) => tally.refusals += 1,
+            Err(CompactError::Refused(_) | CompactError::Thinking(_)) => tally.refusals += 1,
             Err(error) => {
                 tally.failed += 1;
                 tally.example(|| format!("{}: {error}", self.place()));
