@@ -50,7 +50,7 @@ pub enum Cause {
     Format,
     /// Another model took over.
     Model,
-    /// A compaction was undone.
+    /// A compaction was undone, or brought back.
     Undone,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Cause {
             Self::Client => "the client changed its history".into(),
             Self::Format => "the format wants other words around it".into(),
             Self::Model => "another model".into(),
-            Self::Undone => "a compaction was undone".into(),
+            Self::Undone => "a compaction was undone or restored".into(),
         };
         f.write_str(&words)
     }
