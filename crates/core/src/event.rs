@@ -388,8 +388,22 @@ pub enum Trigger {
     Manual,
     /// The agent asked.
     Agent,
+    /// Nothing happened for a while.
+    Idle,
+    /// A model with a smaller window takes over.
+    ModelSwitch,
     /// Whoever recorded it did not say.
     Unknown,
+}
+
+impl Trigger {
+    /// Whether somebody asked, and no threshold.
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Manual | Self::Agent | Self::Idle | Self::ModelSwitch | Self::Overflow => true,
+            Self::Threshold | Self::Unknown => false,
+        }
+    }
 }
 
 /// A compaction: which span it covers and what stands for it now.

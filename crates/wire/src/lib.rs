@@ -10,8 +10,10 @@ pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod render;
+pub mod say;
 pub mod transcripts;
 
+mod answered;
 mod decoded;
 mod encode;
 mod error;
@@ -29,6 +31,7 @@ mod stream;
 mod tools;
 mod write;
 
+pub use answered::{Answered, Finish};
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};

@@ -144,6 +144,23 @@ pub enum NothingGained {
     },
 }
 
+/// What is to be compacted: the span up to a cut, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Cutting {
+    /// Where what the summary stands for begins.
+    pub first: Seq,
+    /// The first event that stays verbatim.
+    pub first_kept: Seq,
+    /// What the span costs as it is shown now.
+    pub covered: Tokens,
+    /// The compaction that is shown now, on which this one builds.
+    pub standing: Option<Seq>,
+    /// What it says.
+    pub previous: Option<Brief>,
+    /// What happened since it, up to the cut, and everything that was ever pinned.
+    pub events: Vec<Arc<Logged>>,
+}
+
 impl Drafting {
     /// Drafts the compaction of a line, of which `context` is what is shown now. It is not in force until it is logged.
     pub fn draft(
@@ -152,7 +169,14 @@ impl Drafting {
         line: &Line,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let (meter, names) = (context.meter(), context.names());
+        let cutting = self.cut(context, line)?;
+        let brief = summarise(&cutting.events, cutting.previous.as_ref(), &self.caps);
+        let finished = Finished { first: cutting.first, first_kept: cutting.first_kept, brief, trigger };
+        finished.compaction(context, self.length)
+    }
+
+    /// Where to cut, and what lies before.
+    pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
         let standing = context.segments().iter().find_map(|segment| match segment.body() {
             Body::Summary(event) => Some(event),
             _ => None,
@@ -170,23 +194,63 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        let brief = brief(&events, standing, cut, &self.caps);
-        let covered = SeqSet::run(after_leading(events.iter().copied()), cut.first_kept.previous());
-        let text = brief.render(&covered, self.length.of(cut.covered), meter, names);
+        Ok(cutting(&events, standing, cut))
+    }
+}
+
+/// A summary that was made of a span, not yet in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Where what it stands for begins.
+    pub first: Seq,
+    /// The first event that stays verbatim.
+    pub first_kept: Seq,
+    /// What it says.
+    pub brief: Brief,
+    /// Why it was made.
+    pub trigger: Trigger,
+}
+
+impl Finished {
+    /// The compaction that puts it in force, where `context` is what is shown now.
+    pub fn compaction(self, context: &Context, length: Length) -> Result<Compaction, NothingGained> {
+        let Self { first, first_kept, brief, trigger } = self;
+        let (meter, names) = (context.meter(), context.names());
+        let shown = &context.segments()[context.prefix_len()..];
+        let is_covered = |segment: &&Segment| {
+            matches!(segment.body(), Body::Summary(_))
+                || segment.stands_for().first().is_some_and(|first| first < first_kept)
+        };
+        let replaced: Tokens = shown.iter().filter(is_covered).map(Segment::tokens).sum();
+        let covered = SeqSet::run(first, first_kept.previous());
+        let text = brief.render(&covered, length.of(replaced), meter, names);
         let before = context.tokens();
-        let after = before.less(cut.covered) + meter.overhead().around_summary() + meter.text(&text);
+        let after = before.less(replaced) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {
             return Err(NothingGained::NotSmaller { before, after });
         }
         Ok(Compaction {
             summary: Summary::Structured { text, brief: Box::new(brief) },
-            through: cut.first_kept.previous(),
-            first_kept: Some(cut.first_kept),
+            through: first_kept.previous(),
+            first_kept: Some(first_kept),
             tokens_before: Some(before),
             tokens_after: Some(after),
             trigger,
         })
     }
+
+    /// The same, with what was pinned or let go since it was made.
+    pub fn with_pins(mut self, line: &Line, caps: &Caps) -> Self {
+        let pins: Vec<Arc<Logged>> = line.events().filter(|event| is_pin(event)).cloned().collect();
+        if !pins.is_empty() {
+            self.brief = summarise(&pins, Some(&self.brief), caps);
+        }
+        self
+    }
+}
+
+fn is_pin(event: &Logged) -> bool {
+    matches!(event.event.fact, Fact::Pinned { .. } | Fact::Unpinned { .. })
 }
 
 /// A place where the line may be cut.
@@ -261,8 +325,8 @@ fn turns_that_matter(context: &Context, events: &[&Arc<Logged>], drafting: &Draf
     context.segments().iter().filter(matters).map(Segment::turn).collect()
 }
 
-/// The summary of everything before a cut, on top of the one that stands.
-fn brief(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut, caps: &Caps) -> Brief {
+/// What lies before a cut, and the summary that stands.
+fn cutting(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
     let compaction = standing.and_then(|event| match &event.event.fact {
         Fact::Compacted(compaction) => Some((event, compaction)),
         _ => None,
@@ -281,11 +345,16 @@ fn brief(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut, cap
         let seq = event.id.seq;
         // What a summary says of the past it carries on by itself.
         let summary = matches!(event.event.fact, Fact::Compacted(_));
-        let pin = matches!(event.event.fact, Fact::Pinned { .. } | Fact::Unpinned { .. });
-        (after < seq && seq < cut.first_kept && !summary) || pin
+        (after < seq && seq < cut.first_kept && !summary) || is_pin(event)
     };
-    let span: Vec<Arc<Logged>> = events.iter().filter(told).map(|event| Arc::clone(event)).collect();
-    summarise(&span, previous.as_ref(), caps)
+    Cutting {
+        first: after_leading(events.iter().copied()),
+        first_kept: cut.first_kept,
+        covered: cut.covered,
+        standing: standing.map(|event| event.id.seq),
+        previous,
+        events: events.iter().filter(told).map(|event| Arc::clone(event)).collect(),
+    }
 }
 
 /// A summary that holds no items is kept as one: its beginning, and where it is.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     epoch::{Cause, Epoch},
-    prepare::{Moment, Prepared, Shortfall},
+    prepare::{Author, Moment, Prepared, Shortfall, Standby},
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
@@ -191,6 +191,7 @@ impl View {
         }
         let moved = match &event.event.fact {
             Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
+            Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
             _ => Cause::Client,
         };
         let extended = self.context.extend(&event, pieces.as_deref());

@@ -14,6 +14,7 @@ mod real;
 mod rendered;
 mod requests;
 mod responses;
+mod said;
 mod streams;
 mod summaries;
 mod translated;
