@@ -250,7 +250,7 @@ impl Finished {
 }
 
 fn is_pin(event: &Logged) -> bool {
-    matches!(event.event.fact, Fact::Pinned { .. })
+    matches!(event.event.fact, Fact::Pinned { .. } | Fact::Unpinned { .. })
 }
 
 /// A place where the line may be cut.
@@ -340,7 +340,7 @@ fn cutting(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut) -
         let kept = compaction.first_kept.unwrap_or(event.id.seq);
         compaction.through.max(kept.previous()).min(event.id.seq)
     });
-    // A pin is never rendered by itself: what was pinned later must be told now too.
+    // A pin is never rendered by itself: what was pinned later, or no longer is, must be told now too.
     let told = |event: &&&Arc<Logged>| {
         let seq = event.id.seq;
         // What a summary says of the past it carries on by itself.
@@ -496,6 +496,30 @@ assistant: Fine.
         for words in ["Never touch the lock file", "Now the docs", "boom", "src/a.rs"] {
             assert!(text.contains(words), "{words} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_longer_pinned_is_no_longer_told_wherever_it_was_pinned() {
+        let pinned = |tail: &str| {
+            let mut line = Line::new(read(&format!("pin: Port 8080.\npin 2\n{LOG}")));
+            // The events of the log are two further on than they count from.
+            let first = draft(Keep::Turns(2), &line).unwrap();
+            line.push_uncounted(logged(13, Fact::Compacted(first)));
+            let more =
+                "user: Now the docs.\nassistant: 300 words of \"word\"\nuser: Thanks.\nassistant: Bye.\n";
+            for (seq, event) in (14..).zip(read(&format!("{more}{tail}"))) {
+                line.push_uncounted(logged(seq, event.event.fact.clone()));
+            }
+            let Summary::Structured { brief, .. } = draft(Keep::Turns(1), &line).unwrap().summary else {
+                panic!("the built-in summary has items")
+            };
+            brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned(""), ["Port 8080.", "event 2"]);
+        assert_eq!(pinned("unpin: Port 8080.\n"), ["event 2"]);
+        assert_eq!(pinned("unpin 2\n"), ["Port 8080."]);
+        assert_eq!(pinned("unpin 2\nunpin: Port 8080.\nunpin: never\n"), [""; 0]);
+        assert_eq!(pinned("unpin: Port 8080.\npin: Port 8080.\n"), ["event 2", "Port 8080."]);
     }
 
     #[test]

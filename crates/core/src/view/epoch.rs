@@ -50,7 +50,7 @@ pub enum Cause {
     Format,
     /// Another model took over.
     Model,
-    /// A compaction was undone.
+    /// A compaction was undone, or brought back.
     Undone,
     /// Somebody asked for a compaction.
     Asked,
@@ -76,7 +76,7 @@ impl fmt::Display for Cause {
             Self::Client => "the client changed its history".into(),
             Self::Format => "the format wants other words around it".into(),
             Self::Model => "another model".into(),
-            Self::Undone => "a compaction was undone".into(),
+            Self::Undone => "a compaction was undone or restored".into(),
             Self::Asked => "somebody asked for a compaction".into(),
         };
         f.write_str(&words)

@@ -192,7 +192,7 @@ impl Sqlite {
         self.lend("reading a medium", |connection| media::fetch(connection, hash))
     }
 
-    /// The newest compaction of the thread's view that was not reverted.
+    /// The newest compaction of the thread's view that holds: one that is not undone, or was brought back.
     pub fn pivot(&self, thread: ThreadId) -> Result<Option<Logged>, StoreError> {
         self.lend("reading the log", |connection| read::pivot(connection, thread))
     }
