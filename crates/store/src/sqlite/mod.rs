@@ -6,11 +6,14 @@
 mod adopt;
 mod append;
 mod backup;
+mod calls;
 mod codec;
+mod commit;
 mod derived;
 mod doctor;
 mod erase;
 mod fault;
+mod jobs;
 mod ledger;
 mod media;
 mod pool;
@@ -19,6 +22,7 @@ mod schema;
 mod search;
 mod sessions;
 mod shared;
+mod summaries;
 mod turn_rows;
 mod turns;
 mod writer;
@@ -35,6 +39,7 @@ use epitome_core::{
     turn::Turn,
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use tempfile::TempDir;
 
 use self::{append::Append, fault::Fault, pool::Pool, schema::Access, writer::Writer};
 use crate::{
@@ -99,6 +104,8 @@ pub struct Sqlite {
     tokenizer: Option<String>,
     readers: Pool,
     writer: Writer,
+    /// The directory of a store that is not to be kept. It goes last, when nothing in it is open any more.
+    home: Option<TempDir>,
 }
 
 impl fmt::Debug for Sqlite {
@@ -106,6 +113,7 @@ impl fmt::Debug for Sqlite {
         f.debug_struct("Sqlite")
             .field("path", &self.path)
             .field("options", &self.options)
+            .field("temporary", &self.home.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -153,7 +161,16 @@ impl Sqlite {
             Err(error) => return Err(error),
         };
         let readers = Pool::new(path.to_owned(), options.clone(), access);
-        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, options })
+        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, home: None, options })
+    }
+
+    /// A new store where the system keeps temporary files, private like any other. It is gone when it is dropped.
+    pub fn temporary(options: Options) -> Result<Self, StoreError> {
+        let home = tempfile::Builder::new().prefix("epitome-").tempdir().map_err(|source| {
+            StoreError::Io { doing: "making a temporary directory in", path: std::env::temp_dir(), source }
+        })?;
+        let store = Self::open(&home.path().join("epitome.db"), options)?;
+        Ok(Self { home: Some(home), ..store })
     }
 
     /// Whether the store can only be looked at.

@@ -61,7 +61,8 @@ pub(super) fn segments(connection: &Connection, thread: ThreadId, from: Seq) -> 
     Ok(segments)
 }
 
-fn missing(thread: ThreadId, at: ThreadId) -> Fault {
+/// Why there is no row of the thread `at`, met on the way up from `thread`.
+pub(super) fn missing(thread: ThreadId, at: ThreadId) -> Fault {
     if thread == at {
         Fault::Store(StoreError::UnknownThread(thread))
     } else {
