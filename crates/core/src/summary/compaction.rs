@@ -177,10 +177,7 @@ impl Drafting {
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        let standing = context.segments().iter().find_map(|segment| match segment.body() {
-            Body::Summary(event) => Some(event),
-            _ => None,
-        });
+        let standing = context.summary();
         let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
@@ -325,21 +322,23 @@ fn turns_that_matter(context: &Context, events: &[&Arc<Logged>], drafting: &Draf
     context.segments().iter().filter(matters).map(Segment::turn).collect()
 }
 
-/// What lies before a cut, and the summary that stands.
-fn cutting(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
-    let compaction = standing.and_then(|event| match &event.event.fact {
-        Fact::Compacted(compaction) => Some((event, compaction)),
-        _ => None,
-    });
-    let previous = compaction.map(|(event, compaction)| match &compaction.summary {
+/// What a compaction that is stood on means for the next one: the last event it stands for, and what it says.
+pub fn standing(event: &Logged) -> Option<(Seq, Brief)> {
+    let Fact::Compacted(compaction) = &event.event.fact else { return None };
+    // What a compaction says of places may be nonsense; what it kept cannot lie behind itself.
+    let kept = compaction.first_kept.unwrap_or(event.id.seq);
+    let through = compaction.through.max(kept.previous()).min(event.id.seq);
+    let brief = match &compaction.summary {
         Summary::Structured { brief, .. } => (**brief).clone(),
         Summary::Text(_) | Summary::Encrypted(_) => unread(event, compaction),
-    });
-    let after = compaction.map_or(Seq::START, |(event, compaction)| {
-        // What a compaction says of places may be nonsense; what it kept cannot lie behind itself.
-        let kept = compaction.first_kept.unwrap_or(event.id.seq);
-        compaction.through.max(kept.previous()).min(event.id.seq)
-    });
+    };
+    Some((through, brief))
+}
+
+/// What lies before a cut, and the summary that stands.
+fn cutting(events: &[&Arc<Logged>], summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
+    let (after, previous) = summary.and_then(|event| standing(event)).unzip();
+    let after = after.unwrap_or(Seq::START);
     // A pin is never rendered by itself: what was pinned later, or no longer is, must be told now too.
     let told = |event: &&&Arc<Logged>| {
         let seq = event.id.seq;
@@ -351,7 +350,7 @@ fn cutting(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut) -
         first: after_leading(events.iter().copied()),
         first_kept: cut.first_kept,
         covered: cut.covered,
-        standing: standing.map(|event| event.id.seq),
+        standing: summary.map(|event| event.id.seq),
         previous,
         events: events.iter().filter(told).map(|event| Arc::clone(event)).collect(),
     }
