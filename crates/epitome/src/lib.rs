@@ -20,6 +20,7 @@ pub mod import;
 pub mod margin;
 pub mod plan;
 pub mod rehearse;
+pub mod summarise;
 
 pub use self::plan::{RequestError, compact_request};
 pub use epitome_core as core;

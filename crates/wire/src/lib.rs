@@ -6,6 +6,7 @@
 //! it. What this version does not understand is carried with its bytes, never refused.
 
 pub mod anthropic;
+pub mod ask;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
