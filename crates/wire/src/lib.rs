@@ -9,6 +9,7 @@ pub mod anthropic;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod overflow;
 pub mod render;
 pub mod say;
 pub mod transcripts;
