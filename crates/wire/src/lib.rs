@@ -10,6 +10,7 @@ pub mod ask;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod overflow;
 pub mod render;
 pub mod say;
 pub mod transcripts;

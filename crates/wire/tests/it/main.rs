@@ -9,6 +9,7 @@ mod legal;
 mod legality;
 mod normal;
 mod odd;
+mod overflows;
 mod prompts;
 mod real;
 mod rendered;
