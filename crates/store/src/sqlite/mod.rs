@@ -7,6 +7,7 @@ mod adopt;
 mod append;
 mod backup;
 mod calls;
+mod checks;
 mod codec;
 mod commit;
 mod derived;
@@ -152,8 +153,12 @@ impl Sqlite {
                 (tokenizer, writer, Access::Writable)
             }
             Err(refused @ StoreError::ReadOnly { .. }) => {
-                // Why it cannot even be read says less than why it cannot be written.
-                let Ok(connection) = schema::open_to_look(path, &options) else { return Err(refused) };
+                let connection = schema::open_to_look(path, &options).map_err(|fault| match fault {
+                    // It is of an older version, and cannot be brought up to date.
+                    Fault::Store(older @ StoreError::ReadOnly { .. }) => older,
+                    // Why it cannot even be read says less than why it cannot be written.
+                    _ => refused,
+                })?;
                 let counting = options.counter.as_ref().map(|counter| counter.name().to_owned());
                 let known = known_tokenizer(&connection).map_err(explained)?;
                 (counting.or(known), Writer::absent(path.to_owned()), Access::ReadOnly)
