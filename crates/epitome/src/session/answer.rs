@@ -3,25 +3,22 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use epitome_core::{
-    Event, Fact, Seq, Tokens,
-    context::Tier,
+    Event, Fact, Seq,
     event::{ToolCall, Trigger, Usage},
     id::JobId,
-    summary::compaction::NothingGained,
+    project::Line,
+    summary::compaction::{Drafting, NothingGained},
 };
-use epitome_store::{
-    EventLog, Sqlite,
-    records::{JobState, Record},
-};
-use epitome_wire::{Answered, Ended, Finish, is_compact_call};
+use epitome_store::records::{JobState, Record};
+use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
 use super::{
     builder::CompactTool,
-    desk::{BUILT_IN, Desk, State},
+    desk::{BUILT_IN, Desk, State, read_line},
     error::SessionError,
     lifecycle::Lifecycle,
 };
-use crate::lineage::{self, Forking};
+use crate::lineage::{self, Drafter};
 
 /// What the model answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,8 +226,13 @@ pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
 }
 
 /// How summaries are made for a new thread.
-pub(super) fn forking(_desk: &Desk, state: &State) -> Forking {
-    Forking { drafting: state.drafting(&state.budget()), meter: Arc::clone(&state.setup.meter), names: state.view.context().names() }
+pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'d> {
+    Drafter { drafting, meter: &state.setup.meter, names: state.view.context().names() }
+}
+
+/// Every event of the thread: a fork looks further back than a view does.
+pub(super) fn whole(desk: &Desk, state: &State) -> Result<Line, SessionError> {
+    read_line(&desk.store, desk.thread, &state.setup.meter, None)
 }
 
 /// Writes the memory files of a session, if a compaction has changed what they say.

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, ThreadId,
+    Digest, Seq, ThreadId,
     context::Names,
     cost::Prompt,
     meter::{Meter, Overhead},
     profile::Tokenizer,
     view::{Pass, Sent, View},
 };
-use epitome_store::{Sqlite, records::CallRow};
+use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
 use epitome_wire::{PromptMemo, render::Rendered};
 
 use super::{
+    Recalled,
     desk::{parse, read_line},
     error::SessionError,
     setup::Rendering,
@@ -72,6 +73,41 @@ pub fn verify_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replay
         sent: replayed.row.call.hash.to_string(),
         why: "the log or a record was changed behind the store's back, or another version renders differently",
     })
+}
+
+/// The events of a thread's view that a handle stands for, as stubs and summaries write it.
+pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Recalled>, SessionError> {
+    let lost = || SessionError::Handle { handle: handle.to_owned(), names: Names::Thread(thread) };
+    let (owner, events) = handle.trim().trim_start_matches("recall ").split_once(':').ok_or_else(lost)?;
+    let is_here = is_in_view(store, thread, owner)?;
+    let mut recalled = Vec::new();
+    for run in events.split(',').map(str::trim).filter(|_| is_here) {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse()) else { return Err(lost()) };
+        let (mut from, last) = (Seq(first), Seq(last));
+        while from <= last {
+            let page = store.read(thread, from, 256)?;
+            let Some(newest) = page.last() else { break };
+            from = newest.id.seq.next();
+            recalled.extend(page.into_iter().filter(|event| event.id.seq <= last).map(|event| Recalled { event }));
+        }
+    }
+    if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
+}
+
+/// Whether a thread, or one that it was forked from, is called that. A fork shows handles that were written in its
+/// parents, whose numbers it shares.
+fn is_in_view(store: &Sqlite, thread: ThreadId, name: &str) -> Result<bool, SessionError> {
+    let mut here = thread;
+    loop {
+        if here.is_meant_by(name) {
+            return Ok(true);
+        }
+        match store.thread(here)?.start {
+            Start::Fork { of, .. } => here = of,
+            Start::Root | Start::Spawned { .. } => return Ok(false),
+        }
+    }
 }
 
 fn rendering(store: &Sqlite, row: &CallRow) -> Result<Rendering, SessionError> {

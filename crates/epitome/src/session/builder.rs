@@ -8,10 +8,11 @@ use std::{
 
 use epitome_core::{
     SessionId, ThreadId, Tokens,
+    cost::Terms,
     event::Time,
     inject::{Hook, Hooks},
     policy::{Policy, Step, When},
-    profile::{Prices, Profiles, Tokenizer},
+    profile::{CacheRules, Prices, Profiles, Tokenizer},
     pipeline::Reducer,
     reducers::AnyReducer,
 };
@@ -359,9 +360,11 @@ impl SessionBuilder {
             &self.profiles,
             hooks.reserve(),
         );
+        let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,
-            prices: self.prices.unwrap_or_default(),
+            terms: Terms::new(&cache, &prices),
+            prices,
             warm: self.warm,
             instructions: self.instructions,
         });
@@ -370,7 +373,7 @@ impl SessionBuilder {
         let desk = blocking(move || {
             let store = open(place)?;
             let place = find(&store)?;
-            Desk::open(store, place, Arc::new(setup), hooks, maker, listeners, clock)
+            Desk::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
         })
         .await?;
         let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));

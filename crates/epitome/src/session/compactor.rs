@@ -31,7 +31,7 @@ use super::{
     error::SessionError,
     lifecycle::{Lifecycle, NextStep},
 };
-use crate::summarise::{self, Drafted, PROMPT_VERSION, Task};
+use crate::summarise::{self, Apart, Drafted, Instructions, Task, Way, prompt};
 
 /// For how long a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
@@ -156,10 +156,7 @@ async fn drafted(
     maker: &Maker,
     material: &Arc<Material>,
 ) -> Result<Option<Drafted>, String> {
-    let mut instructions = maker.instructions.clone();
-    if row.job.focus.is_some() {
-        instructions.focus.clone_from(&row.job.focus);
-    }
+    let instructions = maker.instructions_for(row);
     let task = Task {
         span: &material.span,
         previous: material.previous.as_ref(),
@@ -185,6 +182,14 @@ async fn drafted(
                 }
             }
         }
+    }
+}
+
+impl Maker {
+    /// What a job's summary should attend to.
+    fn instructions_for(&self, row: &JobRow) -> Instructions {
+        let focus = row.job.focus.clone().or_else(|| self.instructions.focus.clone());
+        Instructions { focus, ..self.instructions.clone() }
     }
 }
 
@@ -225,7 +230,7 @@ fn finish(
             let tokens_after = material.meter.text(&text);
             let summary = NewSummary {
                 author: by.clone(),
-                prompt_version: PROMPT_VERSION.to_string(),
+                prompt_version: prompt::PROMPT_VERSION.clone(),
                 text,
                 brief: serde_json::to_string(&brief).expect("items hold only strings and numbers"),
                 report: report.to_string(),
@@ -287,7 +292,7 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     span.extend(pins.map(Arc::new));
     let (meter, warm) = {
         let state = desk.state()?;
-        (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup))
+        (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup, previous.as_ref()))
     };
     let shown = match warm {
         Some(_) => read_span(&desk.store, job.thread, after.next(), job.marker)?,
@@ -302,19 +307,22 @@ fn warm(
     row: &JobRow,
     detail: &JobDetail,
     setup: &super::setup::Setup,
+    previous: Option<&Brief>,
 ) -> Option<String> {
     let maker = desk.maker.as_ref().filter(|maker| maker.warm == Warm::IfCheaper)?;
     let call = detail.call?;
+    let terms = setup.terms.as_ref()?;
     let replayed = super::audit::replay_call(&desk.store, row.job.thread, call).ok()?;
-    let prices = setup.profile.as_ref().map(|profile| &profile.prices)?;
-    let ways = summarise::Ways {
-        request: replayed.row.call.estimated,
-        span: detail.covered,
-        output: detail.limit,
-        session: prices,
-        summariser: &maker.prices,
-    };
-    (summarise::cheaper(&ways) == summarise::Way::Warm).then_some(replayed.rendered.body)
+    let request = replayed.row.call.estimated;
+    let output = detail.limit;
+    // The instruction is short beside what it is appended to.
+    let warm = summarise::Warm { terms, held: request, input: request, output };
+    let apart = Apart { terms: &maker.terms, input: detail.covered, asks: 1, output };
+    if summarise::cheaper(&warm, &apart) == Way::Apart {
+        return None;
+    }
+    let instruction = prompt::aside(previous, &maker.instructions_for(row), output);
+    setup.format.warm(&replayed.rendered.body, &instruction, output).ok()
 }
 
 fn event_at(store: &Sqlite, thread: ThreadId, seq: Seq) -> Result<Option<Logged>, SessionError> {

@@ -9,7 +9,7 @@ use epitome_core::{
     Digest, Event, EventId, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
     context::Names,
-    cost::{Extension, Prompt, extends},
+    cost::{Extension, Prompt, Terms, extends},
     event::{Time, Trigger, Usage},
     id::JobId,
     inject::Hooks,
@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     compact::CompactError,
-    summarise::{Instructions, PROMPT_VERSION, Summarize},
+    summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
 };
 
 /// How many events are read at a time.
@@ -57,7 +57,7 @@ pub(crate) struct Desk {
     pub(crate) store: Arc<Sqlite>,
     pub(crate) session: SessionId,
     pub(crate) thread: ThreadId,
-    pub(crate) hooks: Hooks,
+    pub(crate) hooks: Arc<Hooks>,
     pub(crate) maker: Option<Maker>,
     pub(crate) listeners: Listeners,
     pub(crate) clock: Clock,
@@ -70,6 +70,8 @@ pub(crate) struct Maker {
     pub(crate) summariser: Arc<dyn Summarize>,
     /// What the summariser's model costs, where that is known.
     pub(crate) prices: Prices,
+    /// The terms of its cache, with these prices.
+    pub(crate) terms: Terms,
     /// Whether the session's own request may be continued instead.
     pub(crate) warm: Warm,
     pub(crate) instructions: Instructions,
@@ -147,7 +149,7 @@ impl Desk {
         store: Arc<Sqlite>,
         (session, thread): (SessionId, ThreadId),
         setup: Arc<Setup>,
-        hooks: Hooks,
+        hooks: Arc<Hooks>,
         maker: Option<Maker>,
         listeners: Listeners,
         clock: Clock,
@@ -300,7 +302,7 @@ impl Desk {
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
-    fn ready(&self, state: &State) -> Result<Option<(JobRow, Finished)>, SessionError> {
+    pub(crate) fn ready(&self, state: &State) -> Result<Option<(JobRow, Finished)>, SessionError> {
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
         match fits(&self.store, state, &job, &summary)? {
             Ok(finished) => Ok(Some((job, finished))),
@@ -377,10 +379,10 @@ impl Desk {
         let by = self.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name());
         let base = cutting.standing.map_or_else(|| "none".to_owned(), |base| base.to_string());
         let focused = focus.as_deref().unwrap_or_default();
-        let key = format!("{}-{through} on {base} by {by}, prompt {PROMPT_VERSION}: {focused}", cutting.first);
+        let key = format!("{}-{through} on {base} by {by}, prompt {}: {focused}", cutting.first, *PROMPT_VERSION);
         let thread = self.thread.to_string();
         let page = self.store.read(self.thread, through, 1)?;
-        let link = page.first().map_or(Digest::default(), |logged| logged.link.raw);
+        let link = page.first().map_or(state.head.link.raw, |logged| logged.link.raw);
         let detail =
             JobDetail { covered: cutting.covered, limit: drafting.length.of(cutting.covered), call, drafting };
         Ok(NewJob {
@@ -436,6 +438,17 @@ impl Desk {
         let now = Some(self.now());
         self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;
         Ok(())
+    }
+
+    /// A desk for another thread, with everything else as it is here.
+    pub(crate) fn branch(
+        &self,
+        place: (SessionId, ThreadId),
+        setup: Arc<Setup>,
+        hooks: Arc<Hooks>,
+    ) -> Result<Self, SessionError> {
+        let (store, maker) = (Arc::clone(&self.store), self.maker.clone());
+        Self::open(store, place, setup, hooks, maker, self.listeners.clone(), self.clock.clone())
     }
 
     /// Another model takes over.
@@ -591,7 +604,7 @@ impl State {
             head: self.head.seq,
             time: Some(now),
             model: Some(setup.model.0.clone()),
-            format: setup.format.name().to_owned(),
+            format: setup.format.dialect().name().to_owned(),
             policy: recorded.policy.hash,
             profile: recorded.profile.as_ref().map(|profile| profile.hash),
             rendering: recorded.rendering.hash,
@@ -615,6 +628,11 @@ impl State {
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let rules = self.setup.policy.summary.unwrap_or_default();
         rules.drafting(budget.target(), prefix)
+    }
+
+    /// Where the thread ends, as far as is known.
+    pub(crate) fn head(&self) -> Seq {
+        self.head.seq
     }
 
     pub(crate) fn budget(&self) -> Budget {

@@ -15,20 +15,23 @@ mod lifecycle;
 mod setup;
 mod thrash;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use epitome_core::{
-    Event, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
-    context::Names,
+    Event, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Pin, ToolCall, Trigger},
     policy::Policy,
     profile::Profiles,
 };
 use epitome_store::{
     EventLog, Sqlite,
-    records::{CallRow, Hit, JobRow, JobState, NewFork, NewSession, Record, Scope, Search},
+    records::{CallRow, Hit, JobRow, JobState, NewFork, NewSession, Scope, Search},
 };
-use epitome_wire::{Ended, Format, SaidResult};
+use epitome_wire::{
+    Format,
+    overflow::overflow,
+    say::{Ended, SaidResult},
+};
 use tokio::sync::{Notify, broadcast::Receiver};
 
 pub use self::{
@@ -206,7 +209,7 @@ impl Session {
         let body = body.to_vec();
         self.at_desk(move |desk| {
             let format = Self::format(desk)?;
-            match epitome_wire::overflow(format, status, &body) {
+            match overflow(format, status, &body) {
                 Some(overflow) => {
                     desk.overflowed(overflow.limit)?;
                     Ok(true)
@@ -341,8 +344,8 @@ impl Session {
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
         self.branch(at, title, move |desk, state| {
-            lineage::fork(state.view.line(), at, mode, &answer::forking(desk, state))
-                .map_err(|error| SessionError::Lineage(error.to_string()))
+            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::fork(&line, at, mode, &answer::drafter(state, &drafting)))
         })
         .await
     }
@@ -353,8 +356,8 @@ impl Session {
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
-            lineage::handoff(state.view.line(), said, &answer::forking(desk, state))
-                .map_err(|error| SessionError::Lineage(error.to_string()))
+            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::handoff(&line, said, None, &answer::drafter(state, &drafting)))
         })
         .await
     }
@@ -388,7 +391,7 @@ impl Session {
                     event.at(time)
                 }).collect();
                 desk.store.append(thread, head.seq, events)?;
-                desk.branch((session, thread), Arc::clone(&state.setup))
+                desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
             })
             .await?;
         let desk = Arc::new(desk);
