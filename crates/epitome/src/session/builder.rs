@@ -336,7 +336,7 @@ impl SessionBuilder {
             let row = store.session(session)?;
             let threads = store.threads(session)?;
             let head = row.head.or_else(|| threads.first().map(|thread| thread.id));
-            let head = head.ok_or(epitome_store::StoreError::UnknownSession(session))?;
+            let head = head.ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
             Ok((session, head))
         })
         .await

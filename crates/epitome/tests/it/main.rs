@@ -4,6 +4,7 @@
 
 mod compaction;
 mod rehearsal;
+mod session;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
