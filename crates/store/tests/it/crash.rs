@@ -12,10 +12,16 @@ use std::{
 };
 
 use epitome_core::{Seq, event::Time};
-use epitome_store::{EventLog, StoreError};
+use epitome_store::{
+    EventLog, StoreError,
+    records::{Commit, Record},
+};
 use tempfile::TempDir;
 
-use crate::support::{counting, root, thread, user};
+use crate::{
+    calls::{call, policy},
+    support::{counting, root, thread, user},
+};
 
 const ROUNDS: u64 = 110;
 const WRITERS: usize = 2;
@@ -80,6 +86,10 @@ fn verify(directory: &Path, acknowledged: &BTreeMap<String, u64>) {
             expected = (index + 1 < size).then_some((batch, index + 1, size));
         }
         assert_eq!(expected, None, "{name}: the last append is torn");
+        // Every batch came with a call: none is there without the other.
+        let calls = store.calls(thread(name), 0, usize::MAX).unwrap();
+        assert_eq!(calls.len(), seen.len(), "{name}: calls and events");
+        assert!(calls.iter().all(|call| store.content(call.call.policy).unwrap().is_some()));
     }
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -121,7 +131,8 @@ fn append_until_killed() {
         };
         let mut after = store.head(id).unwrap().seq;
         let head = loop {
-            match store.append(id, after, events(after)) {
+            let records = vec![Record::Content(policy()), Record::Call(call(after))];
+            match store.commit(Commit { thread: id, after, events: events(after), records }) {
                 Ok(head) => break head,
                 Err(StoreError::Conflict { head, .. }) => after = head.seq,
                 Err(error) => panic!("{error}"),
