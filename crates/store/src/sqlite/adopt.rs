@@ -57,8 +57,8 @@ impl<'g> Adoption<'g> {
         calls.retain(|stretch| stretch.thread != fork);
         let (parent, parent_calls) = match (self.nearest(session, &lost), shared.last()) {
             (Some((sibling, at)), _) => (Some((sibling.fork, at)), sibling.calls.clone()),
-            (None, Some(last)) => {
-                (Some((last.thread, last.until)), calls::stretches(connection, last.thread)?)
+            (None, Some(Segment { thread, until, .. })) => {
+                (Some((*thread, *until)), calls::stretches(connection, *thread)?)
             }
             (None, None) => (None, Vec::new()),
         };

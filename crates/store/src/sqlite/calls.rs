@@ -369,7 +369,7 @@ fn outcomes(connection: &Connection, call: i64) -> Result<Vec<Outcome>, Fault> {
 }
 
 /// Reads back a usage.
-pub(super) fn usage(json: &str) -> Result<Usage, Fault> {
+fn usage(json: &str) -> Result<Usage, Fault> {
     serde_json::from_str(json).map_err(|error| Fault::Damaged(format!("a usage cannot be read: {error}")))
 }
 

@@ -129,9 +129,9 @@ impl Sqlite {
 impl Sqlite {
     /// All jobs, or those of one thread, oldest first.
     pub fn jobs(&self, of: Option<ThreadId>) -> Result<Vec<JobRow>, StoreError> {
-        self.lend("reading jobs", |connection| {
-            let of = of.map(|thread| thread.blob());
-            select(connection, "WHERE ?1 IS NULL OR thread = ?1 ORDER BY number", &[&of])
+        self.lend("reading jobs", |connection| match of {
+            Some(thread) => select(connection, "WHERE thread = ?1 ORDER BY number", &[&thread.blob()]),
+            None => select(connection, "ORDER BY number", &[]),
         })
     }
 

@@ -362,7 +362,7 @@ impl Yard {
             Step::Beat(worker) => self.beat(*worker),
             Step::Finish(worker) | Step::Fail(worker, _) => self.end(*worker, step),
             Step::Crash(worker) => {
-                self.workers[*worker] = (format!("{worker} after {}", self.now), BTreeSet::new())
+                self.workers[*worker] = (format!("{worker} after {}", self.now), BTreeSet::new());
             }
             Step::Adopt => self.adopt(),
             Step::Cancel(which) => {
@@ -530,7 +530,7 @@ fn work_as_told() {
     while let Some(row) = store.claim_job(&name, now, until, None).unwrap() {
         say(&format!("claimed {}", row.job.key));
         match what.split(' ').next() {
-            Some("hold") => std::thread::sleep(std::time::Duration::from_secs(60)),
+            Some("hold") => std::thread::sleep(std::time::Duration::from_mins(1)),
             _ => assert!(store.finish_job(row.job.id, &name, summary(&name), attempt(None)).unwrap()),
         }
         say(&format!("finished {}", row.job.key));
