@@ -44,6 +44,15 @@ pub enum WireError {
         /// The member.
         key: &'static str,
     },
+    /// A request cannot be asked for a text beside its history.
+    #[error(
+        "appending to a request: with its `{setting}` the answer would be no text, or the history is not in it; ask in a \
+         request of its own instead"
+    )]
+    CannotAppend {
+        /// What says so.
+        setting: &'static str,
+    },
     /// A response holds neither an answer nor an error.
     #[error("reading {what}: there is none, nor an error; is this the right format for the server?")]
     NothingSaid {

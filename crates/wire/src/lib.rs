@@ -16,6 +16,7 @@ pub mod say;
 pub mod transcripts;
 
 mod answered;
+mod compact_tool;
 mod decoded;
 mod encode;
 mod error;
@@ -31,9 +32,11 @@ mod response;
 mod sse;
 mod stream;
 mod tools;
+mod warm;
 mod write;
 
 pub use answered::{Answered, Finish};
+pub use compact_tool::{COMPACT_TOOL, is_compact_call};
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};
