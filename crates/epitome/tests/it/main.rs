@@ -4,6 +4,8 @@
 
 mod compaction;
 mod rehearsal;
+mod scripted;
+mod summarisers;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
