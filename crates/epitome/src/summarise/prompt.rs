@@ -88,7 +88,7 @@ pub(super) fn runtime(previous: Option<&Brief>, instructions: &Instructions, lim
     }
     let extra = instructions.extra.iter().map(|line| flat(line)).filter(|line| !line.is_empty());
     for (index, line) in extra.take(LINES).enumerate() {
-        let _ = write!(text, "{}- {line}\n", if index == 0 { "\nAlso:\n" } else { "" });
+        let _ = writeln!(text, "{}- {line}", if index == 0 { "\nAlso:\n" } else { "" });
     }
     // Models count words, and not well: they are told less than they have.
     let words = limit.0.saturating_mul(6) / 10;

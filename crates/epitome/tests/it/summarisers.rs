@@ -4,7 +4,7 @@
 //! key is seen by nobody but the server. Whether the words are any good is for the gate.
 
 use std::{
-    fmt::Debug,
+    fmt::{Debug, Write as _},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -33,7 +33,7 @@ const TWICE_MORE: Retries = Retries {
     first: Duration::from_millis(2),
     longest: Duration::from_millis(2),
     patience: Duration::from_secs(30),
-    total: Duration::from_secs(60),
+    total: Duration::from_mins(1),
 };
 
 const PATIENT: Timeouts = Timeouts {
@@ -102,7 +102,7 @@ fn chain(error: &SummarizeError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        text.push_str(&format!("\n{error} {error:?}"));
+        let _ = write!(text, "\n{error} {error:?}");
         cause = error.source();
     }
     text
@@ -277,7 +277,7 @@ async fn a_rate_limit_is_waited_out_when_and_as_long_as_the_server_says() {
     let limited = tried([status(429, &[date, tomorrow], "tomorrow"), said("N")], PATIENT).await;
     assert_eq!(limited.asked, 1, "nobody waits that long here");
     let error = limited.error();
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
+    assert_eq!(error.retry_after(), Some(Duration::from_hours(24)));
     assert!(error.to_string().contains("left alone for 86400 s"), "{error}");
 }
 

@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    fmt::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -146,7 +147,7 @@ async fn serve(
         }
         Behaviour::Huge(bytes) => {
             answer(&mut stream, 200, &[], bytes, b"").await?;
-            let piece = [b'x'; 1 << 16];
+            let piece = vec![b'x'; 1 << 16];
             for _ in 0..bytes.div_ceil(piece.len()) {
                 stream.write_all(&piece).await?;
             }
@@ -172,9 +173,9 @@ async fn answer(
     let mut head =
         format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nconnection: close\r\n");
     for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(head, "{name}: {value}\r\n");
     }
-    head.push_str(&format!("content-length: {length}\r\n\r\n"));
+    let _ = write!(head, "content-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body).await?;
     stream.flush().await
