@@ -17,9 +17,11 @@
 
 pub mod compact;
 pub mod import;
+pub mod lineage;
 pub mod margin;
 pub mod plan;
 pub mod rehearse;
+pub mod session;
 pub mod summarise;
 
 pub use self::plan::{RequestError, compact_request};

@@ -3,6 +3,7 @@
 //! Who summarises needs no history and no tools: one system prompt, one user message, one text back. Reading the answer
 //! goes through the same decoder as any response, so that an odd server is understood here exactly as it is in a session.
 
+pub use epitome_core::verify::Finish;
 use epitome_core::{Event, Fact, Part, Tokens, event::Usage};
 
 use crate::{
@@ -51,21 +52,6 @@ pub struct Reply {
     pub model: Option<String>,
     /// What the answer is made of.
     pub content: Content,
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Finish {
-    /// The model had said everything.
-    Complete,
-    /// It ran into a limit.
-    CutOff,
-    /// It refused, or a filter did.
-    Refused,
-    /// It called a tool.
-    CalledTool,
-    /// The server does not say, or in words that are not known here.
-    Unknown,
 }
 
 /// What an answer is made of.

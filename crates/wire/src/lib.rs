@@ -10,9 +10,12 @@ pub mod ask;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod overflow;
 pub mod render;
+pub mod say;
 pub mod transcripts;
 
+mod answered;
 mod decoded;
 mod encode;
 mod error;
@@ -30,6 +33,7 @@ mod stream;
 mod tools;
 mod write;
 
+pub use answered::{Answered, Finish};
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};

@@ -26,7 +26,7 @@ pub use self::{
 };
 use self::{grow::Growth, segment::Replacement};
 use crate::{
-    event::Part,
+    event::{Logged, Part},
     id::{Seq, ThreadId},
     meter::Meter,
     seq_set::SeqSet,
@@ -226,6 +226,19 @@ impl Context {
                 self.tier_tokens(tier)
             }
         }
+    }
+
+    /// The compaction that its summary is of, if it stands on one, shown or not.
+    pub fn standing(&self) -> Option<Seq> {
+        self.standing
+    }
+
+    /// The compaction whose summary it shows.
+    pub fn summary(&self) -> Option<&Arc<Logged>> {
+        self.segments.iter().find_map(|segment| match &segment.body {
+            Body::Summary(event) => Some(event),
+            _ => None,
+        })
     }
 
     /// How many segments the prefix has.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     epoch::{Cause, Epoch},
-    prepare::{Moment, Prepared, Shortfall},
+    prepare::{Author, Moment, Prepared, Shortfall, Standby},
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
@@ -175,8 +175,8 @@ impl View {
         self.passes.push(pass);
     }
 
-    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, or the undoing of
-    /// one, costs what is shown from there on.
+    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, its undoing or
+    /// its return costs what is shown from there on.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         self.take(event, Some(pieces));
     }
@@ -190,7 +190,8 @@ impl View {
             self.abandon();
         }
         let moved = match &event.event.fact {
-            Fact::CompactionReverted { .. } => Cause::Undone,
+            Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
+            Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
             _ => Cause::Client,
         };
         let extended = self.context.extend(&event, pieces.as_deref());

@@ -107,7 +107,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 1; nothing was touched; upgrade Epitome"
+        "PATH has schema version 7, this Epitome knows up to 2; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
@@ -184,7 +184,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 1");
+    assert_eq!(version, "version 2");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it
