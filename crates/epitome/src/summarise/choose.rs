@@ -81,3 +81,54 @@ impl Apart<'_> {
         Ok(Money(one.0.saturating_mul(asks)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::profile::{CacheRules, Prices, Profiles};
+
+    use super::*;
+
+    fn terms(model: &str) -> Terms {
+        let profiles = Profiles::builtin();
+        let profile = profiles.find(model).expect("it is built in");
+        Terms::new(&profile.cache, &profile.prices)
+    }
+
+    /// A session of 101 000 tokens of which so many are held, or a span of so many for a small model.
+    fn way(session: &Terms, held: u64, small: &Terms, span: u64) -> Way {
+        let warm = Warm { terms: session, held: Tokens(held), input: Tokens(101_000), output: Tokens(1_500) };
+        let apart = Apart { terms: small, input: Tokens(span), asks: 1, output: Tokens(1_500) };
+        cheaper(&warm, &apart)
+    }
+
+    #[test]
+    fn the_cheaper_way_is_taken() {
+        let (opus, haiku) = (terms("claude-opus-5-5"), terms("claude-haiku-4-5"));
+        // 0.02 $ read, 0.004 $ new and 0.03 $ written by the one; 0.0075 $ written by the other.
+        assert_eq!(way(&opus, 100_000, &haiku, 46_000), Way::Apart);
+        assert_eq!(way(&opus, 100_000, &haiku, 47_000), Way::Warm);
+        assert_eq!(way(&opus, 0, &haiku, 100_000), Way::Apart, "a cold cache makes the session's model dear");
+        assert_eq!(way(&opus, 500, &opus, 101_000), Way::Apart, "so little is in no cache");
+        assert_eq!(
+            way(&opus, 100_000, &opus, 40_000),
+            Way::Warm,
+            "the same model is cheaper where it is warm"
+        );
+    }
+
+    #[test]
+    fn a_price_that_nobody_knows_decides_for_apart() {
+        let known = terms("claude-opus-5-5");
+        let unknown = Terms::new(&CacheRules::default(), &Prices::default());
+        assert_eq!(way(&known, 100_000, &unknown, 1_000_000), Way::Apart);
+        assert_eq!(way(&unknown, 100_000, &known, 1_000_000), Way::Apart);
+        assert_eq!(way(&unknown, 100_000, &unknown, 1_000_000), Way::Apart);
+    }
+
+    #[test]
+    fn every_question_is_paid_for() {
+        let haiku = terms("claude-haiku-4-5");
+        let cost = |asks| Apart { terms: &haiku, input: Tokens(40_000), asks, output: Tokens(1_000) }.cost();
+        assert_eq!((cost(1), cost(4)), (Ok(Money(45_000_000)), Ok(Money(60_000_000))));
+    }
+}

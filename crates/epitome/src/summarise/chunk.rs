@@ -221,3 +221,185 @@ impl Tally {
         Drafted { text, finish, usage: self.usage, asks: self.asks, model }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::{
+        Seq,
+        seq_set::SeqSet,
+        summary::{Item, Section},
+    };
+
+    use super::*;
+    use crate::summarise::testing::{Fake, assistant, call, meter, result, span, user};
+
+    const LIMIT: Tokens = Tokens(600);
+
+    /// Turns of a call and its result each, with words that are nowhere else.
+    fn work(turns: usize, words: usize) -> Vec<Arc<Logged>> {
+        let facts = (0..turns).flat_map(|turn| {
+            let id = format!("c{turn}");
+            let output = format!("marker-{turn} {}", "several words of output ".repeat(words));
+            [
+                user(&format!("ask-{turn}")),
+                assistant(vec![call(&id, "read", "{}")]),
+                result(&id, &output, false),
+            ]
+        });
+        span(facts)
+    }
+
+    async fn drafted(
+        fake: &Fake,
+        span: &[Arc<Logged>],
+        warm: Option<&str>,
+    ) -> Result<Drafted, SummarizeError> {
+        let (instructions, meter) = (Instructions::default(), meter());
+        let task = Task {
+            span,
+            previous: None,
+            instructions: &instructions,
+            limit: LIMIT,
+            meter: &meter,
+            warm: warm.map(str::to_owned),
+        };
+        draft(fake, &task).await
+    }
+
+    #[tokio::test]
+    async fn a_span_that_fits_is_one_question() {
+        let fake = Fake::new(100_000);
+        let drafted = drafted(&fake, &work(5, 20), None).await.unwrap();
+        assert_eq!((drafted.asks, drafted.finish), (1, Finish::Complete));
+        assert_eq!(drafted.model.as_deref(), Some("fake-1"));
+        let asked = &fake.asked()[0];
+        assert!((0..5).all(|turn| asked.user.contains(&format!("marker-{turn} "))));
+        assert!(!asked.user.contains("(part ") && !asked.user.contains("notes begin"));
+        assert_eq!(asked.system, SYSTEM);
+    }
+
+    #[tokio::test]
+    async fn a_longer_span_is_asked_about_in_parts_that_fit_and_carry_the_notes() {
+        let fake = Fake::new(8_000);
+        let drafted = drafted(&fake, &work(60, 60), None).await.unwrap();
+        let asked = fake.asked();
+        assert!((3..=PARTS).contains(&asked.len()), "{}", asked.len());
+        assert_eq!(drafted.asks, asked.len() as u64);
+        let used: Tokens = asked.iter().map(|ask| meter().text(&ask.system) + meter().text(&ask.user)).sum();
+        assert_eq!(drafted.usage.unwrap().uncached, used, "the usage of all questions is added up");
+        for (index, ask) in asked.iter().enumerate() {
+            assert!(ask.user.contains(&format!("(part {} of {})", index + 1, asked.len())));
+            assert_eq!(ask.user.contains("## Current Task\n- notes\n==="), index > 0);
+        }
+        for turn in 0..60 {
+            let marker = format!("marker-{turn} ");
+            let ask = format!("ask-{turn}\n");
+            let told: Vec<_> = asked.iter().filter(|asked| asked.user.contains(&marker)).collect();
+            assert_eq!(told.len(), 1, "turn {turn} is told once");
+            assert!(told[0].user.contains(&ask), "a turn is not split");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_event_larger_than_the_window_is_cut() {
+        let fake = Fake::new(4_000);
+        let huge = format!("first words {} last words", "filler and more ".repeat(200_000));
+        let events = span([user(&huge), assistant(vec![call("c", "run", &huge)]), result("c", &huge, true)]);
+        let drafted = drafted(&fake, &events, None).await.unwrap();
+        assert!(drafted.asks <= 3, "{}", drafted.asks);
+        let all: String = fake.asked().iter().map(|asked| asked.user.as_str()).collect();
+        assert!(
+            all.contains("first words") && all.contains("last words") && all.contains("characters left out")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_span_of_very_many_parts_is_told_in_fewer_words() {
+        let fake = Fake::new(6_000);
+        let drafted = drafted(&fake, &work(300, 200), None).await.unwrap();
+        let all: String = fake.asked().iter().map(|asked| asked.user.as_str()).collect();
+        assert!((0..300).all(|turn| all.contains(&format!("ask-{turn}\n"))), "every turn is told of");
+        assert!(drafted.asks <= 24, "{}", drafted.asks);
+    }
+
+    #[tokio::test]
+    async fn a_window_smaller_than_stated_is_found_out() {
+        let fake = Fake { real: Tokens(7_000), ..Fake::new(12_000) };
+        let drafted = drafted(&fake, &work(30, 60), None).await.unwrap();
+        assert_eq!(drafted.finish, Finish::Complete);
+        let liar = Fake { real: Tokens(10), ..Fake::new(200_000) };
+        let error = self::drafted(&liar, &work(30, 60), None).await.unwrap_err();
+        assert!(matches!(error, SummarizeError::Overflow { .. }));
+        assert_eq!(liar.asked().len(), 4, "it is not believed for ever");
+    }
+
+    #[tokio::test]
+    async fn a_window_without_room_for_a_question_asks_nobody() {
+        let fake = Fake::new(1_500);
+        let error = drafted(&fake, &work(3, 3), None).await.unwrap_err();
+        assert!(matches!(error, SummarizeError::Window { .. }), "{error}");
+        assert!(fake.asked().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_notes_ends_it() {
+        for (text, finish) in [("half", Finish::CutOff), ("", Finish::Complete), ("", Finish::CalledTool)] {
+            let fake =
+                Fake { answers: vec![("## A\n- b", Finish::Complete), (text, finish)], ..Fake::new(8_000) };
+            let drafted = drafted(&fake, &work(60, 60), None).await.unwrap();
+            assert_eq!((drafted.text.as_str(), drafted.finish, drafted.asks), (text, finish, 2));
+        }
+    }
+
+    #[tokio::test]
+    async fn notes_that_are_too_long_are_carried_within_the_limit() {
+        let long: &'static str = Box::leak("- an item of the notes\n".repeat(2_000).into_boxed_str());
+        let fake = Fake { answers: vec![(long, Finish::Complete)], ..Fake::new(8_000) };
+        assert!(drafted(&fake, &work(60, 60), None).await.is_ok(), "no question goes over the window");
+    }
+
+    #[tokio::test]
+    async fn a_warm_request_is_asked_first_and_the_span_if_it_does_not_fit() {
+        let fake = Fake::new(8_000);
+        let drafted = drafted(&fake, &work(60, 60), Some("{}")).await.unwrap();
+        assert_eq!((drafted.asks, fake.asked()[0].warm.as_deref()), (1, Some("{}")));
+        let fake = Fake::new(8_000);
+        let warm = "too long a request ".repeat(10_000);
+        let drafted = self::drafted(&fake, &work(2, 2), Some(&warm)).await.unwrap();
+        assert_eq!((drafted.asks, fake.asked()[1].warm.as_deref()), (2, None));
+    }
+
+    #[tokio::test]
+    async fn the_same_span_is_asked_about_in_the_same_bytes() {
+        let ask = async || {
+            let fake = Fake::new(8_000);
+            drafted(&fake, &work(20, 40), None).await.unwrap();
+            fake.asked()
+        };
+        assert_eq!(ask().await, ask().await);
+    }
+
+    #[tokio::test]
+    async fn what_stood_before_is_listed_in_every_part() {
+        let item = Item {
+            section: Section::KeyDecisions,
+            text: "Use SQLite, because it is embedded.".into(),
+            key: None,
+            sources: SeqSet::run(Seq(1), Seq(1)),
+            detail: None,
+        };
+        let previous = Brief { items: vec![item], folded: Vec::new() };
+        let (fake, meter, instructions) = (Fake::new(8_000), meter(), Instructions::default());
+        let span = work(60, 60);
+        let task = Task {
+            span: &span,
+            previous: Some(&previous),
+            instructions: &instructions,
+            limit: LIMIT,
+            meter: &meter,
+            warm: None,
+        };
+        draft(&fake, &task).await.unwrap();
+        assert!(fake.asked().iter().all(|asked| asked.user.contains("Use SQLite, because it is embedded.")));
+    }
+}

@@ -71,8 +71,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(240),
-            whole: Duration::from_secs(300),
+            first_byte: Duration::from_mins(4),
+            whole: Duration::from_mins(5),
         }
     }
 }

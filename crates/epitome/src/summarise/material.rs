@@ -179,3 +179,96 @@ fn line(text: &str, most: usize) -> String {
     let flat = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     flat.take(most).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::event::{Compaction, Trigger, Usage};
+
+    use super::*;
+    use crate::summarise::testing::{assistant, call, meter, result, span, user};
+
+    const WIDE: Room = Room { entry: Tokens(50_000), halved: 0 };
+
+    fn shown(facts: impl IntoIterator<Item = Fact>) -> String {
+        let entries = entries(&span(facts), WIDE, &meter());
+        let line = |entry: &Entry| format!("{}/{} {}: {}", entry.turn, entry.seq, entry.speaker, entry.body);
+        entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_span_is_told_event_by_event_without_bookkeeping() {
+        let media =
+            |place| Part::Media(Media { mime: "image/png".into(), place, dimensions: Some((640, 480)) });
+        let facts = [
+            Fact::Instructed { what: Instruction::System, parts: vec![Part::text("You are Zork.")] },
+            Fact::UserSaid { parts: vec![Part::text("Look"), media(Place::Elsewhere("https://h/x".into()))] },
+            assistant(vec![
+                Part::Reasoning { text: "I should look.".into(), seal: None },
+                Part::Reasoning { text: String::new(), seal: None },
+                Part::text("Looking."),
+                call("1", "bash", r#"{"command":"make"}"#),
+            ]),
+            Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
+            result("1", "make: *** [all] Error 2", true),
+            Fact::Instructed { what: Instruction::Message, parts: vec![Part::text("Be quick.")] },
+            Fact::Injected { hook: "git\nstatus".into(), beside: None, parts: vec![Part::text("on main")] },
+            Fact::Pinned { pin: Pin::Text("never push".into()) },
+            Fact::Pinned { pin: Pin::Event(Seq(2)) },
+            Fact::Compacted(Compaction {
+                summary: Summary::Text("Before that, much.".into()),
+                through: Seq(1),
+                first_kept: None,
+                tokens_before: None,
+                tokens_after: None,
+                trigger: Trigger::Manual,
+            }),
+            assistant(vec![Part::Refusal { text: "No.".into() }]),
+            Fact::Carried { kind: "odd".into() },
+        ];
+        let expect = "\
+0/2 user: Look
+(image/png, 640×480, at https://h/x)
+0/3 assistant: (thought) I should look.
+Looking.
+called bash with {\"command\":\"make\"}
+0/5 tools: result of bash failed:
+make: *** [all] Error 2
+1/6 note of the application: Be quick.
+1/7 added by the hook git status: on main
+1/8 pinned: never push
+1/10 earlier summary: Before that, much.
+2/11 assistant: (refused) No.";
+        assert_eq!(shown(facts), expect);
+    }
+
+    #[test]
+    fn what_failed_and_what_is_recent_keeps_more() {
+        let output = "a line of output that says little\n".repeat(2_000);
+        let turn = |id: &str, error| [assistant(vec![call(id, "read", "{}")]), result(id, &output, error)];
+        let mut facts = vec![user("go")];
+        facts.extend(turn("1", false));
+        facts.extend(turn("2", true));
+        facts.extend((0..20).flat_map(|_| turn("3", false)));
+        let told = entries(&span(facts), WIDE, &meter());
+        let cost = |seq: u64| told.iter().find(|entry| entry.seq == Seq(seq)).unwrap().tokens.0;
+        let (fine, failed, recent) = (cost(3), cost(5), cost(45));
+        assert!(
+            fine <= share::RESULT + 60 && failed > 2 * fine && recent > 3 * fine / 2,
+            "{fine} {failed} {recent}"
+        );
+        assert!(told.iter().any(|entry| entry.body.contains("characters left out")));
+    }
+
+    #[test]
+    fn no_entry_is_larger_than_its_room() {
+        let parts = (0..500).map(|number| call(&number.to_string(), "t", &"x y ".repeat(500))).collect();
+        let events =
+            span([assistant(parts), user(&"字".repeat(100_000)), result("1", &"/a".repeat(500_000), true)]);
+        for (entry, halved) in [(2_000, 0), (300, 0), (300, 6), (80, 60)] {
+            let room = Room { entry: Tokens(entry), halved };
+            for told in entries(&events, room, &meter()) {
+                assert!(told.tokens.0 <= entry + 8, "{} of {entry}", told.tokens);
+            }
+        }
+    }
+}

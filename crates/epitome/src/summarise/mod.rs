@@ -15,6 +15,8 @@ pub mod key;
 mod material;
 pub mod prompt;
 pub mod retry;
+#[cfg(test)]
+mod testing;
 
 use std::{fmt::Debug, future::Future, pin::Pin};
 

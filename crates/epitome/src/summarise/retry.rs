@@ -63,8 +63,8 @@ impl Default for Retries {
             attempts: 4,
             first: Duration::from_secs(1),
             longest: Duration::from_secs(20),
-            patience: Duration::from_secs(60),
-            total: Duration::from_secs(180),
+            patience: Duration::from_mins(1),
+            total: Duration::from_mins(3),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Jitter {
     /// A time from nothing up to `ceiling`, each as likely, to the microsecond.
     fn up_to(&mut self, ceiling: Duration) -> Duration {
         let micros = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
-        let part = u128::from(self.next()) * (u128::from(micros) + 1) >> 64;
+        let part = (u128::from(self.next()) * (u128::from(micros) + 1)) >> 64;
         Duration::from_micros(u64::try_from(part).unwrap_or(micros))
     }
 }

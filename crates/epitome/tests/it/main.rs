@@ -5,6 +5,8 @@
 mod compaction;
 mod rehearsal;
 mod session;
+mod scripted;
+mod summarisers;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
