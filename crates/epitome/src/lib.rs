@@ -17,7 +17,9 @@
 
 pub mod compact;
 pub mod import;
+pub mod lineage;
 pub mod margin;
+pub mod memory_files;
 pub mod plan;
 pub mod rehearse;
 
