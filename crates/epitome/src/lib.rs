@@ -19,6 +19,7 @@ pub mod compact;
 pub mod import;
 pub mod lineage;
 pub mod margin;
+pub mod memory_files;
 pub mod plan;
 pub mod rehearse;
 pub mod session;

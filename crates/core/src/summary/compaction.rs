@@ -195,6 +195,29 @@ impl Drafting {
     }
 }
 
+impl Cutting {
+    /// Everything that is shown, the newest turn too: for whoever goes on elsewhere. `None` if nothing is shown that is
+    /// not a summary already.
+    pub fn whole(context: &Context, line: &Line) -> Option<Self> {
+        let segments = &context.segments()[context.prefix_len()..];
+        let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
+        segments.iter().find(|segment| !is_summary(segment))?;
+        let cut = Cut {
+            turn: context.last_turn().saturating_add(1),
+            first_kept: line.last()?.id.seq.next(),
+            covered: segments.iter().map(Segment::tokens).sum(),
+            kept: Tokens(0),
+            is_progress: true,
+        };
+        let events: Vec<&Arc<Logged>> = line.events().collect();
+        let standing = segments.iter().find(is_summary).and_then(|segment| match segment.body() {
+            Body::Summary(event) => Some(event),
+            _ => None,
+        });
+        Some(cutting(&events, standing, &cut))
+    }
+}
+
 /// A summary that was made of a span, not yet in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
