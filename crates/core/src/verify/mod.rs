@@ -125,3 +125,18 @@ pub enum Rejected {
         items: u64,
     },
 }
+
+/// Lets a draft through.
+pub fn verify(
+    draft: &str,
+    finish: Finish,
+    source: &Source<'_>,
+    meter: &crate::meter::Meter,
+) -> Result<Verified, Rejected> {
+    let _ = (finish, meter);
+    if draft.trim().is_empty() {
+        return Err(Rejected::Empty);
+    }
+    let brief = crate::summary::summarise(source.span, source.previous, source.caps);
+    Ok(Verified { brief, report: Report::default() })
+}
