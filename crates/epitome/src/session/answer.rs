@@ -31,6 +31,16 @@ pub struct Answer {
     pub finish: Option<Finish>,
     /// What was used, if the provider says.
     pub usage: Option<Usage>,
+    /// How many calls the session has answered itself.
+    pub own_calls: usize,
+}
+
+impl Answer {
+    /// Whether the model has said all it wants to say. If not, it waits for the results of its calls: those that are
+    /// listed, or those that the session has given already.
+    pub fn is_final(&self) -> bool {
+        self.calls.is_empty() && self.own_calls == 0
+    }
 }
 
 /// Takes an answer. What the agent asked of the session itself is answered, and given.
@@ -51,6 +61,7 @@ pub(super) fn take(
     let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) = calls
         .iter()
         .partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
+    let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
         let said = match order(desk, Trigger::Agent, focus) {
@@ -69,6 +80,7 @@ pub(super) fn take(
         calls: others.into_iter().cloned().collect(),
         finish: finish.clone(),
         usage: *usage,
+        own_calls,
     };
     Ok((answer, ordered))
 }

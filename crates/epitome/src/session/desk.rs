@@ -3,7 +3,10 @@
 //! What is held in memory is a view of the log and of the records beside it. Whoever else writes to the same thread is
 //! caught up with; whatever fails leaves the log as it was, and the view is made again from it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use epitome_core::{
     Digest, Event, EventId, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
@@ -127,6 +130,8 @@ pub struct Request {
     pub cause: Option<Cause>,
     /// The hash of its bytes.
     pub hash: Digest,
+    /// How long whoever asked for it had to wait. No model is waited for.
+    pub made_in: Duration,
 }
 
 /// What a job remembers beside its span.
@@ -272,7 +277,7 @@ impl Desk {
             self.adopted(state, compaction, ready.as_ref().map(|(job, _)| job), prepared.author, number);
         }
         let epoch = state.view.epoch().number;
-        Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
+        Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash, made_in: Duration::ZERO })
     }
 
     fn adopted(

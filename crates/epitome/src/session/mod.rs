@@ -15,7 +15,10 @@ mod lifecycle;
 mod setup;
 mod thrash;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use epitome_core::{
     Event, Logged, Seq, SessionId, ThreadId, Tokens,
@@ -32,7 +35,10 @@ use epitome_wire::{
     overflow::overflow,
     say::{Ended, SaidResult},
 };
-use tokio::sync::{Notify, broadcast::Receiver};
+use tokio::sync::{
+    Notify,
+    broadcast::{Receiver, error::RecvError},
+};
 
 pub use self::{
     answer::Answer,
@@ -79,6 +85,14 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
+    /// What came of a call: what the tool gave back, or how it failed.
+    pub fn new(call: &ToolCall, done: Result<impl Into<String>, impl std::fmt::Display>) -> Self {
+        match done {
+            Ok(text) => Self::of(call, text),
+            Err(error) => Self::failed(call, error.to_string()),
+        }
+    }
+
     /// What a tool that worked gave back.
     pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Well }
@@ -178,8 +192,8 @@ impl Session {
     /// The next request, ready to be sent: within the window, legal, and an extension of the last one unless there was
     /// reason to change what was sent. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
-        let extras = self.shared.extras.clone();
-        let request = self
+        let (asked, extras) = (Instant::now(), self.shared.extras.clone());
+        let mut request = self
             .at_desk(move |desk| {
                 let request = desk.next_request()?;
                 if let Some(folder) = &extras.memory {
@@ -190,6 +204,7 @@ impl Session {
             .await?;
         self.wake.notify_one();
         self.watch_idle();
+        request.made_in = asked.elapsed();
         Ok(request)
     }
 
@@ -271,7 +286,7 @@ impl Session {
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
                     if work_one(&self.desk, &worker, None).await? == Worked::Nothing {
-                        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                        tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
@@ -424,6 +439,21 @@ impl Session {
     /// What happens to summaries, as it happens.
     pub fn events(&self) -> Receiver<Lifecycle> {
         self.desk.listeners.subscribe()
+    }
+
+    /// Calls `listener` with what happens to summaries, as it happens, on a task of its own. One that is too slow misses the
+    /// oldest, and never holds up the session.
+    pub fn listen(&self, mut listener: impl FnMut(Lifecycle) + Send + 'static) {
+        let mut events = self.events();
+        tokio::spawn(async move {
+            loop {
+                match events.recv().await {
+                    Ok(happened) => listener(happened),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
     }
 
     /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`.

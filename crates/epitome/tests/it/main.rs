@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
 mod compaction;
+mod examples;
 mod lineage;
 mod lineage_properties;
 mod memory_files;
