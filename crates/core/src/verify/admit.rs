@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{
     Report,
-    draft::Said,
+    draft::{Draft, Said},
     evidence::{Claim, Evidence, quotations, words},
     names::{Name, names},
     text::defused,
@@ -85,9 +85,10 @@ impl Bag {
 }
 
 impl<'s> Gate<'s> {
-    pub(super) fn new(ground: &Brief, source: &'s Source<'s>, evidence: &'s Evidence) -> Self {
+    pub(super) fn new(ground: &Brief, source: &'s Source<'s>, evidence: &'s Evidence, draft: &Draft) -> Self {
         let mut known: BTreeMap<Section, Vec<Known>> = BTreeMap::new();
-        for item in &ground.items {
+        let spoken_of: HashSet<Section> = draft.items.iter().map(|said| said.section).collect();
+        for item in ground.items.iter().filter(|item| spoken_of.contains(&item.section)) {
             let identity = item.identity().to_owned();
             known.entry(item.section).or_default().push(Known { identity, bag: Bag::of(&item.text) });
         }

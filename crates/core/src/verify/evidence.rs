@@ -7,7 +7,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher},
 };
 
 use super::names::{Name, identifiers, is_hex, is_ideograph, names, numbers, pieces};
@@ -31,7 +31,9 @@ const WORD: usize = 4;
 /// What the items of a draft speak of, and where it was found.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    needles: HashMap<Needle, usize>,
+    needles: HashMap<Needle, usize, BuildHasherDefault<Mix>>,
+    /// Whether ids are looked for, and numbers.
+    kinds: Kinds,
     found: Vec<Found>,
     /// The lengths of the stretches and windows that are looked for.
     stretches: Vec<usize>,
@@ -50,6 +52,13 @@ enum Needle {
     Id(u64),
     Number(u64),
     Word(u64),
+}
+
+/// Of which kinds there are needles at all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds {
+    ids: usize,
+    numbers: usize,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +134,15 @@ impl Evidence {
             let (lengths, length) = match needle {
                 Needle::Stretch(length, _) => (&mut self.stretches, length),
                 Needle::Window(length, _) => (&mut self.windows, length),
-                _ => (&mut Vec::new(), 0),
+                Needle::Id(_) => {
+                    self.kinds.ids += 1;
+                    (&mut Vec::new(), 0)
+                }
+                Needle::Number(_) => {
+                    self.kinds.numbers += 1;
+                    (&mut Vec::new(), 0)
+                }
+                Needle::Hex(_) | Needle::Word(_) => (&mut Vec::new(), 0),
             };
             if !lengths.contains(&length) {
                 lengths.push(length);
@@ -171,11 +188,13 @@ impl Evidence {
             }
             self.read_ids(piece.text, at);
         });
-        numbers(text, &mut |_, ways| {
-            for digits in ways.iter().flatten().filter(|digits| digits.len() >= 3) {
-                self.hit(Needle::Number(digest(digits)), at);
-            }
-        });
+        if self.kinds.numbers > 0 {
+            numbers(text, &mut |_, ways| {
+                for digits in ways.iter().flatten().filter(|digits| digits.len() >= 3) {
+                    self.hit(Needle::Number(digest(digits)), at);
+                }
+            });
+        }
         let mut row = Row::default();
         each_word(text, &mut |word| {
             let hash = digest(word);
@@ -191,6 +210,10 @@ impl Evidence {
     }
 
     fn read_ids(&mut self, piece: &str, at: &SeqSet) {
+        // An id has a digit, and most words have none.
+        if self.kinds.ids + self.hashes.len() == 0 || !piece.bytes().any(|byte| byte.is_ascii_digit()) {
+            return;
+        }
         let lower = piece.to_lowercase();
         self.hit(Needle::Id(digest(&lower)), at);
         for part in lower.split(['.', '_']) {
@@ -280,6 +303,32 @@ impl Evidence {
         let mut set = SeqSet::default();
         best.into_iter().for_each(|seq| set.insert(seq));
         (set, most)
+    }
+}
+
+/// Hashes what is a digest already.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = self.0.rotate_left(23).wrapping_mul(Row::BASE) ^ value;
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value.unsigned_abs() as u64);
     }
 }
 
