@@ -51,7 +51,11 @@ fn visit_item(item: &Item, see: &mut impl FnMut(&str)) {
         }
         Some(Detail::Progress { changed, .. }) => changed.iter().for_each(|path| see(path)),
         Some(
-            Detail::Wish(_) | Detail::File { .. } | Detail::Command { .. } | Detail::Attempt(_) | Detail::Step(_),
+            Detail::Wish(_)
+            | Detail::File { .. }
+            | Detail::Command { .. }
+            | Detail::Attempt(_)
+            | Detail::Step(_),
         )
         | None => {}
     }
