@@ -419,7 +419,7 @@ fn a_certain_compaction_is_undone_and_brought_back() {
     assert_eq!(redo(&Line::default()).unwrap_err(), NothingToRedo::NoneUndone);
 }
 
-/// Forks of a story with compactions at 10, 15 and 20: just before each, and just after.
+/// The story has compactions at 10, 15 and 20; it is forked just before each, at each and just after.
 #[test]
 fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
@@ -452,6 +452,12 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     total 138
     "#);
+}
+
+#[test]
+fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
     insta::assert_snapshot!(at(11), @r"
     prefix      1       verbatim      1  Rules.
     summary     2-10, 12 summary     120
@@ -486,6 +492,12 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     answer      14      verbatim      4  Patched the lock guard.
     total 131
     ");
+}
+
+#[test]
+fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shares_it() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
     insta::assert_snapshot!(at(16), @r"
     prefix      1       verbatim      1  Rules.
     summary     2-15, 17 summary     129
@@ -592,6 +604,12 @@ fn a_fork_in_full_shows_everything_word_for_word() {
     left out    10      by pivot, 0 tokens
     total 244
     "#);
+}
+
+#[test]
+fn a_fork_in_full_between_compactions_shows_what_the_first_covered() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::InFull).show();
     insta::assert_snapshot!(at(14), @r#"
     prefix      1       verbatim      1  Rules.
     user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
@@ -644,6 +662,12 @@ fn a_fork_in_full_shows_everything_word_for_word() {
     left out    10, 15  by pivot, 0 tokens
     total 405
     "#);
+}
+
+#[test]
+fn a_fork_in_full_after_the_last_compaction_shows_everything() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::InFull).show();
     insta::assert_snapshot!(at(21), @r#"
     prefix      1       verbatim      1  Rules.
     user        2       verbatim     11  Add a cache to the server. Never touch the lock file.

@@ -54,7 +54,9 @@ fn marked(fact: &mut Fact, seq: Seq) {
         | Fact::Instructed { parts, .. } => say(parts),
         Fact::ToolReturned { results, parts } => {
             say(parts);
-            results.iter_mut().for_each(|result| say(&mut result.parts));
+            for result in results {
+                say(&mut result.parts);
+            }
         }
         Fact::Pinned { pin: Pin::Text(text) } => *text = mark,
         Fact::CompactionRequested { focus, .. } => *focus = Some(mark),
@@ -137,7 +139,7 @@ proptest! {
         for mode in [ForkMode::WithSummary, ForkMode::InFull] {
             let (fork, appended) = forked(&line, at, mode, turns);
             let context = format!("{:?}", project(&fork, meter(), Names::Messages).segments());
-            let facts: String = appended.iter().map(|event| event.fact_json()).collect();
+            let facts: String = appended.iter().map(Event::fact_json).collect();
             // What an event was to say and did not, having no words, nobody can know; nor is it a secret.
             let later = line.events().filter(|event| at < event.id.seq && event.event.fact.is_message());
             let marks = later.map(|event| (mark(event.id.seq), event.event.fact.text()));
