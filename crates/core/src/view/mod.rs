@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     epoch::{Cause, Epoch},
-    prepare::{Author, Moment, Prepared, Shortfall, Standby},
+    prepare::{Author, Moment, Prepared, Shortfall, Standby, Wish},
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},

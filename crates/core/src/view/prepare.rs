@@ -64,8 +64,25 @@ pub struct Prepared {
     pub compaction: Option<Arc<Logged>>,
     /// Whose summary that carries.
     pub author: Author,
-    /// A model should summarise now, in the background.
-    pub wants_summary: bool,
+    /// What is wanted of others.
+    pub wish: Wish,
+}
+
+/// What a view wants of those who prepare it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That a model begins to summarise, in the background.
+    Summary,
+}
+
+impl Wish {
+    pub(super) fn summary_if(wanted: bool) -> Self {
+        if wanted { Self::Summary } else { Self::Nothing }
+    }
 }
 
 /// Who wrote the summary that a request was made ready with.
@@ -147,7 +164,7 @@ pub(super) struct Making {
     edits: Vec<Recorded>,
     compaction: Option<Arc<Logged>>,
     author: Author,
-    pub(super) wants_summary: bool,
+    pub(super) wish: Wish,
 }
 
 /// What to do at an epoch.
@@ -203,7 +220,7 @@ impl Making {
             edits: Vec::new(),
             compaction: None,
             author: Author::BuiltIn,
-            wants_summary: false,
+            wish: Wish::Nothing,
         }
     }
 
@@ -379,7 +396,7 @@ impl Making {
             shortfall,
             compaction: self.compaction.clone(),
             author: self.author,
-            wants_summary: self.wants_summary,
+            wish: self.wish,
         }
     }
 
