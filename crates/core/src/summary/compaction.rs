@@ -13,7 +13,7 @@ use crate::{
     context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
     id::Seq,
-    project::{Line, after_leading},
+    project::Line,
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -171,7 +171,7 @@ impl Drafting {
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
         let brief = brief(&events, standing, cut, &self.caps);
-        let covered = SeqSet::run(after_leading(events.iter().copied()), cut.first_kept.previous());
+        let covered = SeqSet::run(line.after_leading(), cut.first_kept.previous());
         let text = brief.render(&covered, self.length.of(cut.covered), meter, names);
         let before = context.tokens();
         let after = before.less(cut.covered) + meter.overhead().around_summary() + meter.text(&text);

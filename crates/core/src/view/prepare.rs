@@ -15,6 +15,7 @@ use crate::{
     pipeline::{Pipeline, Reduced, State, Step, is_met},
     plan::Plan,
     policy::{Policy, SummaryRules, When},
+    seq_set::SeqSet,
     summary::compaction::{Keep, NothingGained},
     tokens::Tokens,
 };
@@ -71,6 +72,7 @@ impl View {
         moment: &Moment<'_>,
     ) -> Result<Prepared, Refusal> {
         self.abandon();
+        self.needed = SeqSet::default();
         let mut making = Making::of(self, moment);
         let context = self.take_context();
         let context = making.arrivals(context, policy);
@@ -234,6 +236,11 @@ impl Making {
         rules: SummaryRules,
         budget: &Budget,
     ) -> Result<Context, NothingGained> {
+        // A summary tells of what happened, not of what notes say of it.
+        view.needed = view.line.unread(&context);
+        if !view.needed.is_empty() {
+            return Err(NothingGained::NothingOld);
+        }
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
         let mut drafting = rules.drafting(target, prefix);
