@@ -13,3 +13,4 @@ mod records;
 mod sessions;
 mod support;
 mod texts;
+mod windows;
