@@ -203,9 +203,19 @@ pub enum Fact {
         /// The compaction.
         compaction: Seq,
     },
+    /// An undone compaction was brought back: contexts are made as if it had never been undone.
+    CompactionRestored {
+        /// The compaction.
+        compaction: Seq,
+    },
     /// Something was pinned: no compaction may lose it.
     Pinned {
         /// What was pinned.
+        pin: Pin,
+    },
+    /// A pin was taken away.
+    Unpinned {
+        /// What had been pinned.
         pin: Pin,
     },
     /// A hook added content beside a user message.
@@ -378,8 +388,22 @@ pub enum Trigger {
     Manual,
     /// The agent asked.
     Agent,
+    /// Nothing happened for a while.
+    Idle,
+    /// A model with a smaller window takes over.
+    ModelSwitch,
     /// Whoever recorded it did not say.
     Unknown,
+}
+
+impl Trigger {
+    /// Whether somebody asked, and no threshold.
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Manual | Self::Agent | Self::Idle | Self::ModelSwitch | Self::Overflow => true,
+            Self::Threshold | Self::Unknown => false,
+        }
+    }
 }
 
 /// A compaction: which span it covers and what stands for it now.
@@ -490,7 +514,9 @@ impl Fact {
             Self::CompactionRequested { .. } => "compaction_requested",
             Self::Compacted(_) => "compacted",
             Self::CompactionReverted { .. } => "compaction_reverted",
+            Self::CompactionRestored { .. } => "compaction_restored",
             Self::Pinned { .. } => "pinned",
+            Self::Unpinned { .. } => "unpinned",
             Self::Injected { .. } => "injected",
             Self::UsageReported { .. } => "usage_reported",
             Self::ModelChanged { .. } => "model_changed",
@@ -509,7 +535,9 @@ impl Fact {
             Self::CompactionRequested { .. }
             | Self::Compacted(_)
             | Self::CompactionReverted { .. }
+            | Self::CompactionRestored { .. }
             | Self::Pinned { .. }
+            | Self::Unpinned { .. }
             | Self::Injected { .. }
             | Self::UsageReported { .. }
             | Self::ModelChanged { .. } => false,
@@ -527,7 +555,9 @@ impl Fact {
             Self::CompactionRequested { .. }
             | Self::Compacted(_)
             | Self::CompactionReverted { .. }
+            | Self::CompactionRestored { .. }
             | Self::Pinned { .. }
+            | Self::Unpinned { .. }
             | Self::UsageReported { .. }
             | Self::ModelChanged { .. }
             | Self::Carried { .. } => &[],
@@ -575,9 +605,9 @@ impl Fact {
         }
         match self {
             Self::Compacted(compaction) => see(compaction.summary.text()),
-            Self::Pinned { pin: Pin::Text(text) } | Self::CompactionRequested { focus: Some(text), .. } => {
-                see(text);
-            }
+            Self::Pinned { pin: Pin::Text(text) }
+            | Self::Unpinned { pin: Pin::Text(text) }
+            | Self::CompactionRequested { focus: Some(text), .. } => see(text),
             _ => {}
         }
     }

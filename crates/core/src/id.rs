@@ -102,6 +102,10 @@ uuid_newtype! {
     /// A line of events. A fork is a thread that starts at an event of another.
     ThreadId, "epitome thread id v1"
 }
+uuid_newtype! {
+    /// Work that is done beside a session, such as writing a summary.
+    JobId, "epitome job id v1"
+}
 
 macro_rules! text_newtype {
     ($(#[$doc:meta])* $name:ident) => {

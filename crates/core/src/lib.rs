@@ -33,6 +33,7 @@ pub mod summary;
 pub mod tokens;
 pub mod tracker;
 pub mod turn;
+pub mod verify;
 pub mod view;
 
 // The notation of the specs is also that of the unit tests.

@@ -5,6 +5,15 @@ use crate::{
     turn::Turn,
 };
 
+/// What the last word about a compaction says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It stands for what it covers, unless a newer one does.
+    Holds,
+    /// It was undone.
+    Undone,
+}
+
 /// The turns that `compaction` covers: from the first turn the compaction before it kept, through the last one it
 /// summarised, and that earlier compaction itself. One that had been reverted by then is not counted as earlier. `None`
 /// if `compaction` is not a compaction among `turns`.

@@ -4,12 +4,16 @@
 //! context together as both grow. What comes out pairs by construction; what a provider demands beyond that is checked
 //! when it is rendered.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     context::{Body, Context, Extended, Gap, Names, Segment, is_rendered},
     event::{Compaction, Fact, Instruction, Logged},
     id::{EventId, Seq},
+    lineage::Standing,
     meter::Meter,
     seq_set::{Run, SeqSet},
     tokens::Tokens,
@@ -197,15 +201,21 @@ impl Line {
         after_leading(self.events(), self.begins)
     }
 
-    /// The newest compaction that was not reverted.
+    /// The newest compaction that holds. The last word about a compaction decides, so that the first one met on the way
+    /// back is the one that counts.
     fn pivot(&self) -> Option<(&Entry, &Compaction)> {
-        let mut reverted = HashSet::new();
+        let mut words: HashMap<Seq, Standing> = HashMap::new();
         for entry in self.events.iter().rev() {
             match &entry.event.event.fact {
                 Fact::CompactionReverted { compaction } => {
-                    reverted.insert(*compaction);
+                    words.entry(*compaction).or_insert(Standing::Undone);
                 }
-                Fact::Compacted(compaction) if !reverted.contains(&entry.event.id.seq) => {
+                Fact::CompactionRestored { compaction } => {
+                    words.entry(*compaction).or_insert(Standing::Holds);
+                }
+                Fact::Compacted(compaction)
+                    if words.get(&entry.event.id.seq).is_none_or(|word| *word == Standing::Holds) =>
+                {
                     return Some((entry, compaction));
                 }
                 _ => {}
@@ -296,7 +306,7 @@ impl Projection {
         Self { line: Line::default(), context: Context::new(meter, names) }
     }
 
-    /// Takes the next event with the counts of its texts. It costs the event; only a compaction, or the undoing of one,
+    /// Takes the next event with the counts of its texts. It costs the event; only a compaction, its undoing or its return
     /// costs what is shown from there on. An event that it holds already is passed over.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         if self.line.last().is_some_and(|last| last.id == event.id) {
@@ -348,6 +358,29 @@ revert 6
         left out    6       by pivot, 0 tokens
         total 5
         ");
+        insta::assert_snapshot!(show(&context(&format!("{log}user: Four.\nrestore 6\n"))), @r"
+        summary     1-3, 6  summary       2  Second summary.
+        user        4       verbatim      1  Two.
+        answer      5       verbatim      1  Yes.
+        user        7       verbatim      1  Three.
+        user        9       verbatim      1  Four.
+        total 6
+        ");
+        let undone_again = format!("{log}restore 6\nrevert 6\n");
+        assert_eq!(show(&context(&undone_again)), show(&context(log)));
+    }
+
+    #[test]
+    fn a_word_about_no_compaction_or_about_a_later_one_means_nothing() {
+        let plain = "user: One.\nassistant: Yes.\ncompacted through 2: Summary.\nuser: Two.\n";
+        for nonsense in ["revert 4", "restore 4", "revert 9", "restore 1"] {
+            assert_eq!(show(&context(&format!("{plain}{nonsense}\n"))), show(&context(plain)), "{nonsense}");
+        }
+        for early in ["revert 3", "restore 3"] {
+            let log = format!("user: One.\n{early}\ncompacted through 2: Summary.\nuser: Two.\n");
+            let context = context(&log);
+            assert!(show(&context).starts_with("summary     1-3"), "{early}\n{}", show(&context));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     calibration::{Calibration, Observation, Prefix},
     event::{Compaction, Fact, Instruction, Logged, Usage},
     id::{AnswerId, ModelName, Seq},
+    lineage::Standing,
     profile::bare,
     tokens::Tokens,
 };
@@ -17,7 +18,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     entries: Vec<Entry>,
-    /// The compactions that hold, the newest last.
+    /// The compactions, the newest last; those that were undone may be brought back.
     compactions: Vec<Pivot>,
     /// The estimate of everything in the context.
     estimated: Tokens,
@@ -79,6 +80,7 @@ struct Pivot {
     at: Seq,
     summary: Tokens,
     first_kept: Option<Seq>,
+    standing: Standing,
 }
 
 #[derive(Clone, Debug)]
@@ -121,15 +123,17 @@ impl Tracker {
             }
             Fact::Compacted(compaction) => self.compacted(seq, compaction, estimate),
             Fact::CompactionReverted { compaction } => {
-                self.compactions.retain(|pivot| pivot.at != *compaction);
-                self.remake();
+                self.take_word(*compaction, Standing::Undone);
+            }
+            Fact::CompactionRestored { compaction } => {
+                self.take_word(*compaction, Standing::Holds);
             }
             Fact::Instructed { what, .. } => self.instructed(seq, *what, estimate),
             Fact::UserSaid { .. }
             | Fact::ToolReturned { .. }
             | Fact::Injected { .. }
             | Fact::Carried { .. } => self.add(Entry { seq, tokens: estimate, kind: Kind::History }),
-            Fact::CompactionRequested { .. } | Fact::Pinned { .. } => {}
+            Fact::CompactionRequested { .. } | Fact::Pinned { .. } | Fact::Unpinned { .. } => {}
         }
         None
     }
@@ -219,13 +223,21 @@ impl Tracker {
     }
 
     fn compacted(&mut self, at: Seq, compaction: &Compaction, summary: Tokens) {
-        self.compactions.push(Pivot { at, summary, first_kept: compaction.first_kept });
+        let (first_kept, standing) = (compaction.first_kept, Standing::Holds);
+        self.compactions.push(Pivot { at, summary, first_kept, standing });
         self.remake();
     }
 
-    /// Adds up what the newest compaction leaves.
+    fn take_word(&mut self, compaction: Seq, standing: Standing) {
+        for pivot in self.compactions.iter_mut().filter(|pivot| pivot.at == compaction) {
+            pivot.standing = standing;
+        }
+        self.remake();
+    }
+
+    /// Adds up what the newest compaction that holds leaves.
     fn remake(&mut self) {
-        let pivot = self.compactions.last().copied();
+        let pivot = self.compactions.iter().rfind(|pivot| pivot.standing == Standing::Holds).copied();
         let kept = |entry: &&Entry| match (entry.kind, pivot) {
             (Kind::Standing, _) | (Kind::History, None) => true,
             (Kind::History, Some(pivot)) => {
@@ -358,6 +370,11 @@ mod tests {
             None,
             9,
         );
+        let restored = || (Fact::CompactionRestored { compaction: Seq(3) }, 0);
+        check(&events(vec![(compacted(2, None), 3), reverted(), restored()]), None, 3);
+        check(&events(vec![(compacted(2, None), 3), (user(), 7), reverted(), restored()]), None, 10);
+        check(&events(vec![(compacted(2, None), 3), reverted(), restored(), reverted()]), None, 15);
+        check(&events(vec![reverted(), (compacted(2, None), 3)]), None, 3);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Compaction, Fact, Logged, Time, Usage},
     id::{AnswerId, EventId, ModelName, Seq},
+    lineage::Standing,
 };
 
 /// One model call, or one compaction.
@@ -44,8 +45,19 @@ pub struct Turn {
     pub usage: Option<Usage>,
     /// What the compaction says, if it is one.
     pub compaction: Option<Compaction>,
-    /// Of a compaction that was reverted: where.
+    /// Of a compaction that is undone: where it was reverted.
     pub reverted: Option<Seq>,
+    /// Of a compaction that was undone and brought back: from where to where, as often as that happened.
+    pub suspended: Vec<Suspended>,
+}
+
+/// A time in which a compaction did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspended {
+    /// Where it was reverted.
+    pub from: Seq,
+    /// Where it was restored.
+    pub until: Seq,
 }
 
 impl Turn {
@@ -56,7 +68,27 @@ impl Turn {
 
     /// Whether this turn is a compaction that was in force when the event at `place` happened.
     pub fn in_force_at(&self, place: Seq) -> bool {
-        self.is_compaction() && self.id.seq < place && self.reverted.is_none_or(|reverted| place <= reverted)
+        let suspended = self.suspended.iter().any(|time| time.from < place && place <= time.until);
+        self.is_compaction()
+            && self.id.seq < place
+            && !suspended
+            && self.reverted.is_none_or(|reverted| place <= reverted)
+    }
+
+    /// Takes a word about this turn, said at `at`. It means nothing unless the turn is a compaction from before, and one
+    /// that stands otherwise.
+    pub fn take_word(&mut self, standing: Standing, at: Seq) {
+        if !self.is_compaction() || at <= self.id.seq {
+            return;
+        }
+        match standing {
+            Standing::Undone => {
+                self.reverted.get_or_insert(at);
+            }
+            Standing::Holds => {
+                self.suspended.extend(self.reverted.take().map(|from| Suspended { from, until: at }));
+            }
+        }
     }
 }
 
@@ -139,15 +171,19 @@ impl Turns {
                 self.extend(id.seq);
             }
             Fact::CompactionReverted { compaction } => {
-                self.revert(*compaction, id.seq);
+                self.take_word(*compaction, Standing::Undone, id.seq);
                 self.extend(id.seq);
             }
-            Fact::Pinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
+            Fact::CompactionRestored { compaction } => {
+                self.take_word(*compaction, Standing::Holds, id.seq);
+                self.extend(id.seq);
+            }
+            Fact::Pinned { .. } | Fact::Unpinned { .. } | Fact::Carried { .. } => self.extend(id.seq),
         }
     }
 
     /// Hands over the turns that no later event can change, and goes on without them. That a compaction among them
-    /// is reverted later is for the caller to note.
+    /// is reverted or restored later is for the caller to note.
     pub fn take_done(&mut self) -> Vec<Turn> {
         std::mem::take(&mut self.done)
     }
@@ -190,13 +226,10 @@ impl Turns {
         }
     }
 
-    /// Notes the first time that a compaction was reverted. Turns are in order of their places.
-    fn revert(&mut self, compaction: Seq, at: Seq) {
-        let place = self.done.binary_search_by_key(&compaction, |turn| turn.id.seq);
-        if let Ok(index) = place
-            && self.done[index].is_compaction()
-        {
-            self.done[index].reverted.get_or_insert(at);
+    /// Notes a word about a compaction. Turns are in order of their places.
+    fn take_word(&mut self, compaction: Seq, standing: Standing, at: Seq) {
+        if let Ok(index) = self.done.binary_search_by_key(&compaction, |turn| turn.id.seq) {
+            self.done[index].take_word(standing, at);
         }
     }
 
@@ -238,6 +271,7 @@ impl Turns {
             usage: None,
             compaction: None,
             reverted: None,
+            suspended: Vec::new(),
         }
     }
 
@@ -339,11 +373,15 @@ mod tests {
     };
 
     /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f`ragment of one answer, `r`esult, `g` usage, `m`odel,
-    /// `c`ompaction of everything so far, `k` compaction that keeps the last event, `v` its revert right after it.
+    /// `c`ompaction of everything so far, `k` compaction that keeps the last event, `v` its revert right after it, `w` its
+    /// return right after that; `V` and `W` are about the newest compaction, wherever it is, and `X` restores the
+    /// oldest.
     fn log(script: &str) -> Vec<Logged> {
         let thread = ThreadId::derived(&["test"]);
         let event = |(index, letter): (usize, char)| {
             let seq = Seq(index as u64 + 1);
+            let oldest = || Seq(script[..index].find(['c', 'k']).map_or(0, |at| at as u64 + 1));
+            let newest = || Seq(script[..index].rfind(['c', 'k']).map_or(0, |at| at as u64 + 1));
             let said = |answer: Option<&str>| Fact::AssistantSaid {
                 answer: answer.map(Into::into),
                 model: None,
@@ -373,6 +411,10 @@ mod tests {
                 'c' => compacted(seq.previous(), None),
                 'k' => compacted(Seq(seq.0.saturating_sub(2)), Some(seq.previous())),
                 'v' => Fact::CompactionReverted { compaction: seq.previous() },
+                'w' => Fact::CompactionRestored { compaction: seq.previous().previous() },
+                'V' => Fact::CompactionReverted { compaction: newest() },
+                'W' => Fact::CompactionRestored { compaction: newest() },
+                'X' => Fact::CompactionRestored { compaction: oldest() },
                 other => panic!("no event is written {other}"),
             };
             Logged { id: EventId { thread, seq }, event: Event::own(fact, None), link: Link::ROOT }
@@ -480,11 +522,32 @@ mod tests {
         check("uacuacv", 6, &[3, 5]);
         // Nothing is reverted by a word about a turn that is no compaction.
         check("uavcuac", 7, &[4, 6]);
+        // One that was brought back counts again, from there on; for what was made in between it did not.
+        check("uacvwuac", 8, &[3, 7]);
+        check("uacuaVuaWc", 10, &[3, 5, 8]);
+        check("uacuacVuaWuac", 13, &[6, 9, 12]);
+        // Undone and brought back twice is brought back; undone once more is not.
+        check("uacVWVWuac", 10, &[3, 9]);
+        check("uacVWVuac", 9, &[2, 8]);
+        // What was made while the one before was undone is not about it, whatever happens to that one later.
+        check("uacvuacXua", 7, &[2, 6]);
+        // Bringing back what holds changes nothing.
+        check("uacWuac", 7, &[3, 6]);
+    }
+
+    #[test]
+    fn what_was_undone_and_brought_back_says_when() {
+        let turns = Turns::of(&log("uacVuaWua"));
+        let compaction = turns.iter().find(|turn| turn.is_compaction()).expect("in the log");
+        assert_eq!(compaction.reverted, None);
+        assert_eq!(compaction.suspended, [Suspended { from: Seq(4), until: Seq(7) }]);
+        let in_force: Vec<u64> = (1..=9).filter(|place| compaction.in_force_at(Seq(*place))).collect();
+        assert_eq!(in_force, [4, 8, 9]);
     }
 
     proptest! {
         #[test]
-        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmckv]{0,40}") {
+        fn every_event_up_to_the_last_answer_is_in_exactly_one_turn(script in "[uiafrgmckvwVWX]{0,40}") {
             let log = log(&script);
             let turns = Turns::of(&log);
             let mut next = Seq(1);
@@ -499,7 +562,7 @@ mod tests {
         }
 
         #[test]
-        fn a_traversal_visits_every_turn_once(script in "[uiafrgmckv]{0,40}") {
+        fn a_traversal_visits_every_turn_once(script in "[uiafrgmckvwVWX]{0,40}") {
             let turns = Turns::of(&log(&script));
             let mut seen = Vec::new();
             let mut at = turns.last();

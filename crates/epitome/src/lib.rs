@@ -17,9 +17,13 @@
 
 pub mod compact;
 pub mod import;
+pub mod lineage;
 pub mod margin;
+pub mod memory_files;
 pub mod plan;
 pub mod rehearse;
+pub mod session;
+pub mod summarise;
 
 pub use self::plan::{RequestError, compact_request};
 pub use epitome_core as core;

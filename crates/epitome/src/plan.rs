@@ -251,7 +251,7 @@ fn trust(
 }
 
 /// The format a model is spoken to in.
-fn spoken_by(profile: &Profile) -> Option<Format> {
+pub(crate) fn spoken_by(profile: &Profile) -> Option<Format> {
     Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect())
 }
 

@@ -142,7 +142,7 @@ impl Rehearsal {
         answer: &Logged,
         each: &mut impl FnMut(Result<Call<'_>, CompactError>),
     ) {
-        let moment = Moment { now: stage.now, model, terms: self.terms.as_ref() };
+        let moment = Moment { now: stage.now, model, terms: self.terms.as_ref(), ..Moment::default() };
         match self.ready(&mut stage.view, &moment, &mut stage.memo) {
             Ok((mut prepared, rendered, prompt)) => {
                 let at = stage.now;
@@ -262,7 +262,7 @@ pub fn next_request(
         }
     });
     let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
-    let moment = Moment { now, model: None, terms: rehearsal.terms.as_ref() };
+    let moment = Moment { now, model: None, terms: rehearsal.terms.as_ref(), ..Moment::default() };
     let mut memo = PromptMemo::new(Arc::clone(&script.meter));
     let (prepared, rendered, _) = rehearsal.ready(&mut view, &moment, &mut memo)?;
     let context = view.context().clone();

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
-use epitome_core::{EventId, Seq, SessionId, ThreadId};
+use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::JobId};
 
 use crate::log::Head;
 
@@ -89,6 +89,52 @@ pub enum StoreError {
         channel: String,
         /// The entry's id there.
         id: String,
+    },
+    /// The thread has such a job.
+    #[error("the job {0} does that already; it is not made twice")]
+    JobExists(JobId),
+    /// Only what is ready can be adopted.
+    #[error("the job {0} is not ready, so nothing of it can be adopted; look at its state again")]
+    JobNotReady(JobId),
+    /// No job has this id.
+    #[error("there is no job {0}")]
+    UnknownJob(JobId),
+    /// No call has this number.
+    #[error("the thread {thread} shows no call {number}")]
+    UnknownCall {
+        /// The thread.
+        thread: ThreadId,
+        /// The number asked for.
+        number: u64,
+    },
+    /// A call names something nobody has stored.
+    #[error("there is no content {0}; store it in the same commit")]
+    UnknownContent(Digest),
+    /// A text that is not what its hash says.
+    #[error("a text was given as the content {hash}, but its hash is {found}")]
+    ContentDiffers {
+        /// The hash it was given under.
+        hash: Digest,
+        /// The hash it has.
+        found: Digest,
+    },
+    /// A text that has to be JSON.
+    #[error("the {what} is not JSON: {source}")]
+    NotJson {
+        /// What was read.
+        what: &'static str,
+        /// Why it cannot be read.
+        source: serde_json::Error,
+    },
+    /// A record that does not fit the thread it was written to.
+    #[error("the {what} does not fit the thread {thread}: {why}")]
+    Misplaced {
+        /// The record.
+        what: &'static str,
+        /// The thread.
+        thread: ThreadId,
+        /// What does not fit.
+        why: String,
     },
     /// Another connection holds the lock.
     #[error("{doing}: {} is locked by another process, waited {}; wait for it to finish, or stop it", path.display(), seconds(*waited))]

@@ -1,8 +1,17 @@
 //! What a store tells about itself: plain rows, the same whichever database they come from.
 
+mod calls;
+mod commit;
+mod jobs;
+
 use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Time, id::ModelName, turn::Turn};
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    calls::{CallRow, Content, NewCall, NewOutcome, Outcome},
+    commit::{Commit, Committed, Record},
+    jobs::{Attempt, AttemptRow, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
+};
 use crate::log::{Head, Start};
 
 /// Whether something was made now or was there before.

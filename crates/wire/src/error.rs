@@ -30,6 +30,35 @@ pub enum WireError {
         /// What stood there.
         found: &'static str,
     },
+    /// What should be a list of something is not.
+    #[error("reading {what}: expected a JSON list with at least one element, found {found}")]
+    NotAList {
+        /// What was being read.
+        what: &'static str,
+        /// What stood there.
+        found: &'static str,
+    },
+    /// Settings hold what is an event of its own.
+    #[error("reading a session's settings: `{key}` is not one; say it apart")]
+    NotASetting {
+        /// The member.
+        key: &'static str,
+    },
+    /// A request cannot be asked for a text beside its history.
+    #[error(
+        "appending to a request: with its `{setting}` the answer would be no text, or the history is not in it; ask in a \
+         request of its own instead"
+    )]
+    CannotAppend {
+        /// What says so.
+        setting: &'static str,
+    },
+    /// A response holds neither an answer nor an error.
+    #[error("reading {what}: there is none, nor an error; is this the right format for the server?")]
+    NothingSaid {
+        /// What was being read.
+        what: &'static str,
+    },
     /// A response is an error message of the provider.
     #[error("reading {what}: the provider answered with an error instead: {said}")]
     NoAnswer {

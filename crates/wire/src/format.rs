@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use epitome_core::{Event, context::Context, cost::Prompt, event::Dialect};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     encode::{self, Completion, EncodeError, Encoded},
@@ -23,7 +24,8 @@ use crate::{
 /// assert_eq!(encoded.body, request);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Format {
     /// OpenAI Chat Completions.
     OpenaiChat,
@@ -121,6 +123,19 @@ impl FromStr for Format {
             .into_iter()
             .find(|format| format.name() == name)
             .ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+impl From<Format> for String {
+    fn from(format: Format) -> Self {
+        format.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = UnknownFormat;
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
     }
 }
 

@@ -6,12 +6,17 @@
 //! it. What this version does not understand is carried with its bytes, never refused.
 
 pub mod anthropic;
+pub mod ask;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod overflow;
 pub mod render;
+pub mod say;
 pub mod transcripts;
 
+mod answered;
+mod compact_tool;
 mod decoded;
 mod encode;
 mod error;
@@ -27,8 +32,11 @@ mod response;
 mod sse;
 mod stream;
 mod tools;
+mod warm;
 mod write;
 
+pub use answered::{Answered, Finish};
+pub use compact_tool::{COMPACT_TOOL, is_compact_call};
 pub use encode::{Completion, EncodeError, Encoded, Placed};
 pub use error::WireError;
 pub use format::{Format, UnknownFormat};

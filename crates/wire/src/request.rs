@@ -69,19 +69,19 @@ pub fn requested_model(event: &Event) -> Option<ModelName> {
     settings.text_at("model").map(ModelName::from)
 }
 
-fn settings(format: Format, skeleton: &str) -> Event {
+pub(crate) fn settings(format: Format, skeleton: &str) -> Event {
     let fact = Fact::Instructed { what: Instruction::Settings, parts: Vec::new() };
     let raw = epitome_core::event::Raw { dialect: format.dialect(), json: skeleton.into() };
     Event { time: None, origin: None, fact, raw, normal: None }
 }
 
-fn system_event(format: Format, system: &Json<'_>) -> Event {
+pub(crate) fn system_event(format: Format, system: &Json<'_>) -> Event {
     let fact = Fact::Instructed { what: Instruction::System, parts: anthropic::system_parts(system) };
     let normal = normal::instructions(&format.dialect(), system);
     decoded::event(format.dialect(), system, fact, Some(normal))
 }
 
-fn tools_event(format: Format, tools: &Json<'_>) -> Event {
+pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
     let part = |tool: &Json<'_>| match format {
         Format::OpenaiChat => openai_chat::tool_part(tool),
         Format::OpenaiResponses | Format::Anthropic => decoded::tool_part(tool),

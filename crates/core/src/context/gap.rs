@@ -83,7 +83,11 @@ impl Gap {
                 Instruction::Settings | Instruction::System | Instruction::Tools => true,
                 Instruction::Message | Instruction::Project => false,
             },
-            Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::Pinned { .. } => true,
+            Fact::Compacted(_)
+            | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
+            | Fact::Pinned { .. }
+            | Fact::Unpinned { .. } => true,
             Fact::UserSaid { .. }
             | Fact::AssistantSaid { .. }
             | Fact::ToolReturned { .. }

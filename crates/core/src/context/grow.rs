@@ -26,7 +26,7 @@ pub enum Extended {
     Grown,
     /// The context already holds it, or a later one; nothing was done.
     Known,
-    /// A compaction was adopted or undone: what is shown begins elsewhere. Nothing was done; project again.
+    /// A compaction was adopted, undone or brought back: what is shown begins elsewhere. Nothing was done; project again.
     Moved,
 }
 
@@ -52,7 +52,10 @@ impl Context {
     ///
     /// The cost is that of the event. A result goes to its call, wherever that stands.
     pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
-        let moves = matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. });
+        let moves = matches!(
+            event.event.fact,
+            Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. }
+        );
         // A compaction that a rehearsal made has the number of the event before it.
         if event.id.seq < self.growth.head || (event.id.seq == self.growth.head && !moves) {
             return Extended::Known;
@@ -105,9 +108,14 @@ impl Context {
             Fact::Pinned { pin: Pin::Event(pinned) } => {
                 self.growth.pins.insert(*pinned);
             }
+            Fact::Unpinned { pin: Pin::Event(pinned) } => {
+                self.growth.pins.remove(pinned);
+            }
             Fact::Pinned { pin: Pin::Text(_) }
+            | Fact::Unpinned { pin: Pin::Text(_) }
             | Fact::CompactionRequested { .. }
             | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
             | Fact::UsageReported { .. }
             | Fact::ModelChanged { .. }
             | Fact::Carried { .. } => {}
@@ -303,7 +311,9 @@ pub(crate) fn is_rendered(event: &Logged) -> bool {
         Fact::Carried { .. } => event.event.normal.is_some(),
         Fact::CompactionRequested { .. }
         | Fact::CompactionReverted { .. }
+        | Fact::CompactionRestored { .. }
         | Fact::Pinned { .. }
+        | Fact::Unpinned { .. }
         | Fact::UsageReported { .. }
         | Fact::ModelChanged { .. } => false,
     }
@@ -401,6 +411,17 @@ assistant: Waiting.
     #[test]
     fn what_only_the_provider_can_read_is_not_free() {
         assert_eq!(context("assistant: one two\n  sealed: 400\n").tokens(), Tokens(102));
+    }
+
+    #[test]
+    fn a_pin_guards_until_it_is_taken_away() {
+        let pinned = |log: &str| {
+            let context = context(log);
+            context.segments().iter().map(|segment| context.is_pinned(segment)).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned("user: One.\nuser: Two.\npin 1\npin 2\nunpin 1\n"), [false, true]);
+        assert_eq!(pinned("user: One.\npin 1\nunpin 1\npin 1\n"), [true]);
+        assert_eq!(pinned("user: One.\nunpin 1\nunpin: words\npin 1\n"), [true]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use self::{
 };
 use self::{grow::Growth, segment::Replacement};
 use crate::{
-    event::Part,
+    event::{Logged, Part},
     id::{Seq, ThreadId},
     meter::Meter,
     seq_set::SeqSet,
@@ -232,6 +232,19 @@ impl Context {
         }
     }
 
+    /// The compaction that its summary is of, if it stands on one, shown or not.
+    pub fn standing(&self) -> Option<Seq> {
+        self.standing
+    }
+
+    /// The compaction whose summary it shows.
+    pub fn summary(&self) -> Option<&Arc<Logged>> {
+        self.segments.iter().find_map(|segment| match &segment.body {
+            Body::Summary(event) => Some(event),
+            _ => None,
+        })
+    }
+
     /// How many segments the prefix has.
     pub fn prefix_len(&self) -> usize {
         self.growth.prefix
@@ -415,11 +428,6 @@ impl Context {
             }
             _ => self.elided.push(Elision { events: events.clone(), by, tokens }),
         }
-    }
-
-    /// The compaction it stands on.
-    pub(crate) fn standing(&self) -> Option<Seq> {
-        self.standing
     }
 
     /// Every event that some segment or elision stands for.

@@ -55,7 +55,9 @@ impl Move {
             | Fact::CompactionRequested { .. }
             | Fact::Compacted(_)
             | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
             | Fact::Pinned { .. }
+            | Fact::Unpinned { .. }
             | Fact::UsageReported { .. }
             | Fact::ModelChanged { .. }
             | Fact::Carried { .. } => None,

@@ -23,9 +23,9 @@ mod slide_dialogue;
 mod split_turn;
 pub(crate) mod stub;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
 pub use self::{
     blocks::Blocks,
@@ -100,6 +100,9 @@ macro_rules! any_reducer {
         #[serde(tag = "reducer", rename_all = "snake_case")]
         pub enum AnyReducer {
             $(#[doc = concat!("[`", stringify!($reducer), "`].")] $reducer($reducer),)*
+            /// A reducer of somebody's own, which cannot be read from a file.
+            #[serde(skip_deserializing)]
+            Custom(Custom),
         }
 
         impl AnyReducer {
@@ -111,6 +114,7 @@ macro_rules! any_reducer {
             fn inner(&self) -> &dyn Reducer {
                 match self {
                     $(Self::$reducer(reducer) => reducer,)*
+                    Self::Custom(Custom(reducer)) => reducer.as_ref(),
                 }
             }
         }
@@ -133,7 +137,32 @@ any_reducer!(
     SplitTurn,
 );
 
+/// A reducer of somebody's own. As data it is only its name.
+#[derive(Clone, Debug)]
+pub struct Custom(Arc<dyn Reducer>);
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Custom {}
+
+impl Serialize for Custom {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Custom", 1)?;
+        fields.serialize_field("name", self.0.name())?;
+        fields.end()
+    }
+}
+
 impl AnyReducer {
+    /// A reducer of somebody's own.
+    pub fn custom(reducer: impl Reducer + 'static) -> Self {
+        Self::Custom(Custom(Arc::new(reducer)))
+    }
+
     /// The same, as far as the rules of the model that is asked allow: reasoning that must come back stays.
     pub fn for_rules(self, rules: &BTreeSet<Rule>) -> Self {
         match self {

@@ -144,6 +144,23 @@ pub enum NothingGained {
     },
 }
 
+/// What is to be compacted: the span up to a cut, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Cutting {
+    /// Where what the summary stands for begins.
+    pub first: Seq,
+    /// The first event that stays verbatim.
+    pub first_kept: Seq,
+    /// What the span costs as it is shown now.
+    pub covered: Tokens,
+    /// The compaction that is shown now, on which this one builds.
+    pub standing: Option<Seq>,
+    /// What it says.
+    pub previous: Option<Brief>,
+    /// What happened since it, up to the cut, and everything that was ever pinned.
+    pub events: Vec<Arc<Logged>>,
+}
+
 impl Drafting {
     /// Drafts the compaction of a line, of which `context` is what is shown now. It is not in force until it is logged.
     pub fn draft(
@@ -152,11 +169,15 @@ impl Drafting {
         line: &Line,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let (meter, names) = (context.meter(), context.names());
-        let standing = context.segments().iter().find_map(|segment| match segment.body() {
-            Body::Summary(event) => Some(event),
-            _ => None,
-        });
+        let cutting = self.cut(context, line)?;
+        let brief = summarise(&cutting.events, cutting.previous.as_ref(), &self.caps);
+        let finished = Finished { first: cutting.first, first_kept: cutting.first_kept, brief, trigger };
+        finished.compaction(context, self.length)
+    }
+
+    /// Where to cut, and what lies before.
+    pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
+        let standing = context.summary();
         let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
@@ -170,23 +191,85 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        let brief = brief(&events, standing, cut, &self.caps);
-        let covered = SeqSet::run(line.after_leading(), cut.first_kept.previous());
-        let text = brief.render(&covered, self.length.of(cut.covered), meter, names);
+        Ok(cutting(line, standing, cut))
+    }
+}
+
+impl Cutting {
+    /// Everything that is shown, the newest turn too: for whoever goes on elsewhere. `None` if nothing is shown that is
+    /// not a summary already.
+    pub fn whole(context: &Context, line: &Line) -> Option<Self> {
+        let segments = &context.segments()[context.prefix_len()..];
+        let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
+        segments.iter().find(|segment| !is_summary(segment))?;
+        let cut = Cut {
+            turn: context.last_turn().saturating_add(1),
+            first_kept: line.last()?.id.seq.next(),
+            covered: segments.iter().map(Segment::tokens).sum(),
+            kept: Tokens(0),
+            is_progress: true,
+        };
+        let standing = segments.iter().find(is_summary).and_then(|segment| match segment.body() {
+            Body::Summary(event) => Some(event),
+            _ => None,
+        });
+        Some(cutting(line, standing, &cut))
+    }
+}
+
+/// A summary that was made of a span, not yet in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Where what it stands for begins.
+    pub first: Seq,
+    /// The first event that stays verbatim.
+    pub first_kept: Seq,
+    /// What it says.
+    pub brief: Brief,
+    /// Why it was made.
+    pub trigger: Trigger,
+}
+
+impl Finished {
+    /// The compaction that puts it in force, where `context` is what is shown now.
+    pub fn compaction(self, context: &Context, length: Length) -> Result<Compaction, NothingGained> {
+        let Self { first, first_kept, brief, trigger } = self;
+        let (meter, names) = (context.meter(), context.names());
+        let shown = &context.segments()[context.prefix_len()..];
+        let is_covered = |segment: &&Segment| {
+            matches!(segment.body(), Body::Summary(_))
+                || segment.stands_for().first().is_some_and(|first| first < first_kept)
+        };
+        let replaced: Tokens = shown.iter().filter(is_covered).map(Segment::tokens).sum();
+        let covered = SeqSet::run(first, first_kept.previous());
+        let text = brief.render(&covered, length.of(replaced), meter, names);
         let before = context.tokens();
-        let after = before.less(cut.covered) + meter.overhead().around_summary() + meter.text(&text);
+        let after = before.less(replaced) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {
             return Err(NothingGained::NotSmaller { before, after });
         }
         Ok(Compaction {
             summary: Summary::Structured { text, brief: Box::new(brief) },
-            through: cut.first_kept.previous(),
-            first_kept: Some(cut.first_kept),
+            through: first_kept.previous(),
+            first_kept: Some(first_kept),
             tokens_before: Some(before),
             tokens_after: Some(after),
             trigger,
         })
     }
+
+    /// The same, with what was pinned or let go since it was made.
+    pub fn with_pins(mut self, line: &Line, caps: &Caps) -> Self {
+        let pins: Vec<Arc<Logged>> = line.events().filter(|event| is_pin(event)).cloned().collect();
+        if !pins.is_empty() {
+            self.brief = summarise(&pins, Some(&self.brief), caps);
+        }
+        self
+    }
+}
+
+fn is_pin(event: &Logged) -> bool {
+    matches!(event.event.fact, Fact::Pinned { .. } | Fact::Unpinned { .. })
 }
 
 /// A place where the line may be cut.
@@ -261,30 +344,38 @@ fn turns_that_matter(context: &Context, events: &[&Arc<Logged>], drafting: &Draf
     context.segments().iter().filter(matters).map(Segment::turn).collect()
 }
 
-/// The summary of everything before a cut, on top of the one that stands.
-fn brief(events: &[&Arc<Logged>], standing: Option<&Arc<Logged>>, cut: &Cut, caps: &Caps) -> Brief {
-    let compaction = standing.and_then(|event| match &event.event.fact {
-        Fact::Compacted(compaction) => Some((event, compaction)),
-        _ => None,
-    });
-    let previous = compaction.map(|(event, compaction)| match &compaction.summary {
+/// What a compaction that is stood on means for the next one: the last event it stands for, and what it says.
+pub fn standing(event: &Logged) -> Option<(Seq, Brief)> {
+    let Fact::Compacted(compaction) = &event.event.fact else { return None };
+    // What a compaction says of places may be nonsense; what it kept cannot lie behind itself.
+    let kept = compaction.first_kept.unwrap_or(event.id.seq);
+    let through = compaction.through.max(kept.previous()).min(event.id.seq);
+    let brief = match &compaction.summary {
         Summary::Structured { brief, .. } => (**brief).clone(),
         Summary::Text(_) | Summary::Encrypted(_) => unread(event, compaction),
-    });
-    let after = compaction.map_or(Seq::START, |(event, compaction)| {
-        // What a compaction says of places may be nonsense; what it kept cannot lie behind itself.
-        let kept = compaction.first_kept.unwrap_or(event.id.seq);
-        compaction.through.max(kept.previous()).min(event.id.seq)
-    });
-    // A pin is never rendered by itself: what was pinned later must be told now too.
-    let told = |event: &&&Arc<Logged>| {
+    };
+    Some((through, brief))
+}
+
+/// What lies before a cut, and the summary that stands.
+fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
+    let (after, previous) = summary.and_then(|event| standing(event)).unzip();
+    let after = after.unwrap_or(Seq::START);
+    // A pin is never rendered by itself: what was pinned later, or no longer is, must be told now too.
+    let told = |event: &&Arc<Logged>| {
         let seq = event.id.seq;
         // What a summary says of the past it carries on by itself.
         let summary = matches!(event.event.fact, Fact::Compacted(_));
-        (after < seq && seq < cut.first_kept && !summary) || matches!(event.event.fact, Fact::Pinned { .. })
+        (after < seq && seq < cut.first_kept && !summary) || is_pin(event)
     };
-    let span: Vec<Arc<Logged>> = events.iter().filter(told).map(|event| Arc::clone(event)).collect();
-    summarise(&span, previous.as_ref(), caps)
+    Cutting {
+        first: line.after_leading(),
+        first_kept: cut.first_kept,
+        covered: cut.covered,
+        standing: summary.map(|event| event.id.seq),
+        previous,
+        events: line.events().filter(told).cloned().collect(),
+    }
 }
 
 /// A summary that holds no items is kept as one: its beginning, and where it is.
@@ -426,6 +517,30 @@ assistant: Fine.
         for words in ["Never touch the lock file", "Now the docs", "boom", "src/a.rs"] {
             assert!(text.contains(words), "{words} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_longer_pinned_is_no_longer_told_wherever_it_was_pinned() {
+        let pinned = |tail: &str| {
+            let mut line = Line::new(read(&format!("pin: Port 8080.\npin 2\n{LOG}")));
+            // The events of the log are two further on than they count from.
+            let first = draft(Keep::Turns(2), &line).unwrap();
+            line.push_uncounted(logged(13, Fact::Compacted(first)));
+            let more =
+                "user: Now the docs.\nassistant: 300 words of \"word\"\nuser: Thanks.\nassistant: Bye.\n";
+            for (seq, event) in (14..).zip(read(&format!("{more}{tail}"))) {
+                line.push_uncounted(logged(seq, event.event.fact.clone()));
+            }
+            let Summary::Structured { brief, .. } = draft(Keep::Turns(1), &line).unwrap().summary else {
+                panic!("the built-in summary has items")
+            };
+            brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned(""), ["Port 8080.", "event 2"]);
+        assert_eq!(pinned("unpin: Port 8080.\n"), ["event 2"]);
+        assert_eq!(pinned("unpin 2\n"), ["Port 8080."]);
+        assert_eq!(pinned("unpin 2\nunpin: Port 8080.\nunpin: never\n"), [""; 0]);
+        assert_eq!(pinned("unpin: Port 8080.\npin: Port 8080.\n"), ["event 2", "Port 8080."]);
     }
 
     #[test]

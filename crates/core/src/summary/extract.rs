@@ -110,7 +110,9 @@ impl Extraction {
             | Fact::CompactionRequested { .. }
             | Fact::Compacted(_)
             | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
             | Fact::Pinned { .. }
+            | Fact::Unpinned { .. }
             | Fact::Injected { .. }
             | Fact::UsageReported { .. }
             | Fact::ModelChanged { .. }
@@ -171,10 +173,18 @@ fn closing(span: &[Arc<Logged>]) -> HashSet<Seq> {
     closing.flat_map(|turn| &turn.answered).map(|id| id.seq).collect()
 }
 
-/// Puts in what was pinned, word for word. A pinned event that is not in the span is named by its place.
+/// Puts in what was pinned, word for word, and takes out what no longer is. A pinned event that is not in the span is
+/// named by its place.
 fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
     for event in span {
-        let Fact::Pinned { pin } = &event.event.fact else { continue };
+        let pin = match &event.event.fact {
+            Fact::Pinned { pin } => pin,
+            Fact::Unpinned { pin } => {
+                unpin(ledger, pin);
+                continue;
+            }
+            _ => continue,
+        };
         let mut sources = SeqSet::one(event.id.seq);
         let (text, identity) = match pin {
             Pin::Text(text) => (one_line(text, PIN_LENGTH), None),
@@ -198,6 +208,14 @@ fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
             ledger.put(Item { section: Section::Pins, text, key: identity, sources, detail: None });
         }
     }
+}
+
+fn unpin(ledger: &mut Ledger, pin: &Pin) {
+    let identity = match pin {
+        Pin::Text(text) => one_line(text, PIN_LENGTH),
+        Pin::Event(seq) => format!("event {seq}"),
+    };
+    ledger.strike(Section::Pins, &identity);
 }
 
 fn text(parts: &[Part]) -> String {

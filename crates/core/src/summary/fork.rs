@@ -1,6 +1,6 @@
 //! A summary as of an earlier place: for a fork inside the span that it tells of.
 
-use super::{Brief, FoldedItems, Section};
+use super::{Brief, Caps, FoldedItems, Section, ledger::Ledger};
 use crate::{id::Seq, seq_set::SeqSet};
 
 impl Brief {
@@ -35,6 +35,35 @@ impl Brief {
         }
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
         brief
+    }
+
+    /// This summary, and beside it what `other` says of the same events in words of its own: what was wanted, decided,
+    /// tried and left to do. How things stood, which files and commands there were and what was pinned is this one's to
+    /// say.
+    pub fn joined(&self, other: &Self, caps: &Caps) -> Self {
+        let mut ledger = Ledger::carrying(Some(self));
+        for item in other.items.iter().filter(|item| is_told_in_words(item.section)) {
+            if ledger.get(item.section, item.identity()).is_none() {
+                ledger.put(item.clone());
+            }
+        }
+        ledger.settle(caps)
+    }
+}
+
+fn is_told_in_words(section: Section) -> bool {
+    match section {
+        Section::SessionIntent
+        | Section::Constraints
+        | Section::KeyDecisions
+        | Section::FailedApproaches
+        | Section::Errors
+        | Section::NextSteps => true,
+        Section::Pins
+        | Section::CurrentTask
+        | Section::FilesModified
+        | Section::FilesRead
+        | Section::Commands => false,
     }
 }
 
@@ -83,5 +112,37 @@ mod tests {
         assert_eq!(brief.before(Seq(99)), brief);
         // A fork of a fork knows no more.
         assert_eq!(fork.before(Seq(7)), fork);
+    }
+
+    #[test]
+    fn two_summaries_of_the_same_are_joined_without_repeating() {
+        let item = |section, text: &str, key: Option<&str>, at| Item {
+            section,
+            text: text.to_owned(),
+            key: key.map(str::to_owned),
+            sources: SeqSet::one(Seq(at)),
+            detail: None,
+        };
+        let own = Brief {
+            items: vec![
+                item(Section::CurrentTask, "Fix it.", None, 3),
+                item(Section::KeyDecisions, "Use tabs.", None, 4),
+                item(Section::Errors, "boom", Some("make"), 5),
+            ],
+            folded: vec![FoldedItems { section: Section::Errors, count: 2, sources: SeqSet::one(Seq(1)) }],
+        };
+        let other = Brief {
+            items: vec![
+                item(Section::CurrentTask, "Something later.", None, 3),
+                item(Section::KeyDecisions, "Use tabs.", None, 4),
+                item(Section::KeyDecisions, "Keep the old name, callers know it.", None, 2),
+                item(Section::Errors, "it went boom", Some("make"), 5),
+            ],
+            folded: vec![FoldedItems { section: Section::Commands, count: 9, sources: SeqSet::one(Seq(1)) }],
+        };
+        let joined = own.joined(&other, &Caps::default());
+        let said: Vec<&str> = joined.items.iter().map(|item| item.text.as_str()).collect();
+        assert_eq!(said, ["Fix it.", "Keep the old name, callers know it.", "Use tabs.", "boom"]);
+        assert_eq!(joined.folded, own.folded);
     }
 }

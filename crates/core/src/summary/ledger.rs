@@ -21,7 +21,7 @@ const SOURCES: usize = 12;
 const FOLDED_SOURCES: usize = 12;
 
 /// The key of the first request, which is never folded.
-pub(super) const FIRST_REQUEST: &str = "first request";
+pub(crate) const FIRST_REQUEST: &str = "first request";
 
 /// How many items of each section a summary shows; pins and constraints have caps of their own ([`PINS`],
 /// [`CONSTRAINTS`]).

@@ -30,6 +30,7 @@ pub use self::{
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
 };
+pub(crate) use self::{ledger::FIRST_REQUEST, prose::one_line};
 use crate::seq_set::SeqSet;
 
 /// A structured summary.

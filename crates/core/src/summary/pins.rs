@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::event::Pin;
+use crate::{event::Pin, id::Seq};
 
 /// How many pins a session may have.
 pub const PINS: usize = 20;
@@ -30,6 +30,17 @@ pub enum PinRefused {
         /// Its characters.
         length: usize,
     },
+    /// There are no words in it.
+    #[error("cannot pin nothing: the text is empty. Pin the words that matter, or an event")]
+    Empty,
+    /// There is no such event.
+    #[error("cannot pin event {event}: the session ends with event {head}")]
+    NoSuchEvent {
+        /// The event.
+        event: Seq,
+        /// The newest there is.
+        head: Seq,
+    },
 }
 
 /// Whether `new` may be pinned beside the pins there are. What is pinned already may be pinned again.
@@ -38,6 +49,9 @@ pub fn check_pin<'p>(pins: impl IntoIterator<Item = &'p Pin>, new: &Pin) -> Resu
         let length = text.trim().chars().count();
         if length > PIN_LENGTH {
             return Err(PinRefused::TooLong { length });
+        }
+        if length == 0 {
+            return Err(PinRefused::Empty);
         }
     }
     let mut known: Vec<&Pin> = Vec::new();
@@ -55,7 +69,6 @@ pub fn check_pin<'p>(pins: impl IntoIterator<Item = &'p Pin>, new: &Pin) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Seq;
 
     #[test]
     fn pinning_beyond_the_cap_is_refused_and_repeating_a_pin_is_not() {
@@ -72,5 +85,6 @@ mod tests {
         let refused = check_pin([], &Pin::Text("x".repeat(501))).unwrap_err();
         assert_eq!(refused, PinRefused::TooLong { length: 501 });
         assert!(refused.to_string().starts_with("cannot pin 501 characters: a pin may have 500"));
+        assert_eq!(check_pin([], &Pin::Text(" \n".into())), Err(PinRefused::Empty));
     }
 }

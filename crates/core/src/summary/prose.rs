@@ -79,7 +79,7 @@ pub(super) fn sentences(text: &str) -> Vec<Sentence> {
 }
 
 /// Everything in one line of at most `most` characters: white space is one space, and what is cut ends with `…`.
-pub(super) fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use super::{
     Cause, View,
-    prepare::{Chosen, Making, Means, Moment},
+    prepare::{Chosen, Making, Means, Moment, Standby},
 };
 use crate::{
     budget::Budget,
     context::{Context, Tier},
+    event::Compaction,
+    pipeline::is_met,
     plan::{
         Action, Demand, Forecast, History, Offer, Plan, Reason, Since, Situation, Summariser, Summary,
-        Threshold, Trial, plan,
+        Threshold, Trial as PlanTrial, plan,
     },
     policy::Policy,
     profile::Share,
@@ -20,6 +22,9 @@ use crate::{
 
 /// What must be gained for another look at a context that was looked at before, as part of what a request may hold.
 pub(super) const STRIDE: Share = Share::percent(5);
+
+/// How many calls are made while a model summarises.
+const IN_THE_MAKING: usize = 2;
 
 impl Making {
     /// Whether it is time to act, why, and how.
@@ -40,13 +45,39 @@ impl Making {
         let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
         let decided = match policy.cold_level(budget) {
             Some(cold) if size > cold => self.weigh(view, context, policy, budget, moment),
-            None if size > budget.trigger() && grown => Some(chosen(Cause::Trigger, budget, budget.target())),
+            None if size > budget.trigger() && (grown || is_ready(moment)) => {
+                self.at_trigger(context, policy, budget, moment)
+            }
             Some(_) | None => None,
         };
         decided.or_else(|| {
             let (tier, _) = budget.caps().find(over).filter(|_| grown)?;
             Some(chosen(Cause::Cap(tier), budget, budget.target()))
         })
+    }
+
+    /// What a policy does over its trigger that leaves the cache out of account.
+    fn at_trigger(
+        &mut self,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Option<Chosen> {
+        let mut chosen = chosen(Cause::Trigger, budget, budget.target());
+        if policy.summary.is_some() && matches!(moment.standby, Standby::Possible(_) | Standby::Running(_)) {
+            let trial = self.trial(context, policy, &chosen.budget);
+            if !is_met(&trial.context, &chosen.budget) {
+                // Until there is a summary nothing is changed twice, as long as there is room.
+                self.considered = context.tokens();
+                self.wants_summary = matches!(moment.standby, Standby::Possible(_));
+                if context.tokens() <= budget.force() {
+                    return None;
+                }
+            }
+            chosen.trial = Some(trial);
+        }
+        Some(chosen)
     }
 
     /// Whether a context is so much larger than when it was last looked at that it is worth looking at again.
@@ -66,7 +97,7 @@ impl Making {
         let since = self.since(view, moment);
         let size = context.tokens();
         let cold = is_cold(since, moment);
-        if !cold && !self.has_grown(size, budget) {
+        if !cold && !is_ready(moment) && !self.has_grown(size, budget) {
             return None;
         }
         self.considered = size;
@@ -76,9 +107,17 @@ impl Making {
         let mut chosen = chosen(Cause::Cold, budget, target);
         let trial = self.trial(context, policy, &chosen.budget);
         let Some(terms) = moment.terms else {
-            if !cold {
-                chosen.cause = Some(Cause::Force).filter(|_| size > budget.force())?;
-            }
+            let missed = size > budget.trigger() && !is_met(&trial.context, &chosen.budget);
+            self.wants_summary =
+                missed && policy.summary.is_some() && matches!(moment.standby, Standby::Possible(_));
+            chosen.cause = match moment.standby {
+                _ if size > budget.force() => Cause::Force,
+                // What nobody knows to be dear is done when it is ready.
+                Standby::Ready(_) if size > budget.trigger() => Cause::Trigger,
+                Standby::Possible(_) | Standby::Running(_) if missed => return None,
+                _ if cold => Cause::Cold,
+                _ => return None,
+            };
             chosen.trial = Some(trial);
             return Some(chosen);
         };
@@ -95,20 +134,53 @@ impl Making {
             budget: &chosen.budget,
             demand: Demand::AtForce,
             least: STRIDE.of(budget.ceiling()),
-            trial: Trial {
+            trial: PlanTrial {
                 after: trial.context.tokens(),
                 first_changed_at: first_changed(context, &trial.context),
             },
-            summary: summary(context, policy, &chosen.budget),
+            summary: self.summary(view, context, policy, &chosen.budget, moment.standby),
         };
         let plan = plan(&situation);
         let decided = cause(&plan);
+        self.wants_summary = plan.action == Action::Summarise;
         self.plan = Some(plan);
         let (cause, means) = decided?;
         chosen.cause = cause;
         chosen.means = means;
         chosen.trial = Some(trial);
         Some(chosen)
+    }
+
+    /// How it stands with the summary that would take the history's place.
+    fn summary<'a>(
+        &self,
+        view: &View,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        standby: Standby<'a>,
+    ) -> Summary<'a> {
+        let Some(rules) = policy.summary else { return Summary::Never };
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let drafting = rules.drafting(budget.target(), prefix);
+        let covers = context.tokens().less(prefix).less(drafting.room());
+        let offer = |by, calls| Offer { covers, expected: rules.length.of(covers), calls, by };
+        match standby {
+            Standby::Off => Summary::Never,
+            Standby::BuiltIn => Summary::Possible(offer(Summariser::BuiltIn, 0)),
+            Standby::Possible(by) => Summary::Possible(offer(by, IN_THE_MAKING)),
+            Standby::Running(by) => Summary::Running(offer(by, IN_THE_MAKING)),
+            Standby::Ready(finished) => {
+                let made = finished.clone().with_pins(&view.line, &rules.caps);
+                match made.compaction(context, drafting.length) {
+                    Ok(Compaction { tokens_after: Some(after), .. }) => {
+                        Summary::Ready(PlanTrial { after, first_changed_at: prefix })
+                    }
+                    // It would gain nothing any more.
+                    Ok(_) | Err(_) => Summary::Possible(offer(Summariser::BuiltIn, 0)),
+                }
+            }
+        }
     }
 
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
@@ -133,6 +205,10 @@ fn chosen(cause: Cause, budget: &Budget, target: Tokens) -> Chosen {
     Chosen { cause, budget, trial: None, means: Means::Summary }
 }
 
+fn is_ready(moment: &Moment<'_>) -> bool {
+    matches!(moment.standby, Standby::Ready(_))
+}
+
 /// Whether the provider has forgotten what was sent last.
 fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
     match since {
@@ -155,7 +231,8 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
     let means = match plan.action {
         Action::Keep | Action::Summarise => return None,
         Action::Edit => Means::Reducers,
-        Action::Adopt | Action::SummariseNow => Means::Summary,
+        Action::Adopt => Means::Ready,
+        Action::SummariseNow => Means::Summary,
     };
     let cause = match plan.reason {
         Reason::Cold => Cause::Cold,
@@ -171,13 +248,4 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
         | Reason::BelowThresholds => Cause::BreakEven,
     };
     Some((cause, means))
-}
-
-/// The summary that the built-in summariser would make.
-fn summary(context: &Context, policy: &Policy, budget: &Budget) -> Summary<'static> {
-    let Some(rules) = policy.summary else { return Summary::Never };
-    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-    let kept = rules.drafting(budget.target(), prefix).room();
-    let covers = context.tokens().less(prefix).less(kept);
-    Summary::Possible(Offer { covers, expected: rules.length.of(covers), calls: 0, by: Summariser::BuiltIn })
 }

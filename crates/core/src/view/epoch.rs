@@ -50,14 +50,16 @@ pub enum Cause {
     Format,
     /// Another model took over.
     Model,
-    /// A compaction was undone.
+    /// A compaction was undone, or brought back.
     Undone,
+    /// Somebody asked for a compaction.
+    Asked,
 }
 
 impl Cause {
     /// Whether the policy chose it: if not, somebody else reset the cache.
     pub fn is_chosen(&self) -> bool {
-        !matches!(self, Self::First | Self::Client | Self::Format | Self::Model | Self::Undone)
+        !matches!(self, Self::First | Self::Client | Self::Format | Self::Model | Self::Undone | Self::Asked)
     }
 }
 
@@ -74,7 +76,8 @@ impl fmt::Display for Cause {
             Self::Client => "the client changed its history".into(),
             Self::Format => "the format wants other words around it".into(),
             Self::Model => "another model".into(),
-            Self::Undone => "a compaction was undone".into(),
+            Self::Undone => "a compaction was undone or restored".into(),
+            Self::Asked => "somebody asked for a compaction".into(),
         };
         f.write_str(&words)
     }

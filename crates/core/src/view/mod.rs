@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     epoch::{Cause, Epoch},
     floor::Floor,
-    prepare::{Moment, Prepared, Shortfall},
+    prepare::{Author, Moment, Prepared, Shortfall, Standby},
     window::Window,
 };
 use crate::{
@@ -176,8 +176,8 @@ impl View {
         self.epoch = epoch.unwrap_or(Epoch::FIRST);
     }
 
-    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, or the undoing of
-    /// one, costs what is shown from there on.
+    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, its undoing or
+    /// its return costs what is shown from there on.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         self.take(event, Some(pieces));
     }
@@ -192,7 +192,8 @@ impl View {
         }
         self.needed = SeqSet::default();
         let moved = match &event.event.fact {
-            Fact::CompactionReverted { .. } => Cause::Undone,
+            Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
+            Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
             _ => Cause::Client,
         };
         let extended = self.context.extend(&event, pieces.as_deref());
@@ -371,6 +372,13 @@ impl View {
     pub fn needs_more(&self) -> Option<SeqSet> {
         let missing = if self.needed.is_empty() { self.line.missing() } else { self.needed.clone() };
         Some(missing).filter(|missing| !missing.is_empty())
+    }
+
+    /// The same, for whoever makes a summary outside of [`prepare`](Self::prepare): before [`cut`](crate::summary::compaction::Drafting::cut) or
+    /// [`draft`](crate::summary::compaction::Drafting::draft) is asked, everything must be there that only notes tell of.
+    pub fn needs_all(&mut self) -> Option<SeqSet> {
+        self.needed = self.line.unread(&self.context);
+        self.needs_more()
     }
 
     /// Takes what it [needed](Self::needs_more), every event of it, each with the counts of its texts. What was prepared

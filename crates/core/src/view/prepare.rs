@@ -13,10 +13,10 @@ use crate::{
     fit::{Refusal, last_resorts},
     id::ModelName,
     pipeline::{Pipeline, Reduced, State, Step, is_met},
-    plan::Plan,
+    plan::{Plan, Summariser},
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
-    summary::compaction::{Keep, NothingGained},
+    summary::compaction::{Finished, Keep, NothingGained},
     tokens::Tokens,
 };
 
@@ -29,6 +29,24 @@ pub struct Moment<'a> {
     pub model: Option<&'a ModelName>,
     /// What its prompt cache promises and costs. Without it, time and money are left out of account.
     pub terms: Option<&'a Terms>,
+    /// How it stands with summaries that a model makes.
+    pub standby: Standby<'a>,
+}
+
+/// How it stands with the summary that a model makes in the background.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Standby<'a> {
+    /// No model makes any: the built-in summariser does, at once.
+    #[default]
+    BuiltIn,
+    /// One can be asked for, of this maker. A call never waits for it.
+    Possible(Summariser<'a>),
+    /// One is being made, by this maker.
+    Running(Summariser<'a>),
+    /// One is there.
+    Ready(&'a Finished),
+    /// Summaries have not helped of late: none is made.
+    Off,
 }
 
 /// What was done to make a view ready.
@@ -45,6 +63,21 @@ pub struct Prepared {
     /// The compaction that was made for it, to be appended to the log. The view holds it already.
     #[serde(skip)]
     pub compaction: Option<Arc<Logged>>,
+    /// Whose summary that carries.
+    pub author: Author,
+    /// A model should summarise now, in the background.
+    pub wants_summary: bool,
+}
+
+/// Who wrote the summary that a request was made ready with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    /// The built-in summariser, or there is none.
+    #[default]
+    BuiltIn,
+    /// Whoever made the one that was [ready](Standby::Ready).
+    Ready,
 }
 
 /// A policy acted and did not reach its target.
@@ -81,7 +114,7 @@ impl View {
         let mut context = making.every_call(context, policy);
         if let Some(chosen) = making.decide(self, &context, policy, budget, moment) {
             before.get_or_insert_with(|| context.clone());
-            context = making.act(self, context, policy, chosen);
+            context = making.act(self, context, policy, chosen, moment.standby);
         }
         match making.last_resorts(context, budget) {
             Ok(context) => self.context = context,
@@ -115,6 +148,8 @@ pub(super) struct Making {
     /// What was decided before the context moved to another pivot.
     edits: Vec<Recorded>,
     compaction: Option<Arc<Logged>>,
+    author: Author,
+    pub(super) wants_summary: bool,
 }
 
 /// What to do at an epoch.
@@ -133,8 +168,10 @@ pub(super) struct Chosen {
 pub(super) enum Means {
     /// The reducers are run.
     Reducers,
-    /// If they miss the target, a summary is made.
+    /// If they miss the target, a summary is made, or the one that is ready is taken.
     Summary,
+    /// The summary that is ready is taken.
+    Ready,
 }
 
 /// What reducers made of a context, not yet accepted.
@@ -167,6 +204,8 @@ impl Making {
             plan: None,
             edits: Vec::new(),
             compaction: None,
+            author: Author::BuiltIn,
+            wants_summary: false,
         }
     }
 
@@ -202,15 +241,26 @@ impl Making {
 
     /// Runs the reducers of an epoch down to the target; where they miss it, and a summary may be made, they are run on
     /// what that leaves instead.
-    fn act(&mut self, view: &mut View, context: Context, policy: &Policy, chosen: Chosen) -> Context {
+    fn act(
+        &mut self,
+        view: &mut View,
+        context: Context,
+        policy: &Policy,
+        chosen: Chosen,
+        standby: Standby<'_>,
+    ) -> Context {
         self.acted = true;
         let Chosen { cause, budget, trial, means } = chosen;
         let sent = context.changes_of_sent();
         let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget));
-        if means == Means::Summary
-            && !is_met(&trial.context, &budget)
+        let is_due = match means {
+            Means::Reducers => false,
+            Means::Summary => !is_met(&trial.context, &budget),
+            Means::Ready => true,
+        };
+        if is_due
             && let Some(rules) = policy.summary
-            && let Ok(context) = self.summarise(view, context, rules, &budget)
+            && let Ok(context) = self.summarise(view, context, rules, &budget, standby)
         {
             self.open(true, &cause);
             return self.run(&policy.pipeline(When::AtEpoch), context, &budget);
@@ -235,23 +285,14 @@ impl Making {
         context: Context,
         rules: SummaryRules,
         budget: &Budget,
+        standby: Standby<'_>,
     ) -> Result<Context, NothingGained> {
-        // A summary tells of what happened, not of what notes say of it.
-        view.needed = view.line.unread(&context);
-        if !view.needed.is_empty() {
-            return Err(NothingGained::NothingOld);
-        }
-        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let target = budget.target();
-        let mut drafting = rules.drafting(target, prefix);
-        let mut draft = drafting.draft(&context, &view.line, Trigger::Threshold);
-        let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
-        if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
-            // Turns of any size may be more than there is room for.
-            drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
-            draft = drafting.draft(&context, &view.line, Trigger::Threshold);
-        }
-        let compaction = draft?;
+        let compaction = match standby {
+            Standby::Off => return Err(NothingGained::NothingOld),
+            Standby::Ready(finished) => self.ready(view, &context, rules, budget, finished),
+            Standby::BuiltIn | Standby::Possible(_) | Standby::Running(_) => Err(NothingGained::NothingOld),
+        };
+        let compaction = compaction.or_else(|_| Self::draft(view, &context, rules, budget))?;
         let mut context = context;
         self.edits.extend(context.recorded());
         view.context = context;
@@ -260,6 +301,48 @@ impl Making {
         let mut context = view.take_context().redo(&self.edits);
         context.start_recording();
         Ok(context)
+    }
+
+    /// The compaction that puts a summary in force which somebody else made.
+    fn ready(
+        &mut self,
+        view: &View,
+        context: &Context,
+        rules: SummaryRules,
+        budget: &Budget,
+        finished: &Finished,
+    ) -> Result<Compaction, NothingGained> {
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let length = rules.drafting(budget.target(), prefix).length;
+        let finished = finished.clone().with_pins(&view.line, &rules.caps);
+        let compaction = finished.compaction(context, length)?;
+        self.author = Author::Ready;
+        Ok(compaction)
+    }
+
+    /// The compaction that the built-in summariser makes.
+    fn draft(
+        view: &mut View,
+        context: &Context,
+        rules: SummaryRules,
+        budget: &Budget,
+    ) -> Result<Compaction, NothingGained> {
+        // A summary tells of what happened, not of what notes say of it.
+        view.needed = view.line.unread(context);
+        if !view.needed.is_empty() {
+            return Err(NothingGained::NothingOld);
+        }
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let target = budget.target();
+        let mut drafting = rules.drafting(target, prefix);
+        let mut draft = drafting.draft(context, &view.line, Trigger::Threshold);
+        let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
+        if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
+            // Turns of any size may be more than there is room for.
+            drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
+            draft = drafting.draft(context, &view.line, Trigger::Threshold);
+        }
+        draft
     }
 
     fn last_resorts(&mut self, context: Context, budget: &Budget) -> Result<Context, Refusal> {
@@ -302,6 +385,8 @@ impl Making {
             steps,
             shortfall,
             compaction: self.compaction.clone(),
+            author: self.author,
+            wants_summary: self.wants_summary,
         }
     }
 

@@ -35,13 +35,20 @@ impl Log {
     }
 
     fn pivot(&self) -> Option<&Arc<Logged>> {
-        let reverted = |seq: Seq| {
-            self.0.iter().any(|event| matches!(event.event.fact, Fact::CompactionReverted { compaction } if compaction == seq && seq < event.id.seq))
+        let is_undone = |seq: Seq| {
+            let word = self.0.iter().rev().find_map(|event| {
+                match event.event.fact {
+                    Fact::CompactionReverted { compaction } => Some((compaction, event.id.seq, true)),
+                    Fact::CompactionRestored { compaction } => Some((compaction, event.id.seq, false)),
+                    _ => None,
+                }
+                .filter(|(compaction, at, _)| *compaction == seq && seq < *at)
+            });
+            word.is_some_and(|(_, _, undone)| undone)
         };
-        self.0
-            .iter()
-            .rev()
-            .find(|event| matches!(event.event.fact, Fact::Compacted(_)) && !reverted(event.id.seq))
+        let is_held =
+            |event: &&Arc<Logged>| matches!(event.event.fact, Fact::Compacted(_)) && !is_undone(event.id.seq);
+        self.0.iter().rev().find(is_held)
     }
 
     fn window(&self, window: &Window) -> Vec<Arc<Logged>> {

@@ -90,7 +90,9 @@ fn placed(fact: Fact, seq: u64, one: Index, other: Index) -> Fact {
             ..compaction
         }),
         Fact::CompactionReverted { .. } => Fact::CompactionReverted { compaction: any(one) },
+        Fact::CompactionRestored { .. } => Fact::CompactionRestored { compaction: any(one) },
         Fact::Pinned { pin: Pin::Event(_) } => Fact::Pinned { pin: Pin::Event(any(one)) },
+        Fact::Unpinned { pin: Pin::Event(_) } => Fact::Unpinned { pin: Pin::Event(any(one)) },
         other => other,
     }
 }
@@ -118,9 +120,12 @@ fn fact() -> impl Strategy<Value = Fact> {
             .prop_map(|model| Fact::ModelChanged { model: model.into() }),
         1 => prop_oneof![
             Just(Fact::CompactionReverted { compaction: Seq(0) }),
+            Just(Fact::CompactionRestored { compaction: Seq(0) }),
             Just(Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("tests".into()) }),
             Just(Fact::Pinned { pin: Pin::Event(Seq(0)) }),
             Just(Fact::Pinned { pin: Pin::Text("keep".into()) }),
+            Just(Fact::Unpinned { pin: Pin::Event(Seq(0)) }),
+            Just(Fact::Unpinned { pin: Pin::Text("keep".into()) }),
             Just(Fact::UsageReported { answer: None, model: None, usage: Usage::default() }),
             Just(Fact::Carried { kind: "unknown".into() }),
         ],

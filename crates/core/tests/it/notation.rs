@@ -151,6 +151,9 @@ impl Reader {
                 })
             }
             "revert" => Fact::CompactionReverted { compaction: number(argument) },
+            "restore" => Fact::CompactionRestored { compaction: number(argument) },
+            "unpin" if argument.is_none() => Fact::Unpinned { pin: Pin::Text(expand(text)) },
+            "unpin" => Fact::Unpinned { pin: Pin::Event(number(argument)) },
             "pin" if argument.is_none() => Fact::Pinned { pin: Pin::Text(expand(text)) },
             "pin" => Fact::Pinned { pin: Pin::Event(number(argument)) },
             "usage" => Fact::UsageReported { answer: None, model: None, usage: Usage::default() },

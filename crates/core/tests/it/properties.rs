@@ -52,8 +52,14 @@ fn fitted(context: Context, ceiling: u64, target: u64) -> Result<Fitted, Refusal
 fn is_rendered(event: &Logged) -> bool {
     match event.event.fact.kind() {
         "carried" => event.event.normal.is_some(),
-        kind => !["compaction_requested", "compaction_reverted", "pinned", "usage_reported", "model_changed"]
-            .contains(&kind),
+        "compaction_requested"
+        | "compaction_reverted"
+        | "compaction_restored"
+        | "pinned"
+        | "unpinned"
+        | "usage_reported"
+        | "model_changed" => false,
+        _ => true,
     }
 }
 

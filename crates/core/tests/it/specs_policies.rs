@@ -47,7 +47,7 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
             stage.play(event);
         }
         played = mark.after;
-        let moment = Moment { now: Some(mark.at), model: mark.model.as_ref(), terms: Some(&terms) };
+        let moment = Moment { now: Some(mark.at), model: mark.model.as_ref(), terms: Some(&terms), ..Moment::default() };
         match stage.view.prepare(&policy, &budget, &moment) {
             Ok(prepared) => {
                 let now = said(stage.view.context());
@@ -141,7 +141,7 @@ fn clock(Time(time): Time) -> String {
 }
 
 fn describe(out: &mut String, number: u64, mark: &Mark, stage: &Stage, prepared: &Prepared) {
-    let Prepared { cause, plan, steps, shortfall, compaction } = prepared;
+    let Prepared { cause, plan, steps, shortfall, compaction, .. } = prepared;
     let context = stage.view.context();
     let _ = write!(out, "call {number} at {}: {} tokens, ", clock(mark.at), context.tokens());
     let _ = match cause {

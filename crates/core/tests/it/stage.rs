@@ -48,8 +48,10 @@ impl Stage {
                 here(&mut compaction.through);
                 compaction.first_kept.iter_mut().for_each(here);
             }
-            Fact::CompactionReverted { compaction } => here(compaction),
-            Fact::Pinned { pin: Pin::Event(seq) } => here(seq),
+            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
+                here(compaction)
+            }
+            Fact::Pinned { pin: Pin::Event(seq) } | Fact::Unpinned { pin: Pin::Event(seq) } => here(seq),
             Fact::Injected { beside, .. } => beside.iter_mut().for_each(here),
             _ => {}
         }

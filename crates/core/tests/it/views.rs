@@ -138,7 +138,8 @@ proptest! {
             for event in view.line().events() {
                 let rendered = match event.event.fact.kind() {
                     "carried" => event.event.normal.is_some(),
-                    "compaction_requested" | "compaction_reverted" | "pinned" | "usage_reported" | "model_changed" => false,
+                    "compaction_requested" | "compaction_reverted" | "compaction_restored" | "pinned" | "unpinned"
+                    | "usage_reported" | "model_changed" => false,
                     _ => true,
                 };
                 assert!(!rendered || accounted.contains(event.id.seq), "{} is lost", event.id.seq);

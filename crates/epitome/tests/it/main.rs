@@ -3,9 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
 mod compaction;
+mod lineage;
+mod lineage_properties;
+mod memory_files;
 mod rehearsal;
+mod session;
+mod scripted;
+mod summarisers;
+
+/// Logs and contexts as people write them.
+#[path = "../../../core/tests/it/notation.rs"]
+#[expect(dead_code, reason = "what only the core is tried with")]
+mod notation;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
 #[expect(dead_code, reason = "what only the wire formats are tried with")]
 mod histories;
+
+/// Histories as the core is tried on.
+#[path = "../../../core/tests/it/histories.rs"]
+#[expect(dead_code, reason = "what only the core is tried with")]
+mod some_histories;

@@ -1,7 +1,7 @@
-//! Before a session goes: its events that a fork in another session shares become that fork's own.
+//! Before a session goes: its events and calls that a fork in another session shares become that fork's own.
 //!
 //! A view reads the same afterwards, place for place and link for link; only the owner in the ids of the shared
-//! events changes. A fork takes no more than its own beginning, so that erasing its session later leaves nothing of
+//! events and calls changes. A fork takes no more than its own beginning, so that erasing its session later leaves nothing of
 //! it to another. Of several forks in one session the older copies, and the younger hangs on it as far as they agree.
 
 use std::collections::{HashMap, HashSet};
@@ -10,6 +10,7 @@ use epitome_core::{Seq, SessionId, ThreadId};
 use rusqlite::{Connection, params};
 
 use super::{
+    calls::{self, Stretch},
     codec::{AsBlob, signed},
     fault::Fault,
     read::{self, Segment},
@@ -19,10 +20,19 @@ use crate::log::Head;
 /// What was copied so far.
 pub(super) struct Adoption<'g> {
     gone: &'g HashSet<ThreadId>,
-    /// The forks that were served, by session, with what of the threads that go they saw.
-    served: HashMap<SessionId, Vec<(ThreadId, Vec<Segment>)>>,
+    /// The forks that were served, by session.
+    served: HashMap<SessionId, Vec<Served>>,
     /// Of every thread that goes: how far its own events live on.
     kept: HashMap<ThreadId, Segment>,
+}
+
+/// A fork, and what it saw as it was.
+struct Served {
+    fork: ThreadId,
+    /// The events of the threads that go.
+    events: Vec<Segment>,
+    /// The calls it shared.
+    calls: Vec<Stretch>,
 }
 
 impl<'g> Adoption<'g> {
@@ -43,12 +53,20 @@ impl<'g> Adoption<'g> {
         shared.retain(|segment| segment.thread != fork);
         let stretch = shared.iter().rev().take_while(|segment| self.gone.contains(&segment.thread)).count();
         let lost = shared.split_off(shared.len() - stretch);
-        let sibling = self.nearest(session, &lost);
-        let parent = sibling.or(shared.last().map(|segment| (segment.thread, segment.until)));
+        let mut calls = calls::stretches(connection, fork)?;
+        calls.retain(|stretch| stretch.thread != fork);
+        let (parent, parent_calls) = match (self.nearest(session, &lost), shared.last()) {
+            (Some((sibling, at)), _) => (Some((sibling.fork, at)), sibling.calls.clone()),
+            (None, Some(Segment { thread, until, .. })) => {
+                (Some((*thread, *until)), calls::stretches(connection, *thread)?)
+            }
+            (None, None) => (None, Vec::new()),
+        };
         let start = match parent {
             Some((of, at)) => read::head_at(connection, of, at)?,
             None => Head::START,
         };
+        let first_call = calls_in_common(&parent_calls, &calls);
         for segment in &lost {
             let missing = Segment { after: segment.after.max(start.seq), ..*segment };
             if missing.after < missing.until {
@@ -57,8 +75,14 @@ impl<'g> Adoption<'g> {
             let kept = self.kept.entry(segment.thread).or_insert(*segment);
             kept.until = kept.until.max(segment.until);
         }
-        restart(connection, fork, parent.map(|(of, _)| of), start)?;
-        self.served.entry(session).or_default().push((fork, lost));
+        for stretch in &calls {
+            let missing = Stretch { from: stretch.from.max(first_call), ..*stretch };
+            if missing.from < missing.until {
+                copy_calls(connection, &missing, fork)?;
+            }
+        }
+        restart(connection, fork, parent.map(|(of, _)| of), start, first_call)?;
+        self.served.entry(session).or_default().push(Served { fork, events: lost, calls });
         Ok(())
     }
 
@@ -68,9 +92,9 @@ impl<'g> Adoption<'g> {
     }
 
     /// The fork of the same session that saw most of the same, and how far it did.
-    fn nearest(&self, session: SessionId, lost: &[Segment]) -> Option<(ThreadId, Seq)> {
+    fn nearest(&self, session: SessionId, lost: &[Segment]) -> Option<(&Served, Seq)> {
         let served = self.served.get(&session)?.iter();
-        let agreeing = served.filter_map(|(fork, seen)| Some((*fork, agreement(seen, lost)?)));
+        let agreeing = served.filter_map(|served| Some((served, agreement(&served.events, lost)?)));
         // Of equals the oldest.
         agreeing.rev().max_by_key(|(_, until)| *until)
     }
@@ -89,6 +113,21 @@ fn agreement(one: &[Segment], other: &[Segment]) -> Option<Seq> {
         }
     }
     agreed
+}
+
+/// How many calls both saw, from the first on.
+fn calls_in_common(one: &[Stretch], other: &[Stretch]) -> u64 {
+    let mut common = 0;
+    for (one, other) in one.iter().zip(other) {
+        if (one.thread, one.from) != (other.thread, other.from) {
+            break;
+        }
+        common = one.until.min(other.until);
+        if one.until != other.until {
+            break;
+        }
+    }
+    common
 }
 
 /// Copies events, and what is recorded of them one by one, into the line of `fork`.
@@ -114,15 +153,37 @@ fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), F
     Ok(())
 }
 
+/// Copies calls, and what was reported of their end, into the line of `fork`.
+fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result<(), Fault> {
+    for sql in [
+        "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
+            profile, rendering, format, model, cause, pass, plan, steps, sent)
+         SELECT ?4, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
+            profile, rendering, format, model, cause, pass, plan, steps, sent
+         FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 ORDER BY number",
+        "INSERT INTO call_outcomes (call, time, cost, answer, usage, error)
+         SELECT copy.id, outcome.time, cost, answer, usage, error FROM model_calls AS original
+         JOIN call_outcomes AS outcome ON outcome.call = original.id
+         JOIN model_calls AS copy ON copy.thread = ?4 AND copy.number = original.number
+         WHERE original.thread = ?1 AND original.number >= ?2 AND original.number < ?3 ORDER BY outcome.number",
+    ] {
+        let values = params![from.thread.blob(), signed(from.from), signed(from.until), fork.blob()];
+        connection.execute(sql, values)?;
+    }
+    Ok(())
+}
+
 /// Lets a thread begin elsewhere.
 fn restart(
     connection: &Connection,
     thread: ThreadId,
     parent: Option<ThreadId>,
     base: Head,
+    first_call: u64,
 ) -> Result<(), Fault> {
     connection.execute(
-        "UPDATE threads SET start = ?2, parent = ?3, base_seq = ?4, base_raw_link = ?5, base_normal_link = ?6
+        "UPDATE threads SET start = ?2, parent = ?3, base_seq = ?4, base_raw_link = ?5, base_normal_link = ?6,
+            base_calls = ?7
          WHERE id = ?1",
         params![
             thread.blob(),
@@ -130,7 +191,8 @@ fn restart(
             parent.map(|parent| parent.blob()),
             signed(base.seq.0),
             base.link.raw.0,
-            base.link.normal.0
+            base.link.normal.0,
+            signed(first_call),
         ],
     )?;
     Ok(())

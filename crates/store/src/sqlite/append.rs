@@ -5,6 +5,7 @@ use epitome_core::{Digest, Event, EventId, Link, Logged, Seq, SessionId, ThreadI
 use rusqlite::params;
 
 use super::{
+    calls,
     codec::{AsBlob, signed},
     derived::Item,
     fault::Fault,
@@ -133,8 +134,12 @@ pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
         Start::Root | Start::Spawned { .. } => Head::START,
         Start::Fork { of, at } => read::head_at(desk.connection, *of, *at)?,
     };
+    let calls = match &thread.start {
+        Start::Root | Start::Spawned { .. } => 0,
+        Start::Fork { of, at } => calls::made_by(desk.connection, *of, *at)?,
+    };
     ensure_session(desk, thread.session)?;
-    insert_thread(desk, thread, base)?;
+    insert_thread(desk, thread, base, calls)?;
     shared::derive(desk.connection, thread.id)?;
     desk.connection
         .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NULL")?
@@ -151,7 +156,7 @@ fn ensure_session(desk: &Desk<'_>, session: SessionId) -> Result<(), Fault> {
     Ok(())
 }
 
-fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head) -> Result<(), Fault> {
+fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head, calls: u64) -> Result<(), Fault> {
     let (start, parent, by, call) = match &thread.start {
         Start::Root => ("root", None, None, None),
         Start::Fork { of, .. } => ("fork", Some(of.blob()), None, None),
@@ -161,7 +166,7 @@ fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head) -> Result<(), 
     desk.connection
         .prepare_cached(
             "INSERT INTO threads (id, session, name, start, parent, base_seq, base_raw_link, base_normal_link,
-                by_thread, by_seq, by_call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                by_thread, by_seq, by_call, base_calls) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             thread.id.blob(),
@@ -175,6 +180,7 @@ fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head) -> Result<(), 
             by.map(|by| by.thread.blob()),
             by.map(|by| signed(by.seq.0)),
             call,
+            signed(calls),
         ])?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use epitome_core::{
     Digest, Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Dialect, Raw, Time},
+    id::JobId,
 };
 use rusqlite::{Connection, Row};
 
@@ -55,6 +56,11 @@ pub(super) fn session(row: &Row<'_>, column: usize) -> Result<SessionId, Fault> 
     Ok(SessionId::new(uuid(row.get(column)?)))
 }
 
+/// A job's id.
+pub(super) fn job(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
+    Ok(JobId::new(uuid(row.get(column)?)))
+}
+
 /// A place. Negative ones are never written; a file that has one gets the start.
 pub(super) fn seq(row: &Row<'_>, column: usize) -> Result<Seq, Fault> {
     Ok(Seq(unsigned(row.get(column)?)))
@@ -81,6 +87,12 @@ impl AsBlob for ThreadId {
 }
 
 impl AsBlob for SessionId {
+    fn blob(&self) -> [u8; 16] {
+        self.uuid().into_bytes()
+    }
+}
+
+impl AsBlob for JobId {
     fn blob(&self) -> [u8; 16] {
         self.uuid().into_bytes()
     }

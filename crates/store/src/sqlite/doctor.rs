@@ -9,7 +9,7 @@ use epitome_core::{Digest, EventId, Link, Logged, ThreadId, TokenCounter};
 use rusqlite::{Connection, Statement};
 
 use super::{
-    Options,
+    Options, checks,
     codec::{self, EVENT_COLUMNS, Stored},
     derived,
     fault::Fault,
@@ -26,7 +26,7 @@ use crate::{
 const LISTED: usize = 50;
 
 /// What a check found: how much it covered, and what is wrong.
-type Finding = (String, Vec<String>);
+pub(super) type Finding = (String, Vec<String>);
 
 /// Runs every check. One that cannot be finished reports why.
 pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<DoctorReport, Fault> {
@@ -49,6 +49,10 @@ pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<
         examination.check("references", references),
         examination.check("hash chains", chains),
         examination.check("media", media),
+        examination.check("contents", checks::contents),
+        examination.check("calls", checks::calls),
+        examination.check("jobs", checks::jobs),
+        examination.check("summaries", checks::summaries),
         derived("turns", &|connection| same_rows(connection, "turn_rows", "thread, seq")),
         derived("totals", &totals),
         derived("token counts", &|connection| counts(connection, counter)),

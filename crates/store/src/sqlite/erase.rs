@@ -1,8 +1,8 @@
 //! Erasing a session, on a person's order: the one place that lifts the triggers, inside its own transaction.
 //!
 //! What forks in other sessions share with the session is first copied into their own lines, each its own beginning
-//! and no more, at the places and with the links it always had (`adopt`). Then everything of the session goes from
-//! the tables, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
+//! and no more, at the places and with the links it always had, and the calls it shows with their numbers (`adopt`).
+//! Then everything of the session goes from the tables, its jobs and summaries too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
 
 use std::collections::HashSet;
 
@@ -78,6 +78,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
             adoption.adopt(connection, line.id, line.session)?;
         }
     }
+    let contents = contents_of(connection, &gone)?;
     let mut erased = Erased {
         threads: gone.len() as u64,
         events: 0,
@@ -91,6 +92,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
         erased.events += remove_thread(connection, line.id)?;
     }
     erased.events = erased.events.saturating_sub(erased.shared);
+    forget_contents(connection, &contents)?;
     connection.execute("DELETE FROM labels WHERE session = ?1", [session.blob()])?;
     connection.execute("DELETE FROM sessions WHERE id = ?1", [session.blob()])?;
     for line in &touched {
@@ -152,6 +154,36 @@ fn lift_triggers(connection: &Connection) -> Result<Vec<String>, Fault> {
     Ok(triggers.into_iter().map(|(_, sql)| sql).collect())
 }
 
+/// The contents that calls of these threads name.
+fn contents_of(connection: &Connection, threads: &HashSet<ThreadId>) -> Result<HashSet<[u8; 32]>, Fault> {
+    let mut statement = connection.prepare(
+        "SELECT policy FROM model_calls WHERE thread = ?1
+         UNION SELECT rendering FROM model_calls WHERE thread = ?1
+         UNION SELECT profile FROM model_calls WHERE thread = ?1 AND profile IS NOT NULL",
+    )?;
+    let mut contents = HashSet::new();
+    for thread in threads {
+        for hash in statement.query_map([thread.blob()], |row| row.get(0))? {
+            contents.insert(hash?);
+        }
+    }
+    Ok(contents)
+}
+
+/// Deletes those contents that no call names any more. One that no call has named yet is not among them.
+fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Result<(), Fault> {
+    let mut statement = connection.prepare(
+        "DELETE FROM contents WHERE hash = ?1
+            AND NOT EXISTS (SELECT 1 FROM model_calls WHERE policy = ?1)
+            AND NOT EXISTS (SELECT 1 FROM model_calls WHERE rendering = ?1)
+            AND NOT EXISTS (SELECT 1 FROM model_calls WHERE profile = ?1)",
+    )?;
+    for hash in contents {
+        statement.execute([hash])?;
+    }
+    Ok(())
+}
+
 /// Deletes a thread with everything that is its own; gives how many events it had.
 fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault> {
     forget_derived(connection, thread)?;
@@ -159,6 +191,11 @@ fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault
         "DELETE FROM media_uses WHERE event IN (SELECT id FROM events WHERE thread = ?1)",
         "DELETE FROM ledger_links WHERE thread = ?1",
         "DELETE FROM counts WHERE thread = ?1",
+        "DELETE FROM call_outcomes WHERE call IN (SELECT id FROM model_calls WHERE thread = ?1)",
+        "DELETE FROM model_calls WHERE thread = ?1",
+        "DELETE FROM job_attempts WHERE job IN (SELECT id FROM jobs WHERE thread = ?1)",
+        "DELETE FROM summaries WHERE thread = ?1",
+        "DELETE FROM jobs WHERE thread = ?1",
     ] {
         connection.execute(sql, [thread.blob()])?;
     }

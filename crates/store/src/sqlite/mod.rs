@@ -6,11 +6,15 @@
 mod adopt;
 mod append;
 mod backup;
+mod calls;
+mod checks;
 mod codec;
+mod commit;
 mod derived;
 mod doctor;
 mod erase;
 mod fault;
+mod jobs;
 mod ledger;
 mod media;
 mod pool;
@@ -19,6 +23,7 @@ mod schema;
 mod search;
 mod sessions;
 mod shared;
+mod summaries;
 mod turn_rows;
 mod turns;
 mod writer;
@@ -35,6 +40,7 @@ use epitome_core::{
     seq_set::SeqSet, turn::Turn,
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use tempfile::TempDir;
 
 use self::{append::Append, fault::Fault, pool::Pool, schema::Access, writer::Writer};
 use crate::{
@@ -99,6 +105,8 @@ pub struct Sqlite {
     tokenizer: Option<String>,
     readers: Pool,
     writer: Writer,
+    /// The directory of a store that is not to be kept. It goes last, when nothing in it is open any more.
+    home: Option<TempDir>,
 }
 
 impl fmt::Debug for Sqlite {
@@ -106,6 +114,7 @@ impl fmt::Debug for Sqlite {
         f.debug_struct("Sqlite")
             .field("path", &self.path)
             .field("options", &self.options)
+            .field("temporary", &self.home.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -144,8 +153,12 @@ impl Sqlite {
                 (tokenizer, writer, Access::Writable)
             }
             Err(refused @ StoreError::ReadOnly { .. }) => {
-                // Why it cannot even be read says less than why it cannot be written.
-                let Ok(connection) = schema::open_to_look(path, &options) else { return Err(refused) };
+                let connection = schema::open_to_look(path, &options).map_err(|fault| match fault {
+                    // It is of an older version, and cannot be brought up to date.
+                    Fault::Store(older @ StoreError::ReadOnly { .. }) => older,
+                    // Why it cannot even be read says less than why it cannot be written.
+                    _ => refused,
+                })?;
                 let counting = options.counter.as_ref().map(|counter| counter.name().to_owned());
                 let known = known_tokenizer(&connection).map_err(explained)?;
                 (counting.or(known), Writer::absent(path.to_owned()), Access::ReadOnly)
@@ -153,7 +166,16 @@ impl Sqlite {
             Err(error) => return Err(error),
         };
         let readers = Pool::new(path.to_owned(), options.clone(), access);
-        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, options })
+        Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, home: None, options })
+    }
+
+    /// A new store where the system keeps temporary files, private like any other. It is gone when it is dropped.
+    pub fn temporary(options: Options) -> Result<Self, StoreError> {
+        let home = tempfile::Builder::new().prefix("epitome-").tempdir().map_err(|source| {
+            StoreError::Io { doing: "making a temporary directory in", path: std::env::temp_dir(), source }
+        })?;
+        let store = Self::open(&home.path().join("epitome.db"), options)?;
+        Ok(Self { home: Some(home), ..store })
     }
 
     /// Whether the store can only be looked at.
@@ -192,7 +214,7 @@ impl Sqlite {
         self.lend("reading a medium", |connection| media::fetch(connection, hash))
     }
 
-    /// The newest compaction of the thread's view that was not reverted.
+    /// The newest compaction of the thread's view that holds: one that is not undone, or was brought back.
     pub fn pivot(&self, thread: ThreadId) -> Result<Option<Logged>, StoreError> {
         self.lend("reading the log", |connection| read::pivot(connection, thread))
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use epitome_core::{
     Digest, EventId, Fact, Link, Logged, Seq, ThreadId, Tokens,
+    lineage::Standing,
     seq_set::{Run, SeqSet},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -64,7 +65,8 @@ pub(super) fn segments(connection: &Connection, thread: ThreadId, from: Seq) -> 
     Ok(segments)
 }
 
-fn missing(thread: ThreadId, at: ThreadId) -> Fault {
+/// Why there is no row of the thread `at`, met on the way up from `thread`.
+pub(super) fn missing(thread: ThreadId, at: ThreadId) -> Fault {
     if thread == at {
         Fault::Store(StoreError::UnknownThread(thread))
     } else {
@@ -211,15 +213,17 @@ pub(super) fn event(connection: &Connection, id: EventId) -> Result<Logged, Faul
     found.ok_or(Fault::Store(StoreError::UnknownEvent(id)))
 }
 
-/// The newest compaction of a view that was not reverted.
+/// The newest compaction of a view that holds: the last word about a compaction decides, and what was said before it is
+/// not about it.
 pub(super) fn pivot(connection: &Connection, thread: ThreadId) -> Result<Option<Logged>, Fault> {
-    let reverted: HashSet<Seq> = of_kinds(connection, thread, &["compaction_reverted"])?
-        .iter()
-        .filter_map(|event| match event.event.fact {
-            Fact::CompactionReverted { compaction } => Some(compaction),
-            _ => None,
-        })
-        .collect();
+    let mut undone: HashSet<Seq> = HashSet::new();
+    for (compaction, standing, at) in words(connection, thread)? {
+        match standing {
+            Standing::Undone if compaction < at => undone.insert(compaction),
+            Standing::Undone => false,
+            Standing::Holds => undone.remove(&compaction),
+        };
+    }
     let mut statement = connection.prepare_cached(
         "SELECT seq FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC",
     )?;
@@ -228,12 +232,23 @@ pub(super) fn pivot(connection: &Connection, thread: ThreadId) -> Result<Option<
         let mut rows = statement.query(params![segment.thread.blob(), first, signed(segment.until.0)])?;
         while let Some(row) = rows.next()? {
             let seq = codec::seq(row, 0)?;
-            if !reverted.contains(&seq) {
+            if !undone.contains(&seq) {
                 return event(connection, EventId { thread: segment.thread, seq }).map(Some);
             }
         }
     }
     Ok(None)
+}
+
+/// What a view says about its compactions, oldest first: which one, how it stands from there on, and where that is said.
+pub(super) fn words(connection: &Connection, thread: ThreadId) -> Result<Vec<(Seq, Standing, Seq)>, Fault> {
+    let events = of_kinds(connection, thread, &["compaction_reverted", "compaction_restored"])?;
+    let words = events.iter().filter_map(|event| match event.event.fact {
+        Fact::CompactionReverted { compaction } => Some((compaction, Standing::Undone, event.id.seq)),
+        Fact::CompactionRestored { compaction } => Some((compaction, Standing::Holds, event.id.seq)),
+        _ => None,
+    });
+    Ok(words.collect())
 }
 
 /// The events at which a history with this normalised link ends.

@@ -15,7 +15,8 @@ use super::{Options, codec::signed, fault::Fault};
 use crate::error::{OPENING, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_log.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_log.sql"), include_str!("migrations/0002_compaction.sql")];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
 const APPLICATION: i32 = 0x4550_4954;
@@ -81,12 +82,12 @@ pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Res
 pub(super) fn open_to_look(path: &Path, options: &Options) -> Result<Connection, Fault> {
     let connection = open_reader(path, options, Access::ReadOnly)?;
     recognise(&connection, path)?;
-    if version(&connection)? < newest() {
-        return Err(
-            StoreError::ReadOnly { doing: "bringing the store up to date", path: path.to_owned() }.into()
-        );
-    }
-    Ok(connection)
+    let doing = match version(&connection)? {
+        version if version >= newest() => return Ok(connection),
+        0 => OPENING,
+        _ => "bringing the store up to date",
+    };
+    Err(StoreError::ReadOnly { doing, path: path.to_owned() }.into())
 }
 
 fn log_is_empty(path: &Path) -> bool {

@@ -46,7 +46,7 @@ pub(super) fn turns(
     for at in boundaries {
         complete(connection, thread, &mut rows, at)?;
     }
-    mark_reverted(connection, thread, &mut rows)?;
+    mark_words(connection, thread, &mut rows)?;
     if let Some(tokenizer) = tokenizer {
         add_tokens(connection, tokenizer, thread, &mut rows)?;
     }
@@ -118,6 +118,7 @@ fn turn_row(
         usage: usage.as_deref().map(serde_json::from_str).transpose().map_err(damaged)?,
         compaction,
         reverted: None,
+        suspended: Vec::new(),
     };
     Ok(TurnRow {
         turn,
@@ -183,17 +184,12 @@ fn complete(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow], at:
     Ok(())
 }
 
-/// Notes where compactions were reverted in this view; another view of the same turn may know nothing of it.
-fn mark_reverted(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), Fault> {
-    for logged in read::of_kinds(connection, thread, &["compaction_reverted"])? {
-        let Fact::CompactionReverted { compaction } = logged.event.fact else { continue };
-        // What is reverted came before: the word about a later place means nothing.
-        let place = rows.binary_search_by_key(&compaction, |row| row.turn.id.seq);
-        if let Ok(index) = place
-            && rows[index].turn.is_compaction()
-            && compaction < logged.id.seq
-        {
-            rows[index].turn.reverted.get_or_insert(logged.id.seq);
+/// Notes where compactions were undone and brought back in this view; another view of the same turn may know nothing
+/// of it.
+fn mark_words(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), Fault> {
+    for (compaction, standing, at) in read::words(connection, thread)? {
+        if let Ok(index) = rows.binary_search_by_key(&compaction, |row| row.turn.id.seq) {
+            rows[index].turn.take_word(standing, at);
         }
     }
     Ok(())

@@ -9,9 +9,16 @@ use std::{
 };
 
 use epitome_core::{Seq, event::Time};
-use epitome_store::{EventLog, Options, Sqlite, StoreError};
+use epitome_store::{
+    EventLog, Options, Sqlite, StoreError,
+    records::{Commit, JobId, Record},
+};
 
-use crate::support::{Place, append, counting, events, raw, root, session, thread, user};
+use crate::{
+    calls::{call, commit, policy},
+    jobs::ready,
+    support::{Place, append, counting, events, raw, root, session, thread, user},
+};
 
 /// Opens, and gives the words of the error with the path left out.
 fn refusal(path: &Path) -> String {
@@ -107,9 +114,78 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 1; nothing was touched; upgrade Epitome"
+        "PATH has schema version 7, this Epitome knows up to 2; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
+}
+
+/// Makes a store as the first version of the schema was, with what that version wrote into it.
+fn of_the_first_version(path: &Path) {
+    let connection = raw(path);
+    connection.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    connection.execute_batch(include_str!("../../src/sqlite/migrations/0001_log.sql")).unwrap();
+    connection.execute_batch(include_str!("old/0001.sql")).unwrap();
+    connection.pragma_update(None, "application_id", 0x4550_4954).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+}
+
+#[test]
+fn a_store_of_the_first_version_is_brought_up_to_date() {
+    let place = Place::new();
+    of_the_first_version(&place.path());
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    assert_eq!(finding(&store, "schema"), ("version 2".to_owned(), vec![]));
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+    let row = store.find_session("Why does the upload fail?").unwrap();
+    let id = row.head.unwrap();
+    assert_eq!((row.events, row.turns, row.tool_calls), (5, 2, 1));
+    assert_eq!(store.read(id, Seq(1), 9).unwrap().len(), 5);
+    let fork = store.find_session("tried").unwrap().head.unwrap();
+    assert_eq!(store.head(fork).unwrap().seq, Seq(4));
+    // What the new version adds is empty, and works in the old forks too.
+    for id in [id, fork] {
+        assert_eq!((store.calls(id, 0, 9).unwrap(), store.last_call(id).unwrap()), (vec![], None));
+        assert_eq!((store.jobs(Some(id)).unwrap(), store.ready_job(id).unwrap()), (vec![], None));
+        let head = store.head(id).unwrap().seq;
+        commit(&store, id, vec![Record::Content(policy()), Record::Call(call(head))]);
+        ready(&store, id, "key", Seq(2));
+        assert_eq!(store.last_call(id).unwrap().map(|call| (call.thread, call.number)), Some((id, 0)));
+    }
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+    // Once is enough.
+    drop(store);
+    assert_eq!(Sqlite::open(&place.path(), Options::default()).unwrap().jobs(None).unwrap().len(), 2);
+}
+
+#[test]
+fn many_may_bring_a_store_up_to_date_at_once() {
+    for _ in 0..5 {
+        let place = Place::new();
+        of_the_first_version(&place.path());
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
+            }
+        });
+        assert_eq!(finding(&place.open(), "schema"), ("version 2".to_owned(), vec![]));
+    }
+}
+
+#[test]
+fn a_store_of_an_older_version_in_a_read_only_place_says_what_it_needs() {
+    let place = Place::new();
+    of_the_first_version(&place.path());
+    let Some(_guard) = read_only(place.directory.path()) else {
+        eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
+        return;
+    };
+    assert_eq!(
+        refusal(&place.path()),
+        "bringing the store up to date: PATH cannot be written; \
+         check the permissions of the file and of its directory"
+    );
 }
 
 #[test]
@@ -184,7 +260,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 1");
+    assert_eq!(version, "version 2");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it
@@ -303,9 +379,13 @@ fn a_store_in_a_read_only_place_can_be_looked_at() {
     assert!(store.doctor().unwrap().is_healthy());
     let words = ": PATH cannot be written; check the permissions of the file and of its directory";
     let head = store.head(thread("t")).unwrap().seq;
+    let nothing = Commit { thread: thread("t"), after: head, events: vec![], records: vec![] };
     for (doing, error) in [
         ("appending to the log", store.append(thread("t"), head, events(head.next(), "u")).unwrap_err()),
         ("erasing a session", store.erase(session("t"), Time(0)).unwrap_err()),
+        ("claiming a job", store.claim_job("w", Time(0), Time(1), None).unwrap_err()),
+        ("keeping a job", store.heartbeat(JobId::derived(&["j"]), "w", Time(0), Time(1)).unwrap_err()),
+        ("committing", store.commit(nothing).unwrap_err()),
         ("rebuilding", store.rebuild().map(drop).unwrap_err()),
     ] {
         assert_eq!(error.to_string().replace(&odd.display().to_string(), "PATH"), format!("{doing}{words}"));

@@ -12,13 +12,20 @@ use std::{
 };
 
 use epitome_core::{Seq, event::Time};
-use epitome_store::{EventLog, StoreError};
+use epitome_store::{
+    EventLog, StoreError,
+    records::{Commit, Record},
+};
 use tempfile::TempDir;
 
-use crate::support::{counting, root, thread, user};
+use crate::{
+    calls::{call, policy},
+    support::{counting, root, thread, user},
+};
 
 const ROUNDS: u64 = 110;
 const WRITERS: usize = 2;
+const SHORT_LIFE: u64 = 1 << 16;
 
 #[test]
 fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
@@ -26,6 +33,8 @@ fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
     let mut acknowledged: BTreeMap<String, u64> = BTreeMap::new();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     let mut appends = 0;
+    // How long a life may be, in microseconds. On a busy machine it takes longer to do anything before one dies.
+    let mut longest = SHORT_LIFE;
     for round in 0..ROUNDS {
         // A new file now and then, so that some die while it is made.
         if round % 12 == 0 {
@@ -36,7 +45,8 @@ fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
         let mut children: Vec<Child> =
             (0..WRITERS).map(|writer| spawn(&store.path().join("epitome.db"), writer, round)).collect();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_micros(random >> 33 & 0xFFFF));
+        std::thread::sleep(Duration::from_micros((random >> 33) % longest));
+        let before = appends;
         for child in &mut children {
             child.kill().unwrap();
         }
@@ -54,6 +64,7 @@ fn whatever_was_acknowledged_before_a_kill_is_there_once_and_whole() {
                 }
             }
         }
+        longest = if appends == before { longest * 5 / 4 } else { (longest * 9 / 10).max(SHORT_LIFE) };
     }
     verify(store.path(), &acknowledged);
     assert!(appends > 100, "only {appends} appends were acknowledged: nothing was tried");
@@ -80,6 +91,10 @@ fn verify(directory: &Path, acknowledged: &BTreeMap<String, u64>) {
             expected = (index + 1 < size).then_some((batch, index + 1, size));
         }
         assert_eq!(expected, None, "{name}: the last append is torn");
+        // Every batch came with a call: none is there without the other.
+        let calls = store.calls(thread(name), 0, usize::MAX).unwrap();
+        assert_eq!(calls.len(), seen.len(), "{name}: calls and events");
+        assert!(store.content(policy().hash).unwrap().is_some());
     }
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
@@ -121,7 +136,8 @@ fn append_until_killed() {
         };
         let mut after = store.head(id).unwrap().seq;
         let head = loop {
-            match store.append(id, after, events(after)) {
+            let records = vec![Record::Content(policy()), Record::Call(call(after))];
+            match store.commit(Commit { thread: id, after, events: events(after), records }) {
                 Ok(head) => break head,
                 Err(StoreError::Conflict { head, .. }) => after = head.seq,
                 Err(error) => panic!("{error}"),

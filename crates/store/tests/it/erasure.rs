@@ -5,12 +5,17 @@ use std::{collections::BTreeSet, path::Path};
 use epitome_core::{Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, event::Time, turn::Turns};
 use epitome_store::{
     EventLog, NewThread, Options, Sqlite, Start, StoreError,
-    records::{LedgerEntry, LedgerFilter, Scrubbed, Search},
+    records::{
+        CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewJob, NewOutcome, Record, Scrubbed,
+        Search,
+    },
 };
 use proptest::prelude::*;
 
 use crate::{
+    calls::{call, commit, policy},
     invariants::derived,
+    jobs::{job, ready},
     media::picture,
     support::{Place, append, counting, events, in_session, root, session, thread, user},
 };
@@ -53,14 +58,26 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     };
     let linked = [EventId { thread: gone, seq: Seq(1) }, EventId { thread: kept, seq: Seq(1) }];
     store.ledger_add(&entry, &linked).unwrap();
+    records_with_canary(&store, gone);
+    commit(&store, kept, vec![Record::Call(call(Seq(1)))]);
+    ready(&store, kept, "kept", Seq(3));
     assert!(holds(place.directory.path(), CANARY.as_bytes()));
     let before = all(&store, kept);
+    let records = |store: &Sqlite| {
+        let calls = store.calls(kept, 0, 99).unwrap();
+        (calls, store.jobs(Some(kept)).unwrap(), store.summaries(kept).unwrap())
+    };
+    let kept_records = records(&store);
 
     let erased = store.erase(session("gone"), Time(77)).unwrap();
     assert_eq!((erased.threads, erased.events, erased.media, erased.shared), (1, 202, 1, 0));
     assert_eq!(erased.scrubbed, Scrubbed::Gone);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
     assert_eq!(all(&store, kept), before);
+    assert_eq!(records(&store), kept_records);
+    assert_eq!(store.jobs(None).unwrap(), kept_records.1);
+    assert_eq!(store.attempts(None, None, 99).unwrap().len(), 1);
+    assert_eq!(store.content(policy().hash).unwrap(), Some(policy().text));
     assert!(matches!(store.head(gone), Err(StoreError::UnknownThread(_))));
     assert_eq!(store.search(&Search::everywhere(CANARY)).unwrap(), []);
     assert_eq!(store.search(&Search::everywhere("ordinary 7")).unwrap().len(), 1);
@@ -74,6 +91,52 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     assert!(place.raw().execute_batch("DELETE FROM events").is_err());
     append(&store, kept, events(Seq(202), "ua"));
     root(&store, "gone");
+}
+
+/// Puts the canary into every record a thread can have.
+fn records_with_canary(store: &Sqlite, id: ThreadId) {
+    let [secret, profile, rendering] =
+        ["", "profile ", "rendering "].map(|what| Content::new(format!("{what}{CANARY}")));
+    let text = format!("[\"{CANARY}\"]");
+    let made = NewCall {
+        model: Some(CANARY.into()),
+        policy: secret.hash,
+        profile: Some(profile.hash),
+        rendering: rendering.hash,
+        cause: Some(CANARY.into()),
+        pass: Some(text.clone()),
+        plan: Some(text.clone()),
+        sent: text.clone(),
+        steps: text.clone(),
+        ..call(Seq(1))
+    };
+    let outcome =
+        NewOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: Some(CANARY.into()) };
+    // What others name stays.
+    let shared = Record::Call(call(Seq(1)));
+    let contents = [secret, profile, rendering, policy()].map(Record::Content);
+    commit(
+        store,
+        id,
+        [Record::Call(made), Record::Outcome(outcome), shared].into_iter().chain(contents).collect(),
+    );
+    ready(store, id, CANARY, Seq(1));
+    let queued = NewJob { focus: Some(CANARY.into()), detail: text, ..job(store, id, "queued", Seq(1)) };
+    let cancelled = Record::CancelJob { job: queued.id, reason: CANARY.into() };
+    commit(store, id, vec![Record::Job(queued), cancelled]);
+}
+
+/// The calls of a view without the owners of calls and events, which an erasure may change.
+fn calls_seen(store: &Sqlite, id: ThreadId) -> Vec<CallRow> {
+    let nobody = ThreadId::derived(&["nobody"]);
+    let mut calls = store.calls(id, 0, usize::MAX).unwrap();
+    for call in &mut calls {
+        call.thread = nobody;
+        if let Some(summary) = &mut call.call.summary {
+            summary.thread = nobody;
+        }
+    }
+    calls
 }
 
 /// A view without the owners of its events, which an erasure may change.
@@ -207,10 +270,12 @@ struct Family {
     threads: Vec<NewThread>,
     /// Every event says a word of its own, so that it can be looked for.
     words: usize,
+    notes: usize,
 }
 
-/// Nothing else in the files looks like these words.
+/// Nothing else in the files looks like these words, which events say, and these, which calls and jobs do.
 const WORD: &str = "zqkxword";
+const NOTE: &str = "zqkxnote";
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -221,7 +286,7 @@ impl Family {
     fn new() -> Self {
         let place = Place::new();
         let store = place.open();
-        let mut family = Self { place, store, threads: Vec::new(), words: 0 };
+        let mut family = Self { place, store, threads: Vec::new(), words: 0, notes: 0 };
         family.begin(thread("0"), session("a"), Start::Root, "ua");
         family
     }
@@ -242,6 +307,35 @@ impl Family {
             self.words += 1;
         }
         append(&self.store, id, batch);
+        self.record(id);
+    }
+
+    /// Makes a call that stands on the newest compaction, and a job; both say the newest word.
+    fn record(&mut self, id: ThreadId) {
+        let head = self.store.head(id).unwrap().seq;
+        let note = format!("\"{NOTE}{}\"", self.notes);
+        self.notes += 1;
+        let own = Content::new(format!("policy {note}"));
+        let summary = self.store.pivot(id).unwrap().map(|pivot| pivot.id);
+        let made = NewCall { policy: own.hash, summary, sent: note.clone(), ..call(head) };
+        let number = self.store.last_call(id).unwrap().map_or(0, |last| last.number + 1);
+        let outcome = NewOutcome {
+            call: number,
+            time: None,
+            answer: None,
+            usage: None,
+            cost: None,
+            error: Some(note.clone()),
+        };
+        let queued = NewJob { detail: note.clone(), ..job(&self.store, id, &note, head) };
+        let records = vec![
+            Record::Content(policy()),
+            Record::Content(own),
+            Record::Call(made),
+            Record::Outcome(outcome),
+            Record::Job(queued),
+        ];
+        self.store.commit(Commit { thread: id, after: head, events: vec![], records }).unwrap();
     }
 
     fn fork(&mut self, (of, at, into, script): &Fork) {
@@ -263,7 +357,8 @@ impl Family {
             self.threads.drain(..).partition(|thread| thread.session == erased);
         self.threads = kept;
         let views = |family: &Self| {
-            family.threads.iter().map(|thread| seen(&family.store, thread.id)).collect::<Vec<_>>()
+            let view = |id| (seen(&family.store, id), calls_seen(&family.store, id));
+            family.threads.iter().map(|thread| view(thread.id)).collect::<Vec<_>>()
         };
         let before = views(self);
         self.store.erase(erased, Time(0)).unwrap();
@@ -278,12 +373,20 @@ impl Family {
 
     /// What is found is what is seen, in the index and in the files, and what is derived is what would be made anew.
     fn check(&self) {
-        let mut left = BTreeSet::new();
+        let (mut left, mut notes) = (BTreeSet::new(), BTreeSet::new());
         for thread in &self.threads {
             let view = all(&self.store, thread.id);
             let turns: Vec<_> =
                 self.store.turns(thread.id).unwrap().into_iter().map(|row| row.turn).collect();
             assert_eq!(turns, Turns::of(&view));
+            for CallRow { call, outcomes, .. } in self.store.calls(thread.id, 0, usize::MAX).unwrap() {
+                assert_eq!(outcomes[0].error.as_ref(), Some(&call.sent));
+                assert_eq!(self.store.content(call.policy).unwrap(), Some(format!("policy {}", call.sent)));
+                if let Some(summary) = call.summary {
+                    assert!(view.iter().any(|event| event.id == summary));
+                }
+                notes.insert(call.sent.trim_matches('"').to_owned());
+            }
             left.extend(
                 view.iter().map(|logged| logged.event.fact.text()).filter(|text| text.starts_with(WORD)),
             );
@@ -293,7 +396,12 @@ impl Family {
             let hits = self.store.search(&Search::everywhere(&word)).unwrap();
             assert_eq!(!hits.is_empty(), left.contains(&word), "{word}");
         }
-        assert_eq!(words_in(self.place.directory.path()), left);
+        for job in self.store.jobs(None).unwrap() {
+            assert!(self.threads.iter().any(|thread| thread.id == job.job.thread));
+            notes.insert(job.job.detail.trim_matches('"').to_owned());
+        }
+        assert_eq!(words_in(self.place.directory.path(), WORD), left);
+        assert_eq!(words_in(self.place.directory.path(), NOTE), notes);
         assert_healthy(&self.store);
         let made = derived(&self.place);
         self.store.rebuild().unwrap();
@@ -301,16 +409,16 @@ impl Family {
     }
 }
 
-/// Every word of a [`Family`] that stands in the files as somebody said it.
-fn words_in(directory: &Path) -> BTreeSet<String> {
+/// Every word of a [`Family`] with this start that stands in the files as somebody said it.
+fn words_in(directory: &Path, start: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for file in std::fs::read_dir(directory).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         let text = String::from_utf8_lossy(&bytes);
-        for (at, _) in text.match_indices(&format!("\"{WORD}")) {
-            let rest = &text[at + 1 + WORD.len()..];
+        for (at, _) in text.match_indices(&format!("\"{start}")) {
+            let rest = &text[at + 1 + start.len()..];
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            words.insert(format!("{WORD}{digits}"));
+            words.insert(format!("{start}{digits}"));
         }
     }
     words
@@ -346,6 +454,8 @@ fn a_backup_is_whole_private_and_never_overwrites() {
         id,
         (0..3000).map(|number| user(&format!("event {number} {}", "text ".repeat(40)))).collect(),
     );
+    commit(&store, id, vec![Record::Content(policy()), Record::Call(call(Seq(3000)))]);
+    ready(&store, id, "key", Seq(3000));
     let to = place.directory.path().join("copy.db");
     let mut reports = Vec::new();
     // Appends meanwhile neither stop the copy nor get into it.
@@ -360,6 +470,9 @@ fn a_backup_is_whole_private_and_never_overwrites() {
     assert_eq!(reports.last().map(|last| last.done), reports.last().map(|last| last.total));
     let copy = Sqlite::open(&to, counting()).unwrap();
     assert_eq!(all(&copy, id), all(&store, id)[..3000]);
+    assert_eq!(copy.calls(id, 0, 9).unwrap(), store.calls(id, 0, 9).unwrap());
+    assert_eq!(copy.ready_job(id).unwrap().unwrap(), store.ready_job(id).unwrap().unwrap());
+    assert_eq!(copy.content(policy().hash).unwrap(), Some(policy().text));
     assert!(copy.doctor().unwrap().is_healthy());
     let error = store.backup(&to, &mut |_| {}).unwrap_err();
     assert_eq!(

@@ -10,7 +10,7 @@ use rusqlite::types::Value;
 use crate::support::{Place, Quarters, events, session, thread};
 
 /// A few events, in the letters of [`events`].
-const SHORT: &str = "[uiafFrgckmpxvjq]{1,6}";
+const SHORT: &str = "[uiafFrgckmpxvVwWLjqn]{1,6}";
 
 /// A step in the life of a log.
 #[derive(Clone, Debug)]
@@ -276,9 +276,14 @@ fn push(store: &Sqlite, thread: ThreadId, script: &str) {
 }
 
 fn reverted(memory: &Memory, thread: ThreadId, compaction: Seq) -> bool {
-    all(memory, thread).iter().any(|event| {
-        matches!(event.event.fact, Fact::CompactionReverted { compaction: undone } if undone == compaction)
-    })
+    let events = all(memory, thread);
+    let after = events.iter().rev().take_while(|event| event.id.seq > compaction);
+    let last_word = after.filter_map(|event| match event.event.fact {
+        Fact::CompactionReverted { compaction } => Some((compaction, true)),
+        Fact::CompactionRestored { compaction } => Some((compaction, false)),
+        _ => None,
+    });
+    last_word.into_iter().find(|(about, _)| *about == compaction).is_some_and(|(_, undone)| undone)
 }
 
 /// Changes one bit of one column of one event, behind the store's back; gives where, if anything changed.

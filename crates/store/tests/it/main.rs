@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
+mod calls;
 mod conditions;
 mod conformance;
 mod crash;
 mod erasure;
 mod foreign;
 mod invariants;
+mod jobs;
 mod media;
 mod records;
 mod sessions;

@@ -1,9 +1,13 @@
 //! The database itself refuses to change a record, whoever asks.
 
 use epitome_core::{EventId, Seq, event::Time};
-use epitome_store::records::LedgerEntry;
+use epitome_store::records::{LedgerEntry, NewOutcome, Record};
 
-use crate::support::{Place, append, events, root, session, thread};
+use crate::{
+    calls::{call, commit, policy},
+    jobs::ready,
+    support::{Place, append, events, root, session, thread},
+};
 
 /// A store with something in every table of records.
 fn filled() -> Place {
@@ -22,6 +26,11 @@ fn filled() -> Place {
         raw: "{}".into(),
     };
     store.ledger_add(&entry, &[EventId { thread: id, seq: Seq(2) }]).unwrap();
+    append(&store, id, events(Seq(5), "c"));
+    let outcome = NewOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: None };
+    let records = vec![Record::Content(policy()), Record::Call(call(Seq(5))), Record::Outcome(outcome)];
+    commit(&store, id, records);
+    ready(&store, id, "key", Seq(4));
     root(&store, "gone");
     store.erase(session("gone"), Time(2)).unwrap();
     place
@@ -39,6 +48,12 @@ fn update_delete_and_replace_are_refused() {
         ("ledger", "text"),
         ("ledger_links", "seq"),
         ("audit", "what"),
+        ("contents", "text"),
+        ("model_calls", "sent"),
+        ("call_outcomes", "error"),
+        ("job_attempts", "detail"),
+        ("summaries", "text"),
+        ("jobs", "detail"),
     ] {
         let rows: i64 =
             raw.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
@@ -58,7 +73,19 @@ fn update_delete_and_replace_are_refused() {
 fn replace_is_refused_although_it_asks_no_delete_trigger() {
     let place = filled();
     let raw = place.raw();
-    for table in ["events", "threads", "media", "ledger", "audit"] {
+    for table in [
+        "events",
+        "threads",
+        "media",
+        "ledger",
+        "audit",
+        "contents",
+        "model_calls",
+        "call_outcomes",
+        "job_attempts",
+        "summaries",
+        "jobs",
+    ] {
         let columns: String = raw
             .query_row("SELECT group_concat(name) FROM pragma_table_info(?1)", [table], |row| row.get(0))
             .unwrap();
@@ -79,12 +106,12 @@ fn events_can_only_be_added_at_the_end() {
             (thread("t").uuid().into_bytes(), i64::try_from(seq).unwrap()),
         )
     };
-    for seq in [0, 1, 4, 6] {
+    for seq in [0, 1, 5, 7] {
         let error = insert(seq).expect_err("not the end").to_string();
         assert!(error.contains("only appended"), "{error}");
     }
     // At the end the database cannot know better; the chain does.
-    insert(5).unwrap();
+    insert(6).unwrap();
     drop(raw);
     let report = place.open().doctor().unwrap();
     assert!(!report.is_healthy());

@@ -91,7 +91,9 @@ pub(crate) fn user(text: &str) -> Event {
 
 /// A letter an event: `u`ser, `i`nstruction, `a`nswer without id, `f` and `F` fragments of two answers, `r`esult,
 /// usa`g`e, `c`ompaction of everything so far, `k` compaction that keeps the last event, `m`odel changed, `p`in,
-/// `x` carried, compaction re`v`erted, in`j`ected, compaction re`q`uested. The first stands at `first`.
+/// `x` carried, in`j`ected, compaction re`q`uested, u`n`pinned. `v` reverts and `w` restores a compaction one and two
+/// events before, `V` and `W` one three and four events before; `L` reverts what only comes next. The first stands at
+/// `first`.
 pub(crate) fn events(first: Seq, script: &str) -> Vec<Event> {
     (first.0..).zip(script.chars()).map(|(place, letter)| event(Seq(place), letter)).collect()
 }
@@ -141,6 +143,11 @@ fn event(seq: Seq, letter: char) -> Event {
         'p' => Fact::Pinned { pin: Pin::Text("remember".into()) },
         'x' => Fact::Carried { kind: "note".into() },
         'v' => Fact::CompactionReverted { compaction: seq.previous() },
+        'V' => Fact::CompactionReverted { compaction: Seq(seq.0.saturating_sub(3)) },
+        'w' => Fact::CompactionRestored { compaction: Seq(seq.0.saturating_sub(2)) },
+        'W' => Fact::CompactionRestored { compaction: Seq(seq.0.saturating_sub(4)) },
+        'L' => Fact::CompactionReverted { compaction: seq.next() },
+        'n' => Fact::Unpinned { pin: Pin::Text("remember".into()) },
         'j' => Fact::Injected { hook: "clock".into(), beside: None, parts: vec![Part::text("noon")] },
         'q' => Fact::CompactionRequested { trigger: Trigger::Agent, focus: Some("tests".into()) },
         other => panic!("no event is written {other}"),

@@ -138,7 +138,9 @@ fn is_shown(format: Format, event: &Event) -> bool {
         Fact::Carried { .. } => event.normal.is_some() && event.raw.dialect == format.dialect(),
         Fact::CompactionRequested { .. }
         | Fact::CompactionReverted { .. }
+        | Fact::CompactionRestored { .. }
         | Fact::Pinned { .. }
+        | Fact::Unpinned { .. }
         | Fact::UsageReported { .. }
         | Fact::ModelChanged { .. } => false,
     }

@@ -10,6 +10,8 @@ mod openai_responses;
 
 use std::{collections::BTreeSet, fmt};
 
+use serde::{Deserialize, Serialize};
+
 pub use epitome_core::profile::Rule;
 
 use crate::{error::WireError, format::Format, json::Json, request::Keys};
@@ -17,7 +19,8 @@ use crate::{error::WireError, format::Format, json::Json, request::Keys};
 pub use self::against::check_against;
 
 /// The rules that a model has. Those that every request of a format must keep are checked whether they are here or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Rules(BTreeSet<Rule>);
 
 impl Rules {

@@ -12,6 +12,7 @@ use epitome_core::{
     cost::Layer,
     profile::{CacheRules, Written},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{Rendered, RenderedMessage};
 use crate::{
@@ -33,7 +34,8 @@ use crate::{
 /// assert_eq!(placed, Breakpoints::Placed { most: 4, lifetime: 3_600 });
 /// assert_eq!(Breakpoints::of(&cache("gpt-4.1"), None), Breakpoints::AsSent);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Breakpoints {
     /// Where the client asked for it; of more marks than the provider takes, the newest.
     #[default]

@@ -37,9 +37,12 @@ use epitome_core::{
     policy::Shape,
     seq_set::SeqSet,
 };
+use serde::{Deserialize, Serialize};
 
-/// What a request should be beyond what its context says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a request should be beyond what its context says. It can be stored, and a context rendered again with what was
+/// stored has the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RenderOptions {
     /// The model to ask, instead of the one the context's settings name.
     pub model: Option<ModelName>,

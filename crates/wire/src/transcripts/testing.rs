@@ -167,8 +167,14 @@ fn show_fact(fact: &Fact) -> String {
         Fact::ModelChanged { model } => format!("{kind} {model}"),
         Fact::Carried { kind: what } => format!("{kind} {what}"),
         Fact::CompactionRequested { trigger, .. } => format!("{kind} {trigger:?}"),
-        Fact::Pinned { pin: Pin::Text(text) } => format!("{kind} {text}"),
-        Fact::UserSaid { .. } | Fact::CompactionReverted { .. } | Fact::Pinned { .. } => {
+        Fact::Pinned { pin: Pin::Text(text) } | Fact::Unpinned { pin: Pin::Text(text) } => {
+            format!("{kind} {text}")
+        }
+        Fact::UserSaid { .. }
+        | Fact::CompactionReverted { .. }
+        | Fact::CompactionRestored { .. }
+        | Fact::Pinned { .. }
+        | Fact::Unpinned { .. } => {
             format!("{kind} {}", parts(fact.parts()))
         }
     }

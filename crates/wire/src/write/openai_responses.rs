@@ -2,6 +2,8 @@
 
 mod item;
 
+pub(crate) use item::stand_in;
+
 use epitome_core::{Fact, Part, event::Instruction};
 
 use super::{
@@ -250,7 +252,7 @@ impl<'e> Pen<'e, '_> {
         match (&outcome.result, &outcome.site) {
             (Some(returned), site) => self.result(returned, site.as_ref()),
             (None, Some(site)) => {
-                let json = item::stand_in(item::kind(site.entry, site.call), self.ids.of_site(site));
+                let json = stand_in(item::kind(site.entry, site.call), self.ids.of_site(site));
                 Some(Item::words(json, Vec::new()))
             }
             (None, None) => None,

@@ -361,7 +361,9 @@ fn facts_no_provider_sees_become_nothing() {
     let facts = [
         Fact::CompactionRequested { trigger: Trigger::Manual, focus: Some("x".into()) },
         Fact::CompactionReverted { compaction: Seq(1) },
+        Fact::CompactionRestored { compaction: Seq(1) },
         Fact::Pinned { pin: Pin::Text("x".into()) },
+        Fact::Unpinned { pin: Pin::Text("x".into()) },
         Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
         Fact::ModelChanged { model: "m".into() },
         Fact::Carried { kind: "x".into() },

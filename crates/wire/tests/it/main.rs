@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod asked;
 mod breakpoints;
 mod fixtures;
 mod histories;
@@ -9,11 +10,15 @@ mod legal;
 mod legality;
 mod normal;
 mod odd;
+mod options;
+mod overflows;
 mod prompts;
 mod real;
 mod rendered;
 mod requests;
 mod responses;
+mod said;
 mod streams;
 mod summaries;
 mod translated;
+mod warm;

@@ -233,7 +233,7 @@ fn a_line_that_cannot_be_read_says_why() {
     ]
     .join("\n");
     assert_snapshot!(shown, @r"
-    its fact cannot be read by this version (unknown variant `user_sang`, expected one of `instructed`, `user_said`, `assistant_said`, `tool_returned`, `compaction_requested`, `compacted`, `compaction_reverted`, `pinned`, `injected`, `usage_reported`, `model_changed`, `carried` at line 1 column 19)
+    its fact cannot be read by this version (unknown variant `user_sang`, expected one of `instructed`, `user_said`, `assistant_said`, `tool_returned`, `compaction_requested`, `compacted`, `compaction_reverted`, `compaction_restored`, `pinned`, `unpinned`, `injected`, `usage_reported`, `model_changed`, `carried` at line 1 column 19)
     its time cannot be read
     its `normal` is no hash
     it does not say whose JSON its raw form is

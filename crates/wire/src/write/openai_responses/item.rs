@@ -150,7 +150,7 @@ pub(super) fn output(called: &str, id: &str, pieces: &[Piece<'_>]) -> String {
 }
 
 /// The answer to a call that never returned, in the form its kind of call wants.
-pub(super) fn stand_in(called: &str, id: &str) -> String {
+pub(crate) fn stand_in(called: &str, id: &str) -> String {
     plain_output(called, id, STAND_IN, Ending::Interrupted)
 }
 

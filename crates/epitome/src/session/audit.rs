@@ -1,0 +1,134 @@
+//! Past calls, made again from what was recorded: the proof of what the model saw.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Digest, Seq, ThreadId,
+    context::Names,
+    cost::Prompt,
+    meter::{Meter, Overhead},
+    profile::Tokenizer,
+    view::{Pass, Sent, View},
+};
+use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
+use epitome_wire::{PromptMemo, render::Rendered};
+
+use super::{
+    Recalled,
+    desk::{parse, read_line},
+    error::SessionError,
+    setup::Rendering,
+};
+
+/// A past call, made again.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// What was recorded of it.
+    pub row: CallRow,
+    /// The request, as it is rendered from the log and the records.
+    pub rendered: Rendered,
+    /// Its view: what was shown, what was not, and where that is.
+    pub view: View,
+}
+
+impl Replayed {
+    /// Whether the bytes are those that were sent.
+    pub fn is_same(&self) -> bool {
+        Digest::of(self.rendered.body.as_bytes()) == self.row.call.hash
+    }
+}
+
+/// Renders a past call of a thread's view again, from the log and the records beside it alone.
+pub fn replay_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replayed, SessionError> {
+    let row = store.call(thread, call)?;
+    let rendering = rendering(store, &row)?;
+    let meter = Arc::new(meter_of(&rendering));
+    let line = read_line(store, thread, &meter, Some(row.call.head))?;
+    let mut passes = Vec::new();
+    for (number, _, pass) in store.passes(thread)? {
+        if number <= call {
+            passes.push(parse::<Pass>("pass", number, &pass)?);
+        }
+    }
+    let sent = parse::<Sent>("sent", call, &row.call.sent)?;
+    // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
+    let names = Names::Thread(row.thread);
+    let view = View::restore(&line, passes, Some(sent), meter, names);
+    let rendered = rendering
+        .format
+        .render(view.context(), &rendering.options)
+        .map_err(crate::compact::CompactError::from)?;
+    Ok(Replayed { row, rendered, view })
+}
+
+/// The same, and it must be what was sent.
+pub fn verify_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replayed, SessionError> {
+    let replayed = replay_call(store, thread, call)?;
+    if replayed.is_same() {
+        return Ok(replayed);
+    }
+    Err(SessionError::NotReproduced {
+        call,
+        found: Digest::of(replayed.rendered.body.as_bytes()).to_string(),
+        sent: replayed.row.call.hash.to_string(),
+        why: "the log or a record was changed behind the store's back, or another version renders differently",
+    })
+}
+
+/// The events of a thread's view that a handle stands for, as stubs and summaries write it.
+pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Recalled>, SessionError> {
+    let lost = || SessionError::Handle { handle: handle.to_owned(), names: Names::Thread(thread) };
+    let (owner, events) = handle.trim().trim_start_matches("recall ").split_once(':').ok_or_else(lost)?;
+    let is_here = is_in_view(store, thread, owner)?;
+    let mut recalled = Vec::new();
+    for run in events.split(',').map(str::trim).filter(|_| is_here) {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse()) else { return Err(lost()) };
+        let (mut from, last) = (Seq(first), Seq(last));
+        while from <= last {
+            let page = store.read(thread, from, 256)?;
+            let Some(newest) = page.last() else { break };
+            from = newest.id.seq.next();
+            recalled.extend(page.into_iter().filter(|event| event.id.seq <= last).map(|event| Recalled { event }));
+        }
+    }
+    if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
+}
+
+/// Whether a thread, or one that it was forked from, is called that. A fork shows handles that were written in its
+/// parents, whose numbers it shares.
+fn is_in_view(store: &Sqlite, thread: ThreadId, name: &str) -> Result<bool, SessionError> {
+    let mut here = thread;
+    loop {
+        if here.is_meant_by(name) {
+            return Ok(true);
+        }
+        match store.thread(here)?.start {
+            Start::Fork { of, .. } => here = of,
+            Start::Root | Start::Spawned { .. } => return Ok(false),
+        }
+    }
+}
+
+fn rendering(store: &Sqlite, row: &CallRow) -> Result<Rendering, SessionError> {
+    let text = store.content(row.call.rendering)?.unwrap_or_default();
+    parse::<Rendering>("rendering", row.number, &text)
+}
+
+/// Bytes do not depend on counts: any meter will do, and this one has counted most of them already.
+fn meter_of(_rendering: &Rendering) -> Meter {
+    Meter::new(Tokenizer::O200k.counter(), Overhead::default())
+}
+
+/// The last request as a cache sees it; nothing if there was none, or it cannot be made again.
+pub(super) fn prompt_of(
+    store: &Sqlite,
+    thread: ThreadId,
+    last: Option<&CallRow>,
+    memo: &mut PromptMemo,
+) -> Option<Prompt> {
+    let last = last?;
+    let replayed = replay_call(store, thread, last.number).ok().filter(Replayed::is_same)?;
+    let format = rendering(store, last).ok()?.format;
+    format.prompt(&replayed.rendered.body, memo).ok()
+}

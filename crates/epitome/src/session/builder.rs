@@ -1,0 +1,400 @@
+//! How a session is set up: sensible defaults for everything but the model.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use epitome_core::{
+    SessionId, ThreadId, Tokens,
+    cost::Terms,
+    event::Time,
+    inject::{Hook, Hooks},
+    policy::{Policy, Step, When},
+    profile::{CacheRules, Prices, Profiles, Tokenizer},
+    pipeline::Reducer,
+    reducers::AnyReducer,
+};
+use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::NewSession};
+use epitome_wire::Format;
+use tokio::sync::Notify;
+
+use super::{
+    Session,
+    compactor::{self, blocking},
+    desk::{Clock, Desk, Maker, Warm},
+    error::SessionError,
+    lifecycle::{Callback, Lifecycle, Listeners},
+    setup::Setup,
+};
+use crate::summarise::{Instructions, Summarize};
+
+/// A session to be opened or begun.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), epitome::session::SessionError> {
+/// use epitome::{session::Session, wire::Format};
+///
+/// let session = Session::builder(Format::OpenaiChat, "gpt-5.1")
+///     .file("agent.db")
+///     .system("You are a careful engineer.")
+///     .begin()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct SessionBuilder {
+    format: Format,
+    model: String,
+    place: Place,
+    policy: Policy,
+    profiles: Profiles,
+    window: Option<Tokens>,
+    title: String,
+    opening: Vec<Opening>,
+    hooks: Vec<Box<dyn Hook>>,
+    summariser: Option<Arc<dyn Summarize>>,
+    prices: Option<Prices>,
+    warm: Warm,
+    instructions: Instructions,
+    workers: Workers,
+    before: Option<CallbackSlot>,
+    after: Option<CallbackSlot>,
+    clock: Clock,
+    pub(super) extras: Extras,
+}
+
+/// What a session does beside making requests.
+#[derive(Clone, Debug)]
+pub(super) struct Extras {
+    pub(super) compact_tool: CompactTool,
+    pub(super) auto_continue: AutoContinue,
+    pub(super) idle: Option<Duration>,
+    pub(super) memory: Option<PathBuf>,
+}
+
+/// Whether the agent has a tool by which it asks for a compaction itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompactTool {
+    /// It has none.
+    #[default]
+    Absent,
+    /// It has: calls of it are answered by the session.
+    Offered,
+}
+
+/// Whether a synthetic message lets the agent go on after a compaction that nobody asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoContinue {
+    /// It does, where the request would else end without a question.
+    #[default]
+    On,
+    /// It does not.
+    Off,
+}
+
+/// Who works on summaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// A task of this session.
+    #[default]
+    Here,
+    /// Somebody else: another process that has the same store open.
+    Elsewhere,
+}
+
+#[derive(Clone)]
+struct CallbackSlot(Callback);
+
+impl std::fmt::Debug for CallbackSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Temporary,
+    File(PathBuf),
+    Store(Arc<Sqlite>),
+}
+
+#[derive(Debug)]
+enum Opening {
+    System(String),
+    Tools(String),
+    Settings(String),
+}
+
+impl SessionBuilder {
+    pub(super) fn new(format: Format, model: &str) -> Self {
+        Self {
+            format,
+            model: model.to_owned(),
+            place: Place::Temporary,
+            policy: Policy::builtin()[0].clone(),
+            profiles: Profiles::builtin(),
+            window: None,
+            title: String::new(),
+            opening: Vec::new(),
+            hooks: Vec::new(),
+            summariser: None,
+            prices: None,
+            warm: Warm::Never,
+            instructions: Instructions::default(),
+            workers: Workers::Here,
+            before: None,
+            after: None,
+            clock: Clock(Arc::new(now)),
+            extras: Extras {
+                compact_tool: CompactTool::Absent,
+                auto_continue: AutoContinue::On,
+                idle: None,
+                memory: None,
+            },
+        }
+    }
+
+    /// Keeps the session in a database file, which is made if there is none. By default it is kept in a temporary one.
+    pub fn file(mut self, path: impl AsRef<Path>) -> Self {
+        self.place = Place::File(path.as_ref().to_owned());
+        self
+    }
+
+    /// Keeps the session in a store that is open already.
+    pub fn store(mut self, store: Arc<Sqlite>) -> Self {
+        self.place = Place::Store(store);
+        self
+    }
+
+    /// When and how the context is reduced; by default as `epitome` says.
+    pub fn policy(mut self, policy: &Policy) -> Self {
+        self.policy = policy.clone();
+        self
+    }
+
+    /// Adds a reducer of your own, which runs after those of the policy, at the same times.
+    pub fn reducer(mut self, reducer: impl Reducer + 'static) -> Self {
+        self.policy.reduce.push(Step { when: When::AtEpoch, reducer: AnyReducer::custom(reducer) });
+        self
+    }
+
+    /// What is known of models; by default what comes with the library.
+    pub fn profiles(mut self, profiles: Profiles) -> Self {
+        self.profiles = profiles;
+        self
+    }
+
+    /// How many tokens the model's window holds, input and output together: for models that no profile is about, or to
+    /// stay below what one says. Without either nothing is compacted until the provider refuses a request as too long.
+    pub fn window(mut self, window: Tokens) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// What a person calls the session.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// The system prompt a new session begins with.
+    pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.opening.push(Opening::System(text.into()));
+        self
+    }
+
+    /// The tools a new session begins with: the JSON list that the provider takes.
+    pub fn tools(mut self, json: impl Into<String>) -> Self {
+        self.opening.push(Opening::Tools(json.into()));
+        self
+    }
+
+    /// What else a new session's requests say, as a JSON object: temperature, output limit, metadata.
+    pub fn settings(mut self, json: impl Into<String>) -> Self {
+        self.opening.insert(0, Opening::Settings(json.into()));
+        self
+    }
+
+    /// Adds content beside each of the user's messages.
+    pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Who writes summaries, in the background; by default the built-in summariser, at once and without a model.
+    pub fn summariser(mut self, summariser: impl Summarize + 'static) -> Self {
+        self.summariser = Some(Arc::new(summariser));
+        self
+    }
+
+    /// What the summariser's model costs, so that the planner can weigh it. Without it, its cost is unknown.
+    pub fn summariser_prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+
+    /// Whether a summary may be asked for by continuing the session's own request: only if the summariser is the
+    /// session's own model at its own endpoint.
+    pub fn warm(mut self, warm: Warm) -> Self {
+        self.warm = warm;
+        self
+    }
+
+    /// What every summary should attend to, and lines from plugins for the summariser.
+    pub fn instructions(mut self, instructions: Instructions) -> Self {
+        self.instructions = instructions;
+        self
+    }
+
+    /// Who works on summaries; by default a task of this session.
+    pub fn workers(mut self, workers: Workers) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Offers the agent a tool, `compact`, by which it asks for a compaction itself. Its definition must be among the
+    /// tools: [`Format::compact_tool`] gives it.
+    pub fn compact_tool(mut self, offered: CompactTool) -> Self {
+        self.extras.compact_tool = offered;
+        self
+    }
+
+    /// Whether a synthetic message lets the agent go on after a compaction that nobody asked for; by default it does.
+    pub fn auto_continue(mut self, on: AutoContinue) -> Self {
+        self.extras.auto_continue = on;
+        self
+    }
+
+    /// Has a summary made when nothing has happened for this long, so that it is there when the cache has gone cold.
+    pub fn idle(mut self, after: Duration) -> Self {
+        self.extras.idle = Some(after);
+        self
+    }
+
+    /// Keeps files with the status and the decisions of the session in a folder, and refers to them by path.
+    pub fn memory_files(mut self, folder: impl AsRef<Path>) -> Self {
+        self.extras.memory = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Is called before a compaction starts.
+    pub fn before_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
+        self.before = Some(CallbackSlot(Arc::new(callback)));
+        self
+    }
+
+    /// Is called after a summary was made and checked.
+    pub fn after_compaction(mut self, callback: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
+        self.after = Some(CallbackSlot(Arc::new(callback)));
+        self
+    }
+
+    /// What time it is, for tests and replays; by default the system's clock says.
+    pub fn clock(mut self, clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
+        self.clock = Clock(Arc::new(clock));
+        self
+    }
+
+    /// Begins a new session.
+    pub async fn begin(mut self) -> Result<Session, SessionError> {
+        let mut opening = Vec::new();
+        for piece in std::mem::take(&mut self.opening) {
+            opening.push(match piece {
+                Opening::System(text) => self.format.say_system(&text),
+                Opening::Tools(json) => self.format.say_tools(&json)?,
+                Opening::Settings(json) => self.format.say_settings(&json)?,
+            });
+        }
+        let session = SessionId::new(uuid::Uuid::now_v7());
+        let thread = ThreadId::new(uuid::Uuid::now_v7());
+        let new = NewSession {
+            id: session,
+            key: None,
+            title: self.title.clone(),
+            source: "library".to_owned(),
+            created: Some((self.clock.0)()),
+        };
+        let session = self
+            .start(move |store| {
+                store.create_session(&new)?;
+                let start = NewThread { id: thread, session, name: "main".to_owned(), start: Start::Root };
+                store.open(&start)?;
+                Ok((session, thread))
+            })
+            .await?;
+        session.append(opening).await?;
+        Ok(session)
+    }
+
+    /// Opens a session that was begun before, where it stands.
+    pub async fn resume(self, session: SessionId) -> Result<Session, SessionError> {
+        self.start(move |store| {
+            let row = store.session(session)?;
+            let threads = store.threads(session)?;
+            let head = row.head.or_else(|| threads.first().map(|thread| thread.id));
+            let head = head.ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
+            Ok((session, head))
+        })
+        .await
+    }
+
+    /// Opens a thread of a session that was begun before.
+    pub async fn resume_thread(self, thread: ThreadId) -> Result<Session, SessionError> {
+        self.start(move |store| Ok((store.thread(thread)?.session, thread))).await
+    }
+
+    async fn start(
+        self,
+        find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
+    ) -> Result<Session, SessionError> {
+        let hooks = Hooks::new(self.hooks)?;
+        let setup = Setup::new(
+            self.format,
+            &self.model,
+            self.window,
+            &self.policy,
+            &self.profiles,
+            hooks.reserve(),
+        );
+        let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
+        let maker = self.summariser.map(|summariser| Maker {
+            summariser,
+            terms: Terms::new(&cache, &prices),
+            prices,
+            warm: self.warm,
+            instructions: self.instructions,
+        });
+        let listeners = Listeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
+        let (place, clock, has_maker) = (self.place, self.clock, maker.is_some());
+        let desk = blocking(move || {
+            let store = open(place)?;
+            let place = find(&store)?;
+            Desk::open(store, place, Arc::new(setup), Arc::new(hooks), maker, listeners, clock)
+        })
+        .await?;
+        let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
+        if has_maker && self.workers == Workers::Here {
+            tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+        }
+        let profiles = Arc::new(self.profiles);
+        Ok(Session::new(desk, wake, self.extras, profiles, self.window, self.policy))
+    }
+}
+
+fn open(place: Place) -> Result<Arc<Sqlite>, SessionError> {
+    let options = Options { counter: Some(Tokenizer::O200k.counter()), ..Options::default() };
+    Ok(match place {
+        Place::Store(store) => store,
+        Place::File(path) => Arc::new(Sqlite::open(&path, options)?),
+        Place::Temporary => Arc::new(Sqlite::temporary(options)?),
+    })
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,361 @@
+//! The background compactor: claims jobs, has them summarised, checks what comes back, and leaves it ready.
+//!
+//! A job is claimed for a time and the claim renewed while the work goes on; whoever dies loses the claim and another
+//! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use epitome_core::{
+    Fact, Logged, Seq, ThreadId,
+    context::Names,
+    event::Time,
+    meter::Meter,
+    seq_set::SeqSet,
+    summary::{self, Brief, compaction::standing},
+    verify::{self, Source},
+};
+use epitome_store::{
+    EventLog, Sqlite,
+    records::{Attempt, JobRow, JobState, NewSummary, Next},
+};
+use serde_json::json;
+use tokio::sync::Notify;
+use tracing::Instrument;
+
+use super::{
+    breaker,
+    desk::{BUILT_IN, Desk, JobDetail, Maker, Warm},
+    error::SessionError,
+    lifecycle::{Lifecycle, NextStep},
+};
+use crate::summarise::{self, Apart, Drafted, Instructions, Task, Way, prompt};
+
+/// For how long a job is claimed, in milliseconds.
+const LEASE: i64 = 30_000;
+
+/// How often a claim is renewed.
+const HEARTBEAT: Duration = Duration::from_secs(8);
+
+/// How long to wait for work that nobody announced: another process's, or one that is to be tried again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After a failure a job rests for this long, twice as long after each further one, in milliseconds.
+const BACK_OFF: i64 = 2_000;
+
+/// Works off the jobs of a session until the session is gone.
+pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
+    let worker = worker();
+    loop {
+        let Some(strong) = desk.upgrade() else { return };
+        let worked = work_one(&strong, &worker, None).await;
+        drop(strong);
+        match worked {
+            Ok(Worked::One) => {}
+            Ok(Worked::Nothing) => {
+                // Waiting too long only means that somebody else's job is found later.
+                let _ = tokio::time::timeout(PATIENCE, wake.notified()).await;
+            }
+            Err(error) => {
+                tracing::warn!(target: "epitome::compaction", %error, "looking for work");
+                tokio::time::sleep(PATIENCE).await;
+            }
+        }
+    }
+}
+
+/// A name that no other worker has.
+pub(super) fn worker() -> String {
+    format!("{}-{}", std::process::id(), uuid::Uuid::now_v7())
+}
+
+/// Whether there was anything to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worked {
+    /// A job was worked on, whatever came of it.
+    One,
+    /// There was none.
+    Nothing,
+}
+
+/// Claims a job of the session's thread, if there is one, and works on it.
+pub(crate) async fn work_one(
+    desk: &Arc<Desk>,
+    worker: &str,
+    focus_only: Option<ThreadId>,
+) -> Result<Worked, SessionError> {
+    let thread = focus_only.unwrap_or(desk.thread);
+    let claimed = {
+        let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+        blocking(move || {
+            let now = desk.now();
+            Ok(desk.store.claim_job(&worker, now, Time(now.0 + LEASE), Some(thread))?)
+        })
+        .await?
+    };
+    let Some(job) = claimed else { return Ok(Worked::Nothing) };
+    let span = tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
+    work(desk, worker, job).instrument(span).await?;
+    Ok(Worked::One)
+}
+
+/// What a job summarises.
+struct Material {
+    /// What the summary will stand for, and every pin.
+    span: Vec<Arc<Logged>>,
+    /// What a draft may speak of: the same, or all that a continued request showed.
+    shown: Vec<Arc<Logged>>,
+    previous: Option<Brief>,
+    detail: JobDetail,
+    meter: Arc<Meter>,
+    /// The request to continue, if that is cheaper.
+    warm: Option<String>,
+}
+
+async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), SessionError> {
+    let material = {
+        let (desk, row) = (Arc::clone(desk), row.clone());
+        blocking(move || material(&desk, &row)).await?
+    };
+    let material = Arc::new(material);
+    let started = desk.now();
+    let maker = maker_for(desk, &row, started)?;
+    let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    desk.listeners.tell(Lifecycle::Started {
+        thread: row.job.thread,
+        job: row.job.id,
+        trigger: row.job.trigger,
+        by: by.clone(),
+        first: row.job.first,
+        through: row.job.through,
+        tokens_before: material.detail.covered,
+    });
+    let drafted = match &maker {
+        Some(maker) => drafted(desk, worker, &row, maker, &material).await,
+        None => Ok(None),
+    };
+    let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+    blocking(move || finish(&desk, &worker, &row, &material, drafted, by, started)).await
+}
+
+/// The model that is to be asked; none if it is better left alone, or there is none.
+fn maker_for(desk: &Desk, row: &JobRow, now: Time) -> Result<Option<Maker>, SessionError> {
+    let Some(maker) = &desk.maker else { return Ok(None) };
+    // A job that was tried in vain is not tried for ever, whoever else failed meanwhile.
+    let worn = row.attempts > breaker::IN_A_ROW as u64;
+    let open = breaker::is_open(&desk.store, maker.summariser.name(), now)?;
+    Ok((!worn && !open).then(|| maker.clone()))
+}
+
+async fn drafted(
+    desk: &Arc<Desk>,
+    worker: &str,
+    row: &JobRow,
+    maker: &Maker,
+    material: &Arc<Material>,
+) -> Result<Option<Drafted>, String> {
+    let instructions = maker.instructions_for(row);
+    let task = Task {
+        span: &material.span,
+        previous: material.previous.as_ref(),
+        instructions: &instructions,
+        limit: material.detail.limit,
+        meter: &material.meter,
+        warm: material.warm.clone(),
+    };
+    let draft = summarise::draft(maker.summariser.as_ref(), &task);
+    tokio::pin!(draft);
+    loop {
+        tokio::select! {
+            done = &mut draft => return done.map(Some).map_err(|error| error.to_string()),
+            () = tokio::time::sleep(HEARTBEAT) => {
+                let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
+                let mine = blocking(move || {
+                    let now = desk.now();
+                    Ok(desk.store.heartbeat(job, &worker, now, Time(now.0 + LEASE))?)
+                })
+                .await;
+                if let Ok(false) = mine {
+                    return Err("another worker has taken the job over".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl Maker {
+    /// What a job's summary should attend to.
+    fn instructions_for(&self, row: &JobRow) -> Instructions {
+        let focus = row.job.focus.clone().or_else(|| self.instructions.focus.clone());
+        Instructions { focus, ..self.instructions.clone() }
+    }
+}
+
+/// Checks a draft and leaves it ready, or says why not.
+fn finish(
+    desk: &Desk,
+    worker: &str,
+    row: &JobRow,
+    material: &Material,
+    drafted: Result<Option<Drafted>, String>,
+    by: String,
+    started: Time,
+) -> Result<(), SessionError> {
+    let attempt = |error: Option<String>, detail: serde_json::Value| Attempt {
+        summariser: by.clone(),
+        started,
+        ended: desk.now(),
+        error,
+        detail: Some(detail.to_string()),
+    };
+    let checked = match drafted {
+        Ok(Some(drafted)) => {
+            let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
+            check(&drafted, material).map(|(brief, report)| (brief, report, used.clone())).map_err(|error| (error, used))
+        }
+        Ok(None) => {
+            let caps = &material.detail.drafting.caps;
+            let brief = summary::summarise(&material.span, material.previous.as_ref(), caps);
+            Ok((brief, json!({}), json!({})))
+        }
+        Err(error) => Err((error, json!({}))),
+    };
+    match checked {
+        Ok((brief, report, used)) => {
+            let covered = SeqSet::run(row.job.first, row.job.through);
+            let names = Names::Thread(row.job.thread);
+            let text = brief.render(&covered, material.detail.limit, &material.meter, names);
+            let tokens_after = material.meter.text(&text);
+            let summary = NewSummary {
+                author: by.clone(),
+                prompt_version: prompt::PROMPT_VERSION.clone(),
+                text,
+                brief: serde_json::to_string(&brief).expect("items hold only strings and numbers"),
+                report: report.to_string(),
+                created: desk.now(),
+            };
+            if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
+                desk.listeners.tell(Lifecycle::Ended {
+                    thread: row.job.thread,
+                    job: row.job.id,
+                    by,
+                    tokens_before: material.detail.covered,
+                    tokens_after,
+                });
+            }
+        }
+        Err((error, used)) => {
+            let now = desk.now();
+            let rest = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
+            let next = Next::RetryAt(Time(now.0 + rest));
+            let said = attempt(Some(error.clone()), used);
+            let mine = desk.store.fail_job(row.job.id, worker, said, next)?;
+            let open = breaker::is_open(&desk.store, &by, now)?;
+            let next = if open || row.attempts >= breaker::IN_A_ROW as u64 { NextStep::BuiltIn } else { NextStep::Retry };
+            if mine {
+                let (thread, job) = (row.job.thread, row.job.id);
+                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets a draft through the gate.
+fn check(drafted: &Drafted, material: &Material) -> Result<(Brief, serde_json::Value), String> {
+    let source = Source {
+        span: &material.shown,
+        previous: material.previous.as_ref(),
+        caps: &material.detail.drafting.caps,
+        replaces: material.detail.covered,
+        limit: material.detail.limit,
+    };
+    let verified = verify::verify(&drafted.text, drafted.finish, &source, &material.meter)
+        .map_err(|rejected| rejected.to_string())?;
+    let report = serde_json::to_value(&verified.report).unwrap_or_default();
+    Ok((verified.brief, report))
+}
+
+/// Reads what a job is about from the log.
+fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
+    let job = &row.job;
+    let detail: JobDetail = serde_json::from_str(&job.detail)
+        .map_err(|source| SessionError::Record { what: "job", call: job.marker.0, source })?;
+    let base = job.base.map(|seq| event_at(&desk.store, job.thread, seq)).transpose()?.flatten();
+    let (after, previous) = base.as_ref().and_then(standing).unzip();
+    let after = after.unwrap_or(Seq::START);
+    let mut span = read_span(&desk.store, job.thread, after.next(), job.through)?;
+    let pins = desk.store.of_kinds(job.thread, &["pinned", "unpinned"])?;
+    let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
+    span.extend(pins.map(Arc::new));
+    let (meter, warm) = {
+        let state = desk.state()?;
+        (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup, previous.as_ref()))
+    };
+    let shown = match warm {
+        Some(_) => read_span(&desk.store, job.thread, after.next(), job.marker)?,
+        None => span.clone(),
+    };
+    Ok(Material { span, shown, previous, detail, meter, warm })
+}
+
+/// The session's own request, to be continued, if that is cheaper than to show the span to somebody else.
+fn warm(
+    desk: &Desk,
+    row: &JobRow,
+    detail: &JobDetail,
+    setup: &super::setup::Setup,
+    previous: Option<&Brief>,
+) -> Option<String> {
+    let maker = desk.maker.as_ref().filter(|maker| maker.warm == Warm::IfCheaper)?;
+    let call = detail.call?;
+    let terms = setup.terms.as_ref()?;
+    let replayed = super::audit::replay_call(&desk.store, row.job.thread, call).ok()?;
+    let request = replayed.row.call.estimated;
+    let output = detail.limit;
+    // The instruction is short beside what it is appended to.
+    let warm = summarise::Warm { terms, held: request, input: request, output };
+    let apart = Apart { terms: &maker.terms, input: detail.covered, asks: 1, output };
+    if summarise::cheaper(&warm, &apart) == Way::Apart {
+        return None;
+    }
+    let instruction = prompt::aside(previous, &maker.instructions_for(row), output);
+    setup.format.warm(&replayed.rendered.body, &instruction, output).ok()
+}
+
+fn event_at(store: &Sqlite, thread: ThreadId, seq: Seq) -> Result<Option<Logged>, SessionError> {
+    Ok(store.read(thread, seq, 1)?.into_iter().next())
+}
+
+fn read_span(
+    store: &Sqlite,
+    thread: ThreadId,
+    mut from: Seq,
+    through: Seq,
+) -> Result<Vec<Arc<Logged>>, SessionError> {
+    const PAGE: usize = 512;
+    let mut span = Vec::new();
+    while from <= through {
+        let page = store.read(thread, from, PAGE)?;
+        let Some(last) = page.last() else { break };
+        from = last.id.seq.next();
+        let told = |logged: &Logged| logged.id.seq <= through && !matches!(logged.event.fact, Fact::Compacted(_));
+        span.extend(page.into_iter().filter(told).map(Arc::new));
+    }
+    Ok(span)
+}
+
+/// Whether a job still has something to come.
+pub(super) fn is_open(state: &JobState) -> bool {
+    matches!(state, JobState::Queued | JobState::Running { .. })
+}
+
+/// Does something that may wait for the disk, beside the tasks that must not.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SessionError> + Send + 'static,
+) -> Result<T, SessionError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| SessionError::Interrupted)?
+}
+

@@ -1,0 +1,744 @@
+//! Where a session's work is done: synchronous, one thing at a time, and everything written before it counts.
+//!
+//! What is held in memory is a view of the log and of the records beside it. Whoever else writes to the same thread is
+//! caught up with; whatever fails leaves the log as it was, and the view is made again from it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use epitome_core::{
+    Digest, Event, EventId, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
+    budget::Budget,
+    context::Names,
+    cost::{Extension, Prompt, Terms, extends},
+    event::{Time, Trigger, Usage},
+    id::JobId,
+    inject::Hooks,
+    meter::Meter,
+    plan::Summariser,
+    profile::{Prices, Rule},
+    project::Line,
+    summary::{
+        Brief,
+        compaction::{Cutting, Drafting, Finished},
+    },
+    view::{Author, Cause, Moment, Pass, Prepared, Sent, Standby, View},
+};
+use epitome_store::{
+    EventLog, Head, Sqlite, StoreError,
+    records::{Commit, JobRow, NewCall, NewJob, NewOutcome, Record, SummaryRow},
+};
+use epitome_wire::{Answered, PromptMemo, render::Rendered, render::settle_thinking};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    breaker,
+    error::SessionError,
+    lifecycle::{Lifecycle, Listeners},
+    setup::{Learned, Setup},
+    thrash::Thrash,
+};
+use crate::{
+    compact::CompactError,
+    summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
+};
+
+/// How many events are read at a time.
+const PAGE: usize = 512;
+
+/// How many calls tell what a session's limits are.
+const RECENT: u64 = 63;
+
+/// How often a request is made anew because somebody else appended meanwhile.
+const TRIES: usize = 16;
+
+/// What a session is, without the tasks around it.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) session: SessionId,
+    pub(crate) thread: ThreadId,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) maker: Option<Maker>,
+    pub(crate) listeners: Listeners,
+    pub(crate) clock: Clock,
+    state: Mutex<State>,
+}
+
+/// Who makes summaries.
+#[derive(Clone, Debug)]
+pub(crate) struct Maker {
+    pub(crate) summariser: Arc<dyn Summarize>,
+    /// What the summariser's model costs, where that is known.
+    pub(crate) prices: Prices,
+    /// The terms of its cache, with these prices.
+    pub(crate) terms: Terms,
+    /// Whether the session's own request may be continued instead.
+    pub(crate) warm: Warm,
+    pub(crate) instructions: Instructions,
+}
+
+/// Whether a summary may be asked for by continuing the session's own request, which its provider has in its cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Warm {
+    /// Never: the summariser is another model, or another endpoint.
+    #[default]
+    Never,
+    /// When it is cheaper.
+    IfCheaper,
+}
+
+/// What time it is.
+#[derive(Clone)]
+pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Time + Send + Sync>);
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// What is held of a session in memory.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) view: View,
+    head: Head,
+    memo: PromptMemo,
+    /// The last request, as a cache sees it.
+    sent: Option<Prompt>,
+    /// The last call: its number and what was estimated.
+    last: Option<(u64, Tokens)>,
+    learned: Learned,
+    thrash: Thrash,
+}
+
+/// A request, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The JSON of the request.
+    pub body: String,
+    /// Its number in the session, by which `replay` finds it again.
+    pub call: u64,
+    /// What it costs by our count.
+    pub tokens: Tokens,
+    /// The epoch: as long as it is the same, each request extends the one before.
+    pub epoch: u64,
+    /// Why a new epoch began with it; `None` if the request only grew.
+    pub cause: Option<Cause>,
+    /// The hash of its bytes.
+    pub hash: Digest,
+}
+
+/// What a job remembers beside its span.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobDetail {
+    /// What the span costs as it was shown.
+    pub(crate) covered: Tokens,
+    /// How long the summary may be.
+    pub(crate) limit: Tokens,
+    /// The call whose request may be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<u64>,
+    /// The model whose meter counts.
+    pub(crate) drafting: Drafting,
+}
+
+impl Desk {
+    pub(crate) fn open(
+        store: Arc<Sqlite>,
+        (session, thread): (SessionId, ThreadId),
+        setup: Arc<Setup>,
+        hooks: Arc<Hooks>,
+        maker: Option<Maker>,
+        listeners: Listeners,
+        clock: Clock,
+    ) -> Result<Self, SessionError> {
+        let state = State::restore(&store, thread, setup)?;
+        Ok(Self { store, session, thread, hooks, maker, listeners, clock, state: Mutex::new(state) })
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        (self.clock.0)()
+    }
+
+    /// The state. Whoever panicked while holding it left a view that is made again from the log.
+    pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>, SessionError> {
+        match self.state.lock() {
+            Ok(state) => Ok(state),
+            Err(poisoned) => {
+                self.state.clear_poison();
+                let mut state = PoisonError::into_inner(poisoned);
+                *state = State::restore(&self.store, self.thread, Arc::clone(&state.setup))?;
+                Ok(state)
+            }
+        }
+    }
+
+    /// Appends what happened, wherever the thread ends now.
+    pub(crate) fn append(&self, events: Vec<Event>) -> Result<Head, SessionError> {
+        let mut state = self.state()?;
+        self.append_to(&mut state, |_| Ok((events.clone(), Vec::new())))
+    }
+
+    /// Appends what `make` says of the state of things; it is asked again if somebody else was first.
+    pub(crate) fn append_to(
+        &self,
+        state: &mut State,
+        mut make: impl FnMut(&State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
+    ) -> Result<Head, SessionError> {
+        for _ in 0..TRIES {
+            state.catch_up(&self.store, self.thread)?;
+            let (events, records) = make(state)?;
+            if events.is_empty() && records.is_empty() {
+                return Ok(state.head);
+            }
+            let commit = Commit { thread: self.thread, after: state.head.seq, events, records };
+            match self.store.commit(commit) {
+                Ok(_) => {
+                    state.catch_up(&self.store, self.thread)?;
+                    return Ok(state.head);
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(SessionError::Busy)
+    }
+
+    /// Makes the next request, and records it. Whatever goes wrong, nothing has changed.
+    pub(crate) fn next_request(&self) -> Result<Request, SessionError> {
+        let mut state = self.state()?;
+        for _ in 0..TRIES {
+            state.catch_up(&self.store, self.thread)?;
+            let made = self.make(&mut state);
+            if made.is_err() {
+                let setup = Arc::clone(&state.setup);
+                *state = State::restore(&self.store, self.thread, setup)?;
+            }
+            match made {
+                Err(SessionError::Store(
+                    StoreError::Conflict { .. } | StoreError::JobNotReady(_) | StoreError::JobExists(_),
+                )) => {}
+                other => return other,
+            }
+        }
+        Err(SessionError::Busy)
+    }
+
+    fn make(&self, state: &mut State) -> Result<Request, SessionError> {
+        let now = self.now();
+        let after = state.head.seq;
+        let setup = Arc::clone(&state.setup);
+        let added = self.hooks.inject(state.view.line().events(), &setup.meter, Some(now))?;
+        let mut events = Vec::new();
+        for event in added {
+            events.push(event.clone());
+            state.push(self.thread, event);
+        }
+        let budget = setup.budget(state.learned);
+        let ready = self.ready(state)?;
+        let standby = self.standby(state, ready.as_ref().map(|(_, finished)| finished), now)?;
+        let moment =
+            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
+        let (prepared, rendered, prompt) = state.render(&setup, &budget, &moment)?;
+        let mut records = Vec::new();
+        if let Some(compaction) = &prepared.compaction {
+            events.push(compaction.event.clone());
+            state.head = Head { seq: compaction.id.seq, link: compaction.link };
+            if let (Author::Ready, Some((job, _))) = (prepared.author, &ready) {
+                records.push(Record::Adopted { job: job.job.id, compaction: compaction.id.seq });
+            }
+        }
+        let number = state.last.map_or(0, |(number, _)| number + 1);
+        let call = state.record(&setup, &prepared, &rendered, now);
+        let (hash, tokens) = (call.hash, call.estimated);
+        let recorded = &setup.recorded;
+        records.extend([&recorded.policy, &recorded.rendering].map(|content| Record::Content(content.clone())));
+        records.extend(recorded.profile.iter().map(|content| Record::Content(content.clone())));
+        records.push(Record::Call(call));
+        if prepared.wants_summary
+            && let Some((marker, job)) =
+                self.order(state, &budget, Trigger::Threshold, None, Some(number), now)?
+        {
+            events.push(marker.clone());
+            state.push(self.thread, marker);
+            records.push(Record::Job(job));
+        }
+        self.store.commit(Commit { thread: self.thread, after, events, records })?;
+        state.sent = Some(prompt);
+        state.last = Some((number, tokens));
+        if let Some(compaction) = &prepared.compaction {
+            self.adopted(state, compaction, ready.as_ref().map(|(job, _)| job), prepared.author, number);
+        }
+        let epoch = state.view.epoch().number;
+        Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
+    }
+
+    fn adopted(
+        &self,
+        state: &mut State,
+        logged: &Logged,
+        job: Option<&JobRow>,
+        author: Author,
+        call: u64,
+    ) {
+        let Fact::Compacted(compaction) = &logged.event.fact else { return };
+        let by = match (author, job, &self.maker) {
+            (Author::Ready, Some(_), Some(maker)) => maker.summariser.name().to_owned(),
+            _ => BUILT_IN.to_owned(),
+        };
+        self.listeners.tell(Lifecycle::Adopted {
+            thread: self.thread,
+            compaction: logged.id.seq,
+            by,
+            trigger: compaction.trigger,
+            tokens_before: compaction.tokens_before,
+            tokens_after: compaction.tokens_after,
+        });
+        if let Some(calls) = state.thrash.compacted_at(call) {
+            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
+        }
+    }
+
+    /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
+    pub(crate) fn ready(&self, state: &State) -> Result<Option<(JobRow, Finished)>, SessionError> {
+        let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
+        match fits(&self.store, state, &job, &summary)? {
+            Ok(finished) => Ok(Some((job, finished))),
+            Err(why) => {
+                let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
+                let after = self.store.head(self.thread)?.seq;
+                self.store.commit(Commit {
+                    thread: self.thread,
+                    after,
+                    events: Vec::new(),
+                    records: vec![cancel],
+                })?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn standby<'a>(
+        &'a self,
+        state: &State,
+        ready: Option<&'a Finished>,
+        now: Time,
+    ) -> Result<Standby<'a>, SessionError> {
+        if state.thrash.holds(state.last.map_or(0, |(number, _)| number + 1)) {
+            return Ok(Standby::Off);
+        }
+        if let Some(finished) = ready {
+            return Ok(Standby::Ready(finished));
+        }
+        let Some(maker) = &self.maker else { return Ok(Standby::BuiltIn) };
+        let by = maker.kind();
+        if self.store.running_job(self.thread)?.is_some() {
+            return Ok(Standby::Running(by));
+        }
+        if breaker::is_open(&self.store, maker.summariser.name(), now)? {
+            return Ok(Standby::BuiltIn);
+        }
+        Ok(Standby::Possible(by))
+    }
+
+    /// The marker and the job that have a span summarised; nothing if that span was tried before.
+    pub(crate) fn order(
+        &self,
+        state: &State,
+        budget: &Budget,
+        trigger: Trigger,
+        focus: Option<String>,
+        call: Option<u64>,
+        now: Time,
+    ) -> Result<Option<(Event, NewJob)>, SessionError> {
+        let drafting = state.drafting(budget);
+        let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
+        let job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
+        let known = self.store.jobs(Some(self.thread))?;
+        if known.iter().any(|known| known.job.key == job.key) {
+            return Ok(None);
+        }
+        let marker = Event::own(Fact::CompactionRequested { trigger, focus }, Some(now));
+        Ok(Some((marker, job)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a job is all of this, and is made in one place")]
+    fn job(
+        &self,
+        state: &State,
+        cutting: &Cutting,
+        drafting: Drafting,
+        trigger: Trigger,
+        focus: Option<String>,
+        call: Option<u64>,
+        now: Time,
+    ) -> Result<NewJob, SessionError> {
+        let through = cutting.first_kept.previous();
+        let by = self.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name());
+        let base = cutting.standing.map_or_else(|| "none".to_owned(), |base| base.to_string());
+        let focused = focus.as_deref().unwrap_or_default();
+        let key = format!("{}-{through} on {base} by {by}, prompt {}: {focused}", cutting.first, *PROMPT_VERSION);
+        let thread = self.thread.to_string();
+        let page = self.store.read(self.thread, through, 1)?;
+        let link = page.first().map_or(state.head.link.raw, |logged| logged.link.raw);
+        let detail =
+            JobDetail { covered: cutting.covered, limit: drafting.length.of(cutting.covered), call, drafting };
+        Ok(NewJob {
+            id: JobId::derived(&[&thread, &key]),
+            thread: self.thread,
+            key,
+            marker: state.head.seq.next(),
+            first: cutting.first,
+            through,
+            first_kept: Some(cutting.first_kept),
+            base: cutting.standing,
+            link,
+            trigger,
+            focus,
+            detail: serde_json::to_string(&detail).expect("numbers"),
+            created: now,
+        })
+    }
+
+    /// The last request was answered.
+    pub(crate) fn answered(&self, answered: &Answered) -> Result<Head, SessionError> {
+        let mut state = self.state()?;
+        let now = self.now();
+        let (call, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        let events: Vec<Event> =
+            answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
+        let outcome = state.outcome(call, now, answered);
+        if let Some(usage) = &answered.usage {
+            state.learned.counted(estimated, usage.input());
+        }
+        self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
+    }
+
+    /// The last request came to nothing.
+    pub(crate) fn failed(&self, error: String) -> Result<(), SessionError> {
+        let mut state = self.state()?;
+        let (call, _) = state.last.ok_or(SessionError::NoCall)?;
+        let now = Some(self.now());
+        let outcome =
+            NewOutcome { call, time: now, answer: None, usage: None, cost: None, error: Some(error) };
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![Record::Outcome(outcome.clone())])))?;
+        Ok(())
+    }
+
+    /// The last request was refused as too long: the next one is smaller.
+    pub(crate) fn overflowed(&self, limit: Option<Tokens>) -> Result<(), SessionError> {
+        let refused = Overflowed { limit };
+        self.failed(refused.to_string())?;
+        let mut state = self.state()?;
+        let (_, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        state.learned.refused(estimated, limit);
+        let marker = Fact::CompactionRequested { trigger: Trigger::Overflow, focus: None };
+        let now = Some(self.now());
+        self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;
+        Ok(())
+    }
+
+    /// A desk for another thread, with everything else as it is here.
+    pub(crate) fn branch(
+        &self,
+        place: (SessionId, ThreadId),
+        setup: Arc<Setup>,
+        hooks: Arc<Hooks>,
+    ) -> Result<Self, SessionError> {
+        let (store, maker) = (Arc::clone(&self.store), self.maker.clone());
+        Self::open(store, place, setup, hooks, maker, self.listeners.clone(), self.clock.clone())
+    }
+
+    /// Another model takes over.
+    pub(crate) fn switch(&self, setup: Arc<Setup>) -> Result<(), SessionError> {
+        let mut state = self.state()?;
+        let event = Event::own(Fact::ModelChanged { model: setup.model.clone() }, Some(self.now()));
+        self.append_to(&mut state, |_| Ok((vec![event.clone()], Vec::new())))?;
+        let restored = State::restore(&self.store, self.thread, setup)?;
+        *state = restored;
+        Ok(())
+    }
+}
+
+/// What the built-in summariser is known by.
+pub(crate) const BUILT_IN: &str = "built-in";
+
+impl Maker {
+    fn kind(&self) -> Summariser<'_> {
+        match self.warm {
+            Warm::IfCheaper => Summariser::Session,
+            Warm::Never => Summariser::Other(&self.prices),
+        }
+    }
+}
+
+/// The summary of a job as it would be adopted now, or why it cannot be.
+fn fits(
+    store: &Sqlite,
+    state: &State,
+    job: &JobRow,
+    summary: &SummaryRow,
+) -> Result<Result<Finished, &'static str>, SessionError> {
+    let standing = state.view.context().standing();
+    if standing != job.job.base {
+        return Ok(Err("another compaction was adopted or undone since"));
+    }
+    let page = store.read(job.job.thread, job.job.through, 1)?;
+    if page.first().map(|logged| logged.link.raw) != Some(job.job.link) {
+        return Ok(Err("the history before it is not what it was"));
+    }
+    let Ok(brief) = serde_json::from_str::<Brief>(&summary.summary.brief) else {
+        return Ok(Err("its items cannot be read"));
+    };
+    let first_kept = job.job.first_kept.unwrap_or(job.job.through.next());
+    Ok(Ok(Finished { first: job.job.first, first_kept, brief, trigger: job.job.trigger }))
+}
+
+impl State {
+    /// What the log and the records beside it say.
+    pub(crate) fn restore(
+        store: &Sqlite,
+        thread: ThreadId,
+        setup: Arc<Setup>,
+    ) -> Result<Self, SessionError> {
+        let last = store.last_call(thread)?;
+        let mut passes = Vec::new();
+        for (call, _, pass) in store.passes(thread)? {
+            passes.push(parse::<Pass>("pass", call, &pass)?);
+        }
+        let sent = last.as_ref().map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
+        let names = Names::Thread(thread);
+        let line = read_line(store, thread, &setup.meter, None)?;
+        let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
+        let mut state = Self {
+            view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
+            memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            setup,
+            head: end,
+            sent: None,
+            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
+            learned: Learned::default(),
+            thrash: Thrash::default(),
+        };
+        state.learn(store, thread)?;
+        state.sent = super::audit::prompt_of(store, thread, last.as_ref(), &mut state.memo);
+        Ok(state)
+    }
+
+    /// What the newest calls have taught: their usage, and what was refused.
+    fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        let Some((newest, _)) = self.last else { return Ok(()) };
+        for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
+            for outcome in &row.outcomes {
+                if let Some(usage) = &outcome.usage {
+                    self.learned.counted(row.call.estimated, usage.input());
+                }
+                if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
+                    self.learned.refused(row.call.estimated, refused.limit);
+                }
+            }
+            if row.call.summary.is_some_and(|summary| self.thrash.is_new(summary.seq)) {
+                let _ = self.thrash.compacted_at(row.number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what others have appended since.
+    pub(crate) fn catch_up(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        loop {
+            let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
+            let full = page.len() == PAGE;
+            for (logged, pieces) in page {
+                self.head = Head { seq: logged.id.seq, link: logged.link };
+                self.view.push(logged, pieces);
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes an event that is about to be appended.
+    fn push(&mut self, thread: ThreadId, event: Event) {
+        let link = self.head.link.next(&event, &event.fact_json());
+        self.head = Head { seq: self.head.seq.next(), link };
+        let pieces = self.setup.meter.pieces(&event);
+        let id = EventId { thread, seq: self.head.seq };
+        self.view.push(Arc::new(Logged { id, event, link }), pieces);
+    }
+
+    fn render(
+        &mut self,
+        setup: &Setup,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Result<(Prepared, Rendered, Prompt), CompactError> {
+        let mut prepared = self.view.prepare(&setup.policy, budget, moment)?;
+        if setup.options.rules.has(Rule::PreservedThinking) {
+            self.view.settle(|context, sent| {
+                settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
+                    .map(|settled| settled.context)
+            })?;
+        }
+        let rendered = setup.format.render(self.view.context(), &setup.options)?;
+        let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
+        let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
+        if !is_grown && prepared.cause.is_none() {
+            self.view.reset(Cause::Format);
+            prepared.cause = Some(Cause::Format);
+        }
+        Ok((prepared, rendered, prompt))
+    }
+
+    /// The call as it is recorded. From here on the view counts it as sent.
+    fn record(&mut self, setup: &Setup, prepared: &Prepared, rendered: &Rendered, now: Time) -> NewCall {
+        let estimated = self.view.context().tokens();
+        let pass = self.view.sent(Some(now)).map(|pass| json(pass));
+        let sent = self.view.last().map(json).unwrap_or_default();
+        let context = self.view.context();
+        let recorded = &setup.recorded;
+        NewCall {
+            head: self.head.seq,
+            time: Some(now),
+            model: Some(setup.model.0.clone()),
+            format: setup.format.dialect().name().to_owned(),
+            policy: recorded.policy.hash,
+            profile: recorded.profile.as_ref().map(|profile| profile.hash),
+            rendering: recorded.rendering.hash,
+            summary: context.summary().map(|event| event.id),
+            epoch: self.view.epoch().number,
+            cause: prepared.cause.as_ref().map(ToString::to_string),
+            pass,
+            sent,
+            steps: json(&prepared.steps),
+            plan: prepared.plan.as_ref().map(json),
+            estimated,
+            hash: Digest::of(rendered.body.as_bytes()),
+            bytes: rendered.body.len() as u64,
+        }
+    }
+
+    /// How compactions are drafted under a budget.
+    pub(crate) fn drafting(&self, budget: &Budget) -> Drafting {
+        use epitome_core::context::Tier;
+        let context = self.view.context();
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let rules = self.setup.policy.summary.unwrap_or_default();
+        rules.drafting(budget.target(), prefix)
+    }
+
+    /// Where the thread ends, as far as is known.
+    pub(crate) fn head(&self) -> Seq {
+        self.head.seq
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        self.setup.budget(self.learned)
+    }
+
+    fn outcome(&self, call: u64, now: Time, answered: &Answered) -> NewOutcome {
+        let answer = answered.events.iter().find_map(|event| match &event.fact {
+            Fact::AssistantSaid { answer, .. } => answer.clone(),
+            _ => None,
+        });
+        let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
+        NewOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
+    }
+
+    fn cost(&self, usage: &Usage) -> Option<epitome_core::profile::Money> {
+        self.setup.profile.as_ref().and_then(|profile| profile.prices.cost(usage).ok())
+    }
+}
+
+/// A request was refused as too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflowed {
+    pub(crate) limit: Option<Tokens>,
+}
+
+impl std::fmt::Display for Overflowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("too long for the provider")?;
+        match self.limit {
+            Some(limit) => write!(f, ", which takes {}", limit.0),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Overflowed {
+    /// Reads what was recorded of a call's end; nothing if it says something else.
+    fn read(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix("too long for the provider")?;
+        let limit = rest.strip_prefix(", which takes ").and_then(|number| number.parse().ok());
+        Some(Self { limit: limit.map(Tokens) })
+    }
+}
+
+/// The events of a thread's view, counted as `meter` counts.
+pub(crate) fn read_line(
+    store: &Sqlite,
+    thread: ThreadId,
+    meter: &Meter,
+    through: Option<Seq>,
+) -> Result<Line, SessionError> {
+    let mut line = Line::default();
+    let mut from = Seq::START.next();
+    loop {
+        let page = read_page(store, thread, from, meter)?;
+        let full = page.len() == PAGE;
+        for (logged, pieces) in page {
+            if through.is_some_and(|through| logged.id.seq > through) {
+                return Ok(line);
+            }
+            from = logged.id.seq.next();
+            line.push(logged, pieces);
+        }
+        if !full {
+            return Ok(line);
+        }
+    }
+}
+
+fn read_page(
+    store: &Sqlite,
+    thread: ThreadId,
+    from: Seq,
+    meter: &Meter,
+) -> Result<Vec<(Arc<Logged>, Vec<Tokens>)>, SessionError> {
+    let events = store.read(thread, from, PAGE)?;
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let counted = if store.tokenizer() == Some(meter.name()) {
+        store.pieces(thread, from, events.len())?
+    } else {
+        Vec::new()
+    };
+    let mut counted = counted.into_iter().peekable();
+    let mut page = Vec::with_capacity(events.len());
+    for logged in events {
+        while counted.next_if(|(id, _)| id.seq < logged.id.seq).is_some() {}
+        let pieces = match counted.next_if(|(id, _)| *id == logged.id) {
+            Some((_, pieces)) => pieces,
+            None => meter.pieces(&logged.event),
+        };
+        page.push((Arc::new(logged), pieces));
+    }
+    Ok(page)
+}
+
+pub(crate) fn parse<T: for<'de> Deserialize<'de>>(
+    what: &'static str,
+    call: u64,
+    json: &str,
+) -> Result<T, SessionError> {
+    serde_json::from_str(json).map_err(|source| SessionError::Record { what, call, source })
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records hold only strings, numbers and lists")
+}

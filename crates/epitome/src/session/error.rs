@@ -1,0 +1,96 @@
+//! What can go wrong with a session, and what to do about it.
+
+use epitome_core::{
+    context::Names,
+    inject::InjectError,
+    policy::PolicyError,
+    profile::UnknownModel,
+    summary::{PinRefused, compaction::NothingGained},
+};
+use epitome_store::StoreError;
+use epitome_wire::WireError;
+
+use crate::compact::CompactError;
+
+/// Why a session could not do what it was asked to. Nothing was changed, unless the error says so.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The log could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No request could be made.
+    #[error(transparent)]
+    Request(#[from] CompactError),
+    /// Something in a provider's format could not be read.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The model is not known, and no window was given for it.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
+    /// The policy is not known, or wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A hook failed.
+    #[error(transparent)]
+    Hook(#[from] InjectError),
+    /// Something cannot be pinned.
+    #[error(transparent)]
+    Pin(#[from] PinRefused),
+    /// There is nothing to compact.
+    #[error(transparent)]
+    Nothing(#[from] NothingGained),
+    /// There is nothing to undo or redo.
+    #[error("{0}")]
+    Lineage(String),
+    /// A handle leads nowhere.
+    #[error("`{handle}` leads to nothing in this session: a handle looks like `{}`", example(*.names))]
+    Handle {
+        /// The handle.
+        handle: String,
+        /// How handles are written here.
+        names: Names,
+    },
+    /// An answer was reported for a request that was never made.
+    #[error("an answer was reported before any request was made: ask for the next request first")]
+    NoCall,
+    /// Others append to the same thread faster than a request can be made of it.
+    #[error("others append to this session faster than a request can be made of it; try again, or fork it")]
+    Busy,
+    /// A past call does not come out as it was sent.
+    #[error("call {call} is rendered to {found} and was sent as {sent}: {why}")]
+    NotReproduced {
+        /// The call.
+        call: u64,
+        /// The hash of what was rendered.
+        found: String,
+        /// The hash of what was sent.
+        sent: String,
+        /// What may have happened.
+        why: &'static str,
+    },
+    /// A record beside the log cannot be read.
+    #[error("the {what} recorded for call {call} cannot be read: {source}; run `epitome doctor`")]
+    Record {
+        /// Which record.
+        what: &'static str,
+        /// Of which call.
+        call: u64,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A file beside the session could not be written.
+    #[error("writing {path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The task that did the work is gone: the runtime is shutting down, or the work panicked.
+    #[error("the work was interrupted: the runtime is shutting down, or a hook or reducer panicked")]
+    Interrupted,
+}
+
+fn example(names: Names) -> String {
+    names.handle(epitome_core::Seq(57))
+}

@@ -1,0 +1,187 @@
+//! What happens to summaries while a session goes on, told as it happens.
+//!
+//! The same is in the log and in the records beside it; this is for whoever wants to know at once: a recorder, an index, a
+//! status line. A listener that is too slow misses the oldest; it never holds up the session.
+
+use std::{fmt, sync::Arc};
+
+use epitome_core::{Seq, ThreadId, Tokens, event::Trigger, id::JobId};
+use serde::Serialize;
+
+/// Something that happened to a summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// Somebody began to summarise.
+    Started {
+        /// The thread.
+        thread: ThreadId,
+        /// The job.
+        job: JobId,
+        /// Why.
+        trigger: Trigger,
+        /// Who summarises.
+        by: String,
+        /// The first event the summary will stand for.
+        first: Seq,
+        /// The last.
+        through: Seq,
+        /// What these cost as they are shown now.
+        tokens_before: Tokens,
+    },
+    /// The summary is there, checked, and waits for the next request.
+    Ended {
+        /// The thread.
+        thread: ThreadId,
+        /// The job.
+        job: JobId,
+        /// Who wrote it.
+        by: String,
+        /// What the span cost.
+        tokens_before: Tokens,
+        /// What the summary costs.
+        tokens_after: Tokens,
+    },
+    /// An attempt failed. Everything is as it was before.
+    Failed {
+        /// The thread.
+        thread: ThreadId,
+        /// The job.
+        job: JobId,
+        /// Who should have written it.
+        by: String,
+        /// Why it failed.
+        error: String,
+        /// What happens next.
+        next: NextStep,
+    },
+    /// A compaction is in force from now on.
+    Adopted {
+        /// The thread.
+        thread: ThreadId,
+        /// The compaction.
+        compaction: Seq,
+        /// Who wrote its summary.
+        by: String,
+        /// Why it was made.
+        trigger: Trigger,
+        /// The context's size before.
+        tokens_before: Option<Tokens>,
+        /// The context's size after.
+        tokens_after: Option<Tokens>,
+    },
+    /// A compaction was undone.
+    Reverted {
+        /// The thread.
+        thread: ThreadId,
+        /// The compaction.
+        compaction: Seq,
+    },
+    /// A compaction that was undone is in force again.
+    Restored {
+        /// The thread.
+        thread: ThreadId,
+        /// The compaction.
+        compaction: Seq,
+    },
+    /// The context fills again as soon as it is compacted: no more summaries for a while.
+    Thrashing {
+        /// The thread.
+        thread: ThreadId,
+        /// How many calls the last compactions were apart at most.
+        calls: u64,
+    },
+}
+
+/// What happens after an attempt that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextStep {
+    /// The same is tried again, after a while.
+    Retry,
+    /// The built-in summariser takes over.
+    BuiltIn,
+    /// The job is given up.
+    Nothing,
+}
+
+/// Called before a compaction starts and after it ended, for indexing, for taking memories out, for checking.
+///
+/// It is called on the task that summarises: what it does delays the summary, never a request.
+pub type Callback = Arc<dyn Fn(&Lifecycle) + Send + Sync>;
+
+/// Who hears what happens.
+#[derive(Clone)]
+pub(crate) struct Listeners {
+    stream: tokio::sync::broadcast::Sender<Lifecycle>,
+    pub(crate) before: Option<Callback>,
+    pub(crate) after: Option<Callback>,
+}
+
+/// How many happenings a slow listener may be behind.
+const BACKLOG: usize = 256;
+
+impl Listeners {
+    pub(crate) fn new(before: Option<Callback>, after: Option<Callback>) -> Self {
+        Self { stream: tokio::sync::broadcast::Sender::new(BACKLOG), before, after }
+    }
+
+    pub(crate) fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Lifecycle> {
+        self.stream.subscribe()
+    }
+
+    pub(crate) fn tell(&self, happened: Lifecycle) {
+        let callback = match &happened {
+            Lifecycle::Started { .. } => self.before.as_ref(),
+            Lifecycle::Ended { .. } => self.after.as_ref(),
+            _ => None,
+        };
+        if let Some(callback) = callback {
+            callback(&happened);
+        }
+        tracing::info!(target: "epitome::compaction", happened = %happened);
+        // Nobody need be listening.
+        let _ = self.stream.send(happened);
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listeners").field("listening", &self.stream.receiver_count()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Lifecycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started { by, first, through, tokens_before, .. } => {
+                write!(f, "{by} summarises events {first}-{through}, {tokens_before} tokens")
+            }
+            Self::Ended { by, tokens_before, tokens_after, .. } => {
+                write!(f, "the summary by {by} is ready: {tokens_before} tokens in {tokens_after}")
+            }
+            Self::Failed { by, error, next, .. } => {
+                let next = match next {
+                    NextStep::Retry => "it is tried again",
+                    NextStep::BuiltIn => "the built-in summariser takes over",
+                    NextStep::Nothing => "it is given up",
+                };
+                write!(f, "the summary by {by} failed: {error}; {next}")
+            }
+            Self::Adopted { compaction, by, tokens_before, tokens_after, .. } => {
+                write!(f, "compaction {compaction} by {by} is in force")?;
+                match (tokens_before, tokens_after) {
+                    (Some(before), Some(after)) => write!(f, ": {before} tokens became {after}"),
+                    _ => Ok(()),
+                }
+            }
+            Self::Reverted { compaction, .. } => write!(f, "compaction {compaction} was undone"),
+            Self::Restored { compaction, .. } => write!(f, "compaction {compaction} is in force again"),
+            Self::Thrashing { calls, .. } => write!(
+                f,
+                "the context is full again at most {calls} calls after each compaction: no more summaries for a while; \
+                 let results be smaller, or the window larger"
+            ),
+        }
+    }
+}

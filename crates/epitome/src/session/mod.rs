@@ -1,0 +1,465 @@
+//! A session: append what happened, ask for the next request, and it stays inside the window.
+//!
+//! [`Session`] is a handle that is cheap to clone and can be sent between tasks. What it is told is written to the log
+//! before it answers; what the model is to see next comes from [`Session::next_request`], which never waits for a model.
+//! Summaries are made beside it, and swapped in between two requests.
+
+mod answer;
+pub mod audit;
+mod breaker;
+mod builder;
+mod compactor;
+mod desk;
+mod error;
+mod lifecycle;
+mod setup;
+mod thrash;
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Event, Logged, Seq, SessionId, ThreadId, Tokens,
+    event::{Pin, ToolCall, Trigger},
+    policy::Policy,
+    profile::Profiles,
+};
+use epitome_store::{
+    EventLog, Sqlite,
+    records::{CallRow, Hit, JobRow, JobState, NewFork, NewSession, Scope, Search},
+};
+use epitome_wire::{
+    Format,
+    overflow::overflow,
+    say::{Ended, SaidResult},
+};
+use tokio::sync::{Notify, broadcast::Receiver};
+
+pub use self::{
+    answer::Answer,
+    audit::{Replayed, replay_call, verify_call},
+    builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
+    desk::{Request, Warm},
+    error::SessionError,
+    lifecycle::{Callback, Lifecycle, NextStep},
+};
+use self::{
+    builder::Extras,
+    compactor::{Worked, blocking, work_one},
+    desk::Desk,
+    setup::Setup,
+};
+use crate::lineage::{self, ForkMode};
+
+/// A session of an agent.
+#[derive(Clone, Debug)]
+pub struct Session {
+    desk: Arc<Desk>,
+    /// Tells the compactor that there is work.
+    wake: Arc<Notify>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    extras: Extras,
+    profiles: Arc<Profiles>,
+    window: Option<Tokens>,
+    policy: Policy,
+}
+
+/// What a tool gave back for a call.
+#[derive(Clone, Debug)]
+pub struct ToolOutput {
+    /// The call.
+    pub call: ToolCall,
+    /// What the tool says.
+    pub text: String,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl ToolOutput {
+    /// What a tool that worked gave back.
+    pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self { call: call.clone(), text: text.into(), ended: Ended::Well }
+    }
+
+    /// How a tool failed.
+    pub fn failed(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self { call: call.clone(), text: text.into(), ended: Ended::Badly }
+    }
+}
+
+/// An event that was asked back.
+#[derive(Clone, Debug)]
+pub struct Recalled {
+    /// The event, whole.
+    pub event: Logged,
+}
+
+impl Session {
+    /// A session with this model, which is spoken to in this format. Everything else has a default.
+    pub fn builder(format: Format, model: &str) -> SessionBuilder {
+        SessionBuilder::new(format, model)
+    }
+
+    fn new(
+        desk: Arc<Desk>,
+        wake: Arc<Notify>,
+        extras: Extras,
+        profiles: Arc<Profiles>,
+        window: Option<Tokens>,
+        policy: Policy,
+    ) -> Self {
+        let shared = Shared { extras, profiles, window, policy };
+        Self { desk, wake, shared: Arc::new(shared) }
+    }
+
+    /// Its id, by which it is opened again.
+    pub fn id(&self) -> SessionId {
+        self.desk.session
+    }
+
+    /// The thread it appends to.
+    pub fn thread(&self) -> ThreadId {
+        self.desk.thread
+    }
+
+    /// Where it is kept.
+    pub fn store(&self) -> &Arc<Sqlite> {
+        &self.desk.store
+    }
+
+    async fn at_desk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Desk) -> Result<T, SessionError> + Send + 'static,
+    ) -> Result<T, SessionError> {
+        let desk = Arc::clone(&self.desk);
+        blocking(move || work(&desk)).await
+    }
+
+    fn format(desk: &Desk) -> Result<Format, SessionError> {
+        Ok(desk.state()?.setup.format)
+    }
+}
+
+/// What happened.
+impl Session {
+    /// Appends events as they are: whatever [`epitome_wire`] decodes, or made by hand.
+    pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
+        self.at_desk(move |desk| Ok(desk.append(events)?.seq)).await
+    }
+
+    /// The user said something.
+    pub async fn user(&self, text: &str) -> Result<Seq, SessionError> {
+        let text = text.to_owned();
+        self.at_desk(move |desk| {
+            let said = Self::format(desk)?.say_user(&text).at(Some(desk.now()));
+            Ok(desk.append(vec![said])?.seq)
+        })
+        .await
+    }
+
+    /// Tools gave back what an answer asked of them: all results of one answer together.
+    pub async fn tool_results(&self, outputs: &[ToolOutput]) -> Result<Seq, SessionError> {
+        let outputs = outputs.to_vec();
+        self.at_desk(move |desk| {
+            let said: Vec<SaidResult<'_>> = outputs
+                .iter()
+                .map(|output| SaidResult { call: &output.call, text: &output.text, ended: output.ended })
+                .collect();
+            let now = Some(desk.now());
+            let events = Self::format(desk)?.say_results(&said);
+            Ok(desk.append(events.into_iter().map(|event| event.at(now)).collect())?.seq)
+        })
+        .await
+    }
+
+    /// The next request, ready to be sent: within the window, legal, and an extension of the last one unless there was
+    /// reason to change what was sent. It never waits for a model.
+    pub async fn next_request(&self) -> Result<Request, SessionError> {
+        let extras = self.shared.extras.clone();
+        let request = self
+            .at_desk(move |desk| {
+                let request = desk.next_request()?;
+                if let Some(folder) = &extras.memory {
+                    answer::keep_memory(desk, folder)?;
+                }
+                Ok(request)
+            })
+            .await?;
+        self.wake.notify_one();
+        self.watch_idle();
+        Ok(request)
+    }
+
+    /// The model answered: `body` is the provider's response, whole, as JSON or as the recorded stream.
+    pub async fn answered(&self, body: &str) -> Result<Answer, SessionError> {
+        let (body, tool) = (body.to_owned(), self.shared.extras.compact_tool);
+        let (answer, asked) = self.at_desk(move |desk| answer::take(desk, &body, tool)).await?;
+        if asked.is_some() {
+            self.wake.notify_one();
+        }
+        Ok(answer)
+    }
+
+    /// The provider answered with an error. If it says that the request was too long, the next request will be smaller,
+    /// without asking any model: then this is `true`, and the request is worth making again.
+    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<bool, SessionError> {
+        let body = body.to_vec();
+        self.at_desk(move |desk| {
+            let format = Self::format(desk)?;
+            match overflow(format, status, &body) {
+                Some(overflow) => {
+                    desk.overflowed(overflow.limit)?;
+                    Ok(true)
+                }
+                None => {
+                    desk.failed(format!("the provider answered {status}"))?;
+                    Ok(false)
+                }
+            }
+        })
+        .await
+    }
+
+    /// The request came to nothing: no connection, no answer.
+    pub async fn failed(&self, why: &str) -> Result<(), SessionError> {
+        let why = why.to_owned();
+        self.at_desk(move |desk| desk.failed(why)).await
+    }
+
+    /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
+    pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
+        let Shared { profiles, window, policy, .. } = &*self.shared;
+        let setup =
+            Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+        let setup = Arc::new(setup);
+        let next = Arc::clone(&setup);
+        let is_smaller = self
+            .at_desk(move |desk| {
+                let state = desk.state()?;
+                Ok(state.view.context().tokens() > next.budget(Default::default()).trigger())
+            })
+            .await?;
+        if is_smaller {
+            match self.compact_for(Trigger::ModelSwitch, None).await {
+                // What cannot be compacted is left to the reducers.
+                Ok(_) | Err(SessionError::Nothing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.at_desk(move |desk| desk.switch(setup)).await
+    }
+}
+
+/// Compactions.
+impl Session {
+    /// Compacts now, and waits for the summary; `focus` is what it should attend to. Gives the compaction's place.
+    pub async fn compact(&self, focus: Option<&str>) -> Result<Seq, SessionError> {
+        self.compact_for(Trigger::Manual, focus).await
+    }
+
+    async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
+        if self.desk.maker.is_none() {
+            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger)).await;
+        }
+        let job = self.order(trigger, focus).await?;
+        let worker = compactor::worker();
+        loop {
+            let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
+            match row.state {
+                JobState::Queued | JobState::Running { .. } => {
+                    if work_one(&self.desk, &worker, None).await? == Worked::Nothing {
+                        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    }
+                }
+                JobState::Ready => {
+                    return self.at_desk(move |desk| answer::adopt(desk, job)).await;
+                }
+                JobState::Adopted { compaction } => return Ok(compaction),
+                JobState::Failed | JobState::Cancelled => {
+                    return Err(SessionError::Lineage(row.error.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    /// Has a summary made in the background; the next request adopts it as soon as it is there.
+    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<(), SessionError> {
+        self.order(Trigger::Manual, focus).await?;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    async fn order(
+        &self,
+        trigger: Trigger,
+        focus: Option<&str>,
+    ) -> Result<epitome_core::id::JobId, SessionError> {
+        let focus = focus.map(str::to_owned);
+        self.at_desk(move |desk| answer::order(desk, trigger, focus)).await
+    }
+
+    /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
+    pub async fn undo(&self) -> Result<Seq, SessionError> {
+        self.at_desk(|desk| answer::turn_back(desk, answer::Turn::Undo)).await
+    }
+
+    /// Brings back the compaction that was undone last. Gives its place.
+    pub async fn redo(&self) -> Result<Seq, SessionError> {
+        self.at_desk(|desk| answer::turn_back(desk, answer::Turn::Redo)).await
+    }
+
+    /// Pins words, or an event: no compaction loses it.
+    pub async fn pin(&self, pin: Pin) -> Result<Seq, SessionError> {
+        self.at_desk(move |desk| {
+            let mut state = desk.state()?;
+            let now = Some(desk.now());
+            let head = desk.append_to(&mut state, |state| {
+                let event = lineage::pin(state.view.line(), pin.clone())?;
+                Ok((vec![event.at(now)], Vec::new()))
+            })?;
+            Ok(head.seq)
+        })
+        .await
+    }
+
+    /// Takes a pin away.
+    pub async fn unpin(&self, pin: Pin) -> Result<Seq, SessionError> {
+        self.at_desk(move |desk| {
+            let mut state = desk.state()?;
+            let now = Some(desk.now());
+            let head = desk.append_to(&mut state, |state| {
+                let event = lineage::unpin(state.view.line(), pin.clone())
+                    .map_err(|error| SessionError::Lineage(error.to_string()))?;
+                Ok((vec![event.at(now)], Vec::new()))
+            })?;
+            Ok(head.seq)
+        })
+        .await
+    }
+
+    /// A new session that shares this one's history up to `at`, with the summary of it or in full.
+    pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
+        let title = title.to_owned();
+        self.branch(at, title, move |desk, state| {
+            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::fork(&line, at, mode, &answer::drafter(state, &drafting)))
+        })
+        .await
+    }
+
+    /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
+    pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
+        let (goal, head) = (goal.to_owned(), self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?);
+        let title = goal.clone();
+        self.branch(head, title, move |desk, state| {
+            let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
+            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::handoff(&line, said, None, &answer::drafter(state, &drafting)))
+        })
+        .await
+    }
+
+    async fn branch(
+        &self,
+        at: Seq,
+        title: String,
+        events: impl FnOnce(&Desk, &desk::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
+    ) -> Result<Self, SessionError> {
+        let desk = self
+            .at_desk(move |desk| {
+                let mut state = desk.state()?;
+                state.catch_up(&desk.store, desk.thread)?;
+                let events = events(desk, &state)?;
+                let session = SessionId::new(uuid::Uuid::now_v7());
+                let thread = ThreadId::new(uuid::Uuid::now_v7());
+                let now = desk.now();
+                let new = NewSession {
+                    id: session,
+                    key: None,
+                    title,
+                    source: "library".to_owned(),
+                    created: Some(now),
+                };
+                let fork =
+                    NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
+                let head = desk.store.fork(&fork)?;
+                let events: Vec<Event> = events.into_iter().map(|event| {
+                    let time = event.time.or(Some(now));
+                    event.at(time)
+                }).collect();
+                desk.store.append(thread, head.seq, events)?;
+                desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
+            })
+            .await?;
+        let desk = Arc::new(desk);
+        let wake = Arc::new(Notify::new());
+        if desk.maker.is_some() {
+            tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
+        }
+        Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Has a summary made if nothing happens for a while.
+    fn watch_idle(&self) {
+        let Some(after) = self.shared.extras.idle else { return };
+        let (desk, wake) = (Arc::downgrade(&self.desk), Arc::clone(&self.wake));
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let Some(desk) = desk.upgrade() else { return };
+            let ordered = blocking(move || answer::order_if_idle(&desk, after)).await;
+            match ordered {
+                Ok(true) => wake.notify_one(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(target: "epitome::compaction", %error, "an idle session"),
+            }
+        });
+    }
+}
+
+/// Looking back.
+impl Session {
+    /// What happens to summaries, as it happens.
+    pub fn events(&self) -> Receiver<Lifecycle> {
+        self.desk.listeners.subscribe()
+    }
+
+    /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`.
+    pub async fn recall(&self, handle: &str) -> Result<Vec<Recalled>, SessionError> {
+        let handle = handle.to_owned();
+        self.at_desk(move |desk| audit::recall(&desk.store, desk.thread, &handle)).await
+    }
+
+    /// Searches everything that happened in the session, shown or not.
+    pub async fn search(&self, words: &str) -> Result<Vec<Hit>, SessionError> {
+        let search = Search { words: words.to_owned(), scope: Scope::Thread(self.thread()), limit: 20 };
+        self.at_desk(move |desk| Ok(desk.store.search(&search)?)).await
+    }
+
+    /// The calls that were made, with what was decided for each and how it ended.
+    pub async fn calls(&self) -> Result<Vec<CallRow>, SessionError> {
+        self.at_desk(|desk| Ok(desk.store.calls(desk.thread, 0, usize::MAX)?)).await
+    }
+
+    /// The jobs of the session.
+    pub async fn jobs(&self) -> Result<Vec<JobRow>, SessionError> {
+        self.at_desk(|desk| Ok(desk.store.jobs(Some(desk.thread))?)).await
+    }
+
+    /// Renders a past call again and checks that it is, byte for byte, what was sent.
+    pub async fn replay(&self, call: u64) -> Result<Replayed, SessionError> {
+        self.at_desk(move |desk| verify_call(&desk.store, desk.thread, call)).await
+    }
+
+    /// The size of what would be sent now, and of what may be.
+    pub async fn size(&self) -> Result<(Tokens, Tokens), SessionError> {
+        self.at_desk(|desk| {
+            let mut state = desk.state()?;
+            state.catch_up(&desk.store, desk.thread)?;
+            Ok((state.view.context().tokens(), state.budget().ceiling()))
+        })
+        .await
+    }
+}

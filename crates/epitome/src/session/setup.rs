@@ -1,0 +1,216 @@
+//! What the requests of a session are made with: a model, its format, its limits, a policy.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Tokens,
+    budget::{Budget, Reserves},
+    cost::Terms,
+    id::ModelName,
+    meter::{Meter, Overhead},
+    policy::Policy,
+    profile::{Profile, Profiles, Share, Thresholds, Tokenizer},
+};
+use epitome_store::records::Content;
+use epitome_wire::{
+    Format,
+    legality::Rules,
+    render::{Breakpoints, RenderOptions},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::spoken_by;
+
+/// What the requests of a session are made with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) format: Format,
+    pub(crate) model: ModelName,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) meter: Arc<Meter>,
+    /// As its author wrote it.
+    pub(crate) policy: Policy,
+    pub(crate) options: RenderOptions,
+    pub(crate) terms: Option<Terms>,
+    /// The most input that the provider takes, by its own count; nothing if nobody knows.
+    pub(crate) limit: Option<Tokens>,
+    /// What hooks may add.
+    pub(crate) reserve: Tokens,
+    pub(crate) recorded: Recorded,
+}
+
+/// What a call is recorded with, by content.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) policy: Content,
+    pub(crate) profile: Option<Content>,
+    pub(crate) rendering: Content,
+}
+
+/// How a request was rendered: with its events and edits, all that is needed to render it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rendering {
+    pub(crate) format: Format,
+    pub(crate) options: RenderOptions,
+    pub(crate) tokenizer: String,
+}
+
+impl Setup {
+    /// For a model in a format. A model that no profile is about is no obstacle: its window is what `window` says, or
+    /// unknown until the provider refuses something as too long.
+    pub(crate) fn new(
+        format: Format,
+        model: &str,
+        window: Option<Tokens>,
+        policy: &Policy,
+        profiles: &Profiles,
+        reserve: Tokens,
+    ) -> Self {
+        let profile = profiles.find(model).ok().cloned();
+        let usual = || Meter::new(Tokenizer::O200k.counter(), Overhead::default());
+        let meter = Arc::new(profile.as_ref().map_or_else(usual, Profile::meter));
+        let spoken = profile.as_ref().filter(|profile| spoken_by(profile) == Some(format));
+        let rules = match spoken {
+            Some(profile) => profile.legality.iter().copied().collect(),
+            None => Rules::of(format),
+        };
+        let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
+        let limit = limit(window, profile.as_ref());
+        let answer = most.min(Reserves::default().output);
+        let answer = limit.map_or(answer, |limit| answer.min(Tokens(limit.0 / 4)));
+        let options = RenderOptions {
+            model: Some(ModelName(model.to_owned())),
+            answer: Some(answer),
+            rules,
+            breakpoints: spoken
+                .map_or_else(Breakpoints::default, |profile| Breakpoints::of(&profile.cache, None)),
+            summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
+        };
+        let terms = profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
+        let rendering = Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned() };
+        let recorded = Recorded {
+            policy: Content::new(json(policy)),
+            profile: profile.as_ref().map(|profile| Content::new(json(profile))),
+            rendering: Content::new(json(&rendering)),
+        };
+        Self {
+            format,
+            model: ModelName(model.to_owned()),
+            policy: policy.clone().for_rules(options.rules.as_set()),
+            profile,
+            meter,
+            options,
+            terms,
+            limit,
+            reserve,
+            recorded,
+        }
+    }
+
+    /// How much the next request may hold, given what calls have taught.
+    pub(crate) fn budget(&self, learned: Learned) -> Budget {
+        let limit = match (self.limit, learned.limit) {
+            (Some(known), Some(learned)) => known.min(learned),
+            (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
+        };
+        let base = Budget::new(learned.estimated(limit)).reserve(self.reserve);
+        let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
+        let of = |share: Share| share.of(base.ceiling());
+        let (target, trigger, force) =
+            (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+        self.policy.budget(base.act(target, trigger, force))
+    }
+}
+
+/// The most input a model takes, by the provider's count, less what the counts may be short.
+fn limit(window: Option<Tokens>, profile: Option<&Profile>) -> Option<Tokens> {
+    let margin = profile.filter(|profile| !profile.tokenizer.is_exact()).map(|profile| profile.margin);
+    let limit = match (window, profile) {
+        // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves.
+        (Some(window), _) => window.less(Reserves::default().output.min(Tokens(window.0 / 4))),
+        (None, Some(profile)) => {
+            let ceiling = Budget::for_profile(profile, Reserves::default()).ceiling();
+            if ceiling == Tokens::MAX {
+                return None;
+            }
+            ceiling
+        }
+        (None, None) => return None,
+    };
+    Some(margin.map_or(limit, |margin| limit.less(margin.of(limit))))
+}
+
+/// What the calls of a session have taught about its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Learned {
+    /// What the provider said it takes when it refused a request.
+    pub(crate) limit: Option<Tokens>,
+    /// By how many thousandths the provider counted more than was estimated, the last time.
+    short: u64,
+}
+
+/// Beyond this, an estimate is not short but about something else.
+const MOST_SHORT: u64 = 1_000;
+
+impl Learned {
+    /// The provider counted a request.
+    pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
+        let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
+        self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
+    }
+
+    /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
+    pub(crate) fn refused(&mut self, estimated: Tokens, limit: Option<Tokens>) {
+        let smaller = Tokens(estimated.0 / 5 * 4);
+        let limit = limit.map_or(smaller, |limit| limit.min(estimated)).max(Tokens(1));
+        self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
+    }
+
+    /// The estimate that the provider will count as this much.
+    fn estimated(self, counted: Tokens) -> Tokens {
+        if counted == Tokens::MAX {
+            return counted;
+        }
+        let estimated = u128::from(counted.0) * 1_000 / u128::from(1_000 + self.short);
+        Tokens(u64::try_from(estimated).unwrap_or(u64::MAX))
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("policies, profiles and options hold only strings, numbers and lists")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(model: &str, window: Option<u64>) -> Setup {
+        let policy = Policy::named("epitome").unwrap();
+        let window = window.map(Tokens);
+        Setup::new(Format::OpenaiChat, model, window, policy, &Profiles::builtin(), Tokens(0))
+    }
+
+    #[test]
+    fn a_window_nobody_knows_is_not_guessed() {
+        assert_eq!(setup("somebody's model", None).budget(Learned::default()).ceiling(), Tokens::MAX);
+        assert_eq!(
+            setup("somebody's model", Some(8_000)).budget(Learned::default()).ceiling(),
+            Tokens(6_000)
+        );
+    }
+
+    #[test]
+    fn what_the_provider_counts_and_refuses_makes_the_budget_smaller() {
+        let setup = setup("somebody's model", Some(8_000));
+        let mut learned = Learned::default();
+        learned.counted(Tokens(1_000), Tokens(1_200));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(5_000));
+        learned.counted(Tokens(1_000), Tokens(900));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
+        learned.refused(Tokens(5_500), Some(Tokens(4_096)));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
+        learned.refused(Tokens(4_000), None);
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+    }
+}

@@ -1,0 +1,134 @@
+//! Warm or apart: whom it is cheaper to ask for a summary.
+//!
+//! While the provider's cache still holds the session's request, asking the session's own model once more costs little for
+//! a long context, and its answer costs that model's price. A smaller model reads less, at its own price and from no cache.
+//! Where a price is not known it is not guessed: then the summariser is asked apart, which is also what keeps it clear of
+//! the session's persona.
+
+use epitome_core::{
+    Tokens,
+    cost::Terms,
+    event::Usage,
+    profile::{Money, UnknownPrice},
+};
+
+/// The session's own request with an instruction appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Warm<'a> {
+    /// The terms of the session's model.
+    pub terms: &'a Terms,
+    /// What its cache holds of the request.
+    pub held: Tokens,
+    /// The request and the instruction.
+    pub input: Tokens,
+    /// How long the answer may be.
+    pub output: Tokens,
+}
+
+/// The span alone, for a summariser of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart<'a> {
+    /// The terms of its model.
+    pub terms: &'a Terms,
+    /// All that it is asked with, prompts and repeated notes included.
+    pub input: Tokens,
+    /// In how many questions.
+    pub asks: u64,
+    /// How long each answer may be.
+    pub output: Tokens,
+}
+
+/// The two ways to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// The session's model, with the session's request.
+    Warm,
+    /// The summariser, with the span.
+    Apart,
+}
+
+/// The cheaper of the two ways; apart if they cost the same, or nobody knows.
+pub fn cheaper(warm: &Warm<'_>, apart: &Apart<'_>) -> Way {
+    match (warm.cost(), apart.cost()) {
+        (Ok(warm), Ok(apart)) if warm < apart => Way::Warm,
+        _ => Way::Apart,
+    }
+}
+
+impl Warm<'_> {
+    /// What it costs if the cache serves what it holds. What it does not hold is paid as input: a question that is asked
+    /// once is worth no write.
+    pub fn cost(&self) -> Result<Money, UnknownPrice> {
+        let held = self.held.min(self.input);
+        let read = if held < self.terms.minimum() { Tokens(0) } else { held };
+        let usage = Usage {
+            uncached: self.input.less(read),
+            cache_read: read,
+            output: self.output,
+            ..Usage::default()
+        };
+        self.terms.prices().cost(&usage)
+    }
+}
+
+impl Apart<'_> {
+    /// What it costs from no cache. Each question is billed by itself, as a price may depend on its length.
+    pub fn cost(&self) -> Result<Money, UnknownPrice> {
+        let asks = self.asks.max(1);
+        let one =
+            Usage { uncached: Tokens(self.input.0.div_ceil(asks)), output: self.output, ..Usage::default() };
+        let one = self.terms.prices().cost(&one)?;
+        Ok(Money(one.0.saturating_mul(asks)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::profile::{CacheRules, Prices, Profiles};
+
+    use super::*;
+
+    fn terms(model: &str) -> Terms {
+        let profiles = Profiles::builtin();
+        let profile = profiles.find(model).expect("it is built in");
+        Terms::new(&profile.cache, &profile.prices)
+    }
+
+    /// A session of 101 000 tokens of which so many are held, or a span of so many for a small model.
+    fn way(session: &Terms, held: u64, small: &Terms, span: u64) -> Way {
+        let warm = Warm { terms: session, held: Tokens(held), input: Tokens(101_000), output: Tokens(1_500) };
+        let apart = Apart { terms: small, input: Tokens(span), asks: 1, output: Tokens(1_500) };
+        cheaper(&warm, &apart)
+    }
+
+    #[test]
+    fn the_cheaper_way_is_taken() {
+        let (opus, haiku) = (terms("claude-opus-5-5"), terms("claude-haiku-4-5"));
+        // 0.02 $ read, 0.004 $ new and 0.03 $ written by the one; 0.0075 $ written by the other.
+        assert_eq!(way(&opus, 100_000, &haiku, 46_000), Way::Apart);
+        assert_eq!(way(&opus, 100_000, &haiku, 47_000), Way::Warm);
+        assert_eq!(way(&opus, 0, &haiku, 100_000), Way::Apart, "a cold cache makes the session's model dear");
+        assert_eq!(way(&opus, 500, &opus, 101_000), Way::Apart, "so little is in no cache");
+        assert_eq!(
+            way(&opus, 100_000, &opus, 40_000),
+            Way::Warm,
+            "the same model is cheaper where it is warm"
+        );
+    }
+
+    #[test]
+    fn a_price_that_nobody_knows_decides_for_apart() {
+        let known = terms("claude-opus-5-5");
+        let unknown = Terms::new(&CacheRules::default(), &Prices::default());
+        assert_eq!(way(&known, 100_000, &unknown, 1_000_000), Way::Apart);
+        assert_eq!(way(&unknown, 100_000, &known, 1_000_000), Way::Apart);
+        assert_eq!(way(&unknown, 100_000, &unknown, 1_000_000), Way::Apart);
+    }
+
+    #[test]
+    fn every_question_is_paid_for() {
+        let haiku = terms("claude-haiku-4-5");
+        let cost = |asks| Apart { terms: &haiku, input: Tokens(40_000), asks, output: Tokens(1_000) }.cost();
+        assert_eq!((cost(1), cost(4)), (Ok(Money(45_000_000)), Ok(Money(60_000_000))));
+    }
+}

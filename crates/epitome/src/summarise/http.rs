@@ -1,0 +1,422 @@
+//! A model at an address: asked over HTTP in its provider's format.
+//!
+//! A server may be slow, rude or broken, and none of that may reach the session. Every wait has an end, an answer is read
+//! up to a size, nobody follows a redirect with a key in hand, and the proxies of the environment are not looked for.
+//! Whatever a server says is searched for the key before anyone sees it: some echo what they were sent.
+
+use std::{
+    error::Error,
+    fmt,
+    sync::{
+        Once,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use epitome_core::Tokens;
+use epitome_wire::{
+    Format, WireError,
+    ask::{Ask, Content, LimitName},
+    overflow::overflow,
+};
+use reqwest::{
+    Client, Response, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::timeout;
+
+use super::{
+    Draft, Summarize, SummarizeError, Summarizing, SummaryRequest, Waited,
+    key::Key,
+    retry::{Jitter, Retries, persist},
+};
+
+mod address;
+mod answer;
+
+use self::answer::{after, redacted, said, short};
+
+/// A model at an address.
+pub struct Remote {
+    client: Client,
+    format: Format,
+    url: Url,
+    host: String,
+    name: String,
+    model: String,
+    key: Option<Key>,
+    window: Tokens,
+    limit_name: LimitName,
+    timeouts: Timeouts,
+    largest: usize,
+    retries: Retries,
+    /// Where the jitter of the next question starts.
+    seed: AtomicU64,
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To be connected.
+    pub connect: Duration,
+    /// To begin its answer. A server that does not stream begins when it has written everything.
+    pub first_byte: Duration,
+    /// To send all of it, everything included: what ends a slow drip.
+    pub whole: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_mins(4),
+            whole: Duration::from_mins(5),
+        }
+    }
+}
+
+/// The largest answer that is read: far more than any summary.
+const LARGEST: usize = 8 << 20;
+
+/// As much of an error as is read.
+const LARGEST_ERROR: usize = 64 << 10;
+
+/// Why a summariser cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The address is none.
+    #[error("setting up a summariser: its address cannot be read; give one such as https://host/v1")]
+    Address {
+        /// What is wrong with it.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The address is not an HTTP one, or names a user.
+    #[error(
+        "setting up a summariser at {host}: {what}; give an address such as https://host/v1, and the key by itself"
+    )]
+    Unfit {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The HTTP client cannot be made.
+    #[error("setting up a summariser at {host}: there is no HTTP client; check the system's certificates")]
+    Client {
+        /// The host.
+        host: String,
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// What a [`Remote`] is made with.
+#[derive(Debug)]
+#[must_use = "it asks nobody before it is built"]
+pub struct Builder {
+    format: Format,
+    address: String,
+    model: String,
+    window: Tokens,
+    key: Option<Key>,
+    limit_name: Option<LimitName>,
+    timeouts: Timeouts,
+    largest: usize,
+    retries: Retries,
+    seed: Option<u64>,
+}
+
+impl Builder {
+    /// The key to ask with. Without one none is sent.
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// How long the server may take.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// How often it is asked again.
+    pub fn retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// The most bytes of an answer that are read.
+    pub fn largest(mut self, bytes: usize) -> Self {
+        self.largest = bytes;
+        self
+    }
+
+    /// How a Chat server is told how long its answer may be. Without this, OpenAI's own hosts get the name that all their
+    /// models take, and all others the one that all servers understand.
+    pub fn limit_name(mut self, name: LimitName) -> Self {
+        self.limit_name = Some(name);
+        self
+    }
+
+    /// Where the random part of the waits starts, so that a test repeats itself.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The summariser.
+    pub fn build(self) -> Result<Remote, BuildError> {
+        let (url, host) = address::endpoint(self.format, &self.address)?;
+        provide_tls();
+        let client = Client::builder()
+            .connect_timeout(self.timeouts.connect)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .user_agent(concat!("epitome/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| BuildError::Client { host: host.clone(), source: error.without_url().into() })?;
+        let limit_name = self.limit_name.unwrap_or_else(|| address::limit_name(&url));
+        // Any number does, so long as two processes do not start with the same.
+        let seed = self.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
+        Ok(Remote {
+            client,
+            format: self.format,
+            name: format!("{} at {host}", self.model),
+            url,
+            host,
+            model: self.model,
+            key: self.key,
+            window: self.window,
+            limit_name,
+            timeouts: self.timeouts,
+            largest: self.largest,
+            retries: self.retries,
+            seed: AtomicU64::new(seed),
+        })
+    }
+}
+
+/// Rustls asks the process which cryptography to use. Whoever chose before keeps their choice.
+fn provide_tls() {
+    static PROVIDED: Once = Once::new();
+    PROVIDED.call_once(|| {
+        let _theirs = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+impl Remote {
+    /// A model at an address: `https://host/v1`, or the whole URL of the endpoint. `window` is how much it may be asked
+    /// with, its answer included.
+    ///
+    /// ```
+    /// use epitome::{core::Tokens, summarise::{Key, Remote, Summarize}, wire::Format};
+    ///
+    /// let summariser = Remote::builder(Format::OpenaiChat, "http://127.0.0.1:8080/v1", "small", Tokens(8_192))
+    ///     .key(Key::new("not-needed-here")?)
+    ///     .build()?;
+    /// assert_eq!(summariser.name(), "small at 127.0.0.1:8080");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(
+        format: Format,
+        address: impl Into<String>,
+        model: impl Into<String>,
+        window: Tokens,
+    ) -> Builder {
+        Builder {
+            format,
+            address: address.into(),
+            model: model.into(),
+            window,
+            key: None,
+            limit_name: None,
+            timeouts: Timeouts::default(),
+            largest: LARGEST,
+            retries: Retries::default(),
+            seed: None,
+        }
+    }
+
+    fn body(&self, request: &SummaryRequest) -> String {
+        match &request.warm {
+            Some(body) => body.clone(),
+            None => self.format.ask(&Ask {
+                model: &self.model,
+                system: &request.system,
+                user: &request.user,
+                limit: request.limit,
+                limit_name: self.limit_name,
+            }),
+        }
+    }
+
+    /// Asks once, for as long as the whole answer may take.
+    async fn once(&self, body: &str) -> Result<Draft, SummarizeError> {
+        let key = self.key.as_ref().map(Key::reveal).transpose();
+        let key = key.map_err(|source| SummarizeError::Key { host: self.host.clone(), source })?;
+        let asked = timeout(self.timeouts.whole, self.exchange(body, key.as_ref()));
+        asked.await.unwrap_or_else(|_| Err(self.late(Waited::Whole, self.timeouts.whole)))
+    }
+
+    async fn exchange(&self, body: &str, key: Option<&SecretString>) -> Result<Draft, SummarizeError> {
+        let post =
+            self.client.post(self.url.clone()).headers(headers(self.format, key)).body(body.to_owned());
+        let sent = timeout(self.timeouts.first_byte, post.send()).await;
+        let response = sent
+            .map_err(|_| self.late(Waited::FirstByte, self.timeouts.first_byte))?
+            .map_err(|error| self.broken("sending the question", error))?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        if (300..400).contains(&status) {
+            let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
+            let to = to.and_then(|to| self.url.join(to).ok());
+            let to = to.map_or_else(|| "an address that cannot be read".to_owned(), |to| address::host(&to));
+            return Err(SummarizeError::Redirected { host: self.host.clone(), to: redacted(&to, key) });
+        }
+        if (200..300).contains(&status) {
+            let body = self.read(response, self.largest).await?;
+            return self.answered(&body, key);
+        }
+        // Of an error as much is told as can be read: that the rest is missing is no news.
+        let body = self.read_some(response, LARGEST_ERROR).await;
+        Err(self.refusal(status, &headers, &body, key))
+    }
+
+    fn answered(&self, body: &str, key: Option<&SecretString>) -> Result<Draft, SummarizeError> {
+        let host = || self.host.clone();
+        let reply = self.format.reply(body).map_err(|error| match error {
+            WireError::NoAnswer { .. } => {
+                SummarizeError::Failed { host: host(), said: self.words(body, key) }
+            }
+            source => SummarizeError::Unreadable { host: host(), source },
+        })?;
+        if reply.content == Content::ReasoningOnly {
+            return Err(SummarizeError::ReasoningOnly { host: host() });
+        }
+        Ok(Draft {
+            text: redacted(&reply.text, key),
+            finish: reply.finish,
+            usage: reply.usage,
+            model: reply.model.map(|model| redacted(&model, key)),
+        })
+    }
+
+    fn refusal(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        body: &str,
+        key: Option<&SecretString>,
+    ) -> SummarizeError {
+        let host = self.host.clone();
+        let said = self.words(body, key);
+        let after = after(headers);
+        if overflow(self.format, status, body.as_bytes()).is_some() {
+            SummarizeError::Overflow { host, said }
+        } else if status == 429 && !body.contains("insufficient_quota") {
+            SummarizeError::RateLimited { host, after, said }
+        } else {
+            SummarizeError::Refused { host, status, said, after }
+        }
+    }
+
+    /// What the server says instead of an answer.
+    fn words(&self, body: &str, key: Option<&SecretString>) -> String {
+        short(&redacted(&said(self.format, body), key))
+    }
+
+    /// All of an answer.
+    async fn read(&self, mut response: Response, limit: usize) -> Result<String, SummarizeError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| self.broken("reading the answer", error))?
+        {
+            if bytes.len() + chunk.len() > limit {
+                return Err(SummarizeError::TooLarge { host: self.host.clone(), limit });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into()))
+    }
+
+    /// The beginning of an answer.
+    async fn read_some(&self, mut response: Response, limit: usize) -> String {
+        let mut bytes = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() >= limit {
+                bytes.truncate(limit);
+                break;
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn late(&self, waited: Waited, after: Duration) -> SummarizeError {
+        SummarizeError::Timeout { host: self.host.clone(), waited, after }
+    }
+
+    /// An error of the connection. Its address may hold a key, and is taken out.
+    fn broken(&self, doing: &'static str, error: reqwest::Error) -> SummarizeError {
+        if error.is_connect() && error.is_timeout() {
+            return self.late(Waited::Connection, self.timeouts.connect);
+        }
+        SummarizeError::Io { host: self.host.clone(), doing, source: error.without_url().into() }
+    }
+}
+
+impl Summarize for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn window(&self) -> Tokens {
+        self.window
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+        Box::pin(async move {
+            let body = self.body(request);
+            let jitter = Jitter::new(self.seed.fetch_add(1, Ordering::Relaxed));
+            persist(&self.retries, jitter, || self.once(&body)).await
+        })
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a key in its query.
+        f.debug_struct("Remote")
+            .field("name", &self.name)
+            .field("format", &self.format)
+            .field("window", &self.window)
+            .field("timeouts", &self.timeouts)
+            .field("retries", &self.retries)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What goes with every question.
+fn headers(format: Format, key: Option<&SecretString>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if format == Format::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    let named = key.map(|key| match format {
+        Format::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
+        Format::OpenaiChat | Format::OpenaiResponses => {
+            (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
+        }
+    });
+    if let Some((name, value)) = named {
+        let mut value =
+            HeaderValue::from_str(&value).expect("a key is checked to be plain ASCII on one line");
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers
+}

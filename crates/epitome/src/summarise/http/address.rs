@@ -1,0 +1,110 @@
+//! Where a model is asked: the endpoint of each format below a base address.
+
+use epitome_wire::{Format, ask::LimitName};
+use reqwest::Url;
+
+use super::BuildError;
+
+/// The endpoint below `address`, or that address if it is one already, and the host as people are told it.
+///
+/// An address without a path gets `/v1`. So does an Anthropic one whose path ends in no version: such servers state where
+/// their `/v1/messages` is, not where `/messages` is.
+pub(super) fn endpoint(format: Format, address: &str) -> Result<(Url, String), BuildError> {
+    let mut url = Url::parse(address.trim()).map_err(|error| BuildError::Address { source: error.into() })?;
+    let host = host(&url);
+    let unfit = |what| BuildError::Unfit { host: host.clone(), what };
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(unfit("its address is no http one"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unfit("its address holds a password"));
+    }
+    let last = match format {
+        Format::OpenaiChat => "chat/completions",
+        Format::OpenaiResponses => "responses",
+        Format::Anthropic => "messages",
+    };
+    let path = url.path().trim_end_matches('/').to_owned();
+    if !path.ends_with(&format!("/{last}")) {
+        let bare = path.is_empty() || format == Format::Anthropic && !ends_in_version(&path);
+        let version = if bare { "/v1" } else { "" };
+        url.set_path(&format!("{path}{version}/{last}"));
+    }
+    url.set_fragment(None);
+    Ok((url, host))
+}
+
+/// `/v1`, `/v1beta`.
+fn ends_in_version(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// The host and, if it is not the usual one, the port.
+pub(super) fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("an address without a host");
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// How a Chat server at this address is told how long its answer may be.
+pub(super) fn limit_name(url: &Url) -> LimitName {
+    let host = url.host_str().unwrap_or_default();
+    let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
+    if is_openai || host.ends_with(".openai.azure.com") {
+        LimitName::MaxCompletionTokens
+    } else {
+        LimitName::MaxTokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_address_leads_to_the_endpoint_of_its_format() {
+        let check = |format, address: &str, expect: &str| {
+            assert_eq!(endpoint(format, address).unwrap().0.as_str(), expect, "{address}");
+        };
+        let chat = Format::OpenaiChat;
+        check(chat, "https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions");
+        check(chat, "http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/chat/completions");
+        check(chat, " http://localhost:1/ ", "http://localhost:1/v1/chat/completions");
+        check(chat, "https://openrouter.ai/api/v1/", "https://openrouter.ai/api/v1/chat/completions");
+        check(chat, "https://h/openai", "https://h/openai/chat/completions");
+        check(
+            chat,
+            "https://h/x/chat/completions?api-version=1",
+            "https://h/x/chat/completions?api-version=1",
+        );
+        check(Format::OpenaiResponses, "https://h/v1#there", "https://h/v1/responses");
+        let anthropic = Format::Anthropic;
+        check(anthropic, "https://api.anthropic.com", "https://api.anthropic.com/v1/messages");
+        check(anthropic, "https://h/anthropic", "https://h/anthropic/v1/messages");
+        check(anthropic, "https://h/v1", "https://h/v1/messages");
+        check(anthropic, "https://h/v1/messages", "https://h/v1/messages");
+    }
+
+    #[test]
+    fn an_address_that_is_none_or_holds_a_password_is_refused_unseen() {
+        let check = |address: &str, expect: &str| {
+            let error = endpoint(Format::OpenaiChat, address).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(expect) && !shown.contains("canary"), "{shown}");
+        };
+        check("canary", "cannot be read");
+        check("https://canary:canary@host/v1", "holds a password");
+        check("file:///etc/canary", "no http one");
+        check("https://", "cannot be read");
+    }
+
+    #[test]
+    fn openai_itself_gets_the_name_its_reasoning_models_take() {
+        let name = |address: &str| limit_name(&Url::parse(address).unwrap());
+        assert_eq!(name("https://api.openai.com/v1"), LimitName::MaxCompletionTokens);
+        assert_eq!(name("https://eu.api.openai.com/v1"), LimitName::MaxCompletionTokens);
+        assert_eq!(name("https://me.openai.azure.com/openai/v1"), LimitName::MaxCompletionTokens);
+        assert_eq!(name("https://notapi.openai.com.example/v1"), LimitName::MaxTokens);
+        assert_eq!(name("http://localhost:8080/v1"), LimitName::MaxTokens);
+    }
+}

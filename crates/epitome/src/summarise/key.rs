@@ -1,0 +1,166 @@
+//! Keys: values that nobody sees.
+//!
+//! The library reads no environment by itself. A key is a value, or a function that is asked before every request, so
+//! that a key may be changed while a session runs. [`Key::from_env`] and [`Key::from_file`] are for the application to
+//! call. A key is shown by nothing: not by `Debug`, not in an error, not in a log.
+
+use std::{
+    env::{self, VarError},
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use secrecy::{ExposeSecret, SecretString};
+
+/// A provider's key.
+#[derive(Clone)]
+pub struct Key(Source);
+
+#[derive(Clone)]
+enum Source {
+    Value(SecretString),
+    Asked(Arc<dyn Fn() -> Result<SecretString, KeyError> + Send + Sync>),
+}
+
+/// Why there is no key. None of these shows what was found.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The environment has none.
+    #[error("reading a key from the environment: `{name}` is not set; set it to the key")]
+    Unset {
+        /// The variable.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("reading a key from {}: the file cannot be read; check its name and who may read it", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is something, and it cannot be a key.
+    #[error(
+        "reading a key from {place}: what stands there is {what}; put the key there, alone and on one line"
+    )]
+    Unusable {
+        /// Where.
+        place: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Who was asked for it has none.
+    #[error("asking for a key: there is none ({said})")]
+    Refused {
+        /// Why not.
+        said: String,
+    },
+}
+
+impl Key {
+    /// This key.
+    pub fn new(key: impl Into<String>) -> Result<Self, KeyError> {
+        usable(&key.into(), "the value given").map(|key| Self(Source::Value(key)))
+    }
+
+    /// What `ask` gives, before each request.
+    pub fn asked(ask: impl Fn() -> Result<SecretString, KeyError> + Send + Sync + 'static) -> Self {
+        Self(Source::Asked(Arc::new(ask)))
+    }
+
+    /// What the environment holds under `name` now.
+    pub fn from_env(name: &str) -> Result<Self, KeyError> {
+        match env::var(name) {
+            Ok(key) => usable(&key, &format!("the variable `{name}`")).map(|key| Self(Source::Value(key))),
+            Err(VarError::NotPresent) => Err(KeyError::Unset { name: name.to_owned() }),
+            Err(VarError::NotUnicode(_)) => {
+                Err(KeyError::Unusable { place: format!("the variable `{name}`"), what: "not text" })
+            }
+        }
+    }
+
+    /// What the file holds now; space around it does not count.
+    pub fn from_file(path: &Path) -> Result<Self, KeyError> {
+        let read = fs::read_to_string(path);
+        let key = read.map_err(|source| KeyError::File { path: path.to_owned(), source })?;
+        usable(&key, &format!("the file {}", path.display())).map(|key| Self(Source::Value(key)))
+    }
+
+    /// The key, for as long as a request is made.
+    pub(super) fn reveal(&self) -> Result<SecretString, KeyError> {
+        match &self.0 {
+            Source::Value(key) => Ok(key.clone()),
+            Source::Asked(ask) => usable(ask()?.expose_secret(), "who was asked for it"),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// A key goes into an HTTP header: one line of visible ASCII.
+fn usable(key: &str, place: &str) -> Result<SecretString, KeyError> {
+    let key = key.trim();
+    let what = if key.is_empty() {
+        "empty"
+    } else if key.contains(['\n', '\r']) {
+        "more than one line"
+    } else if !key.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+        "not plain ASCII"
+    } else {
+        return Ok(SecretString::from(key));
+    };
+    Err(KeyError::Unusable { place: place.to_owned(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(key: Result<Key, KeyError>) -> String {
+        match key {
+            Ok(key) => key.reveal().unwrap().expose_secret().to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_key_is_one_line_and_nothing_shows_it() {
+        assert_eq!(shown(Key::new(" sk-1 \n")), "sk-1");
+        for wrong in ["", " \n", "canary\nsecond", "canary\u{e9}", "canary\u{0}"] {
+            let error = Key::new(wrong).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+        }
+        assert_eq!(format!("{:?}", Key::new("canary").unwrap()), "Key(…)");
+        assert_eq!(format!("{:?}", Key::asked(|| Ok("canary".into()))), "Key(…)");
+    }
+
+    #[test]
+    fn a_key_comes_from_a_file_or_the_environment_when_it_is_asked_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "  from-a-file\r\n").unwrap();
+        assert_eq!(shown(Key::from_file(file.path())), "from-a-file");
+        let error = shown(Key::from_file(&file.path().join("nowhere")));
+        assert!(error.contains("the file cannot be read"), "{error}");
+        // Cargo sets this one for every test.
+        assert_eq!(shown(Key::from_env("CARGO_PKG_NAME")), "epitome");
+        let error = shown(Key::from_env("EPITOME_NO_SUCH_KEY"));
+        assert!(error.contains("`EPITOME_NO_SUCH_KEY` is not set"), "{error}");
+    }
+
+    #[test]
+    fn a_function_is_asked_each_time_and_may_have_none() {
+        let turn = std::sync::atomic::AtomicU64::new(0);
+        let key = Key::asked(move || match turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            2.. => Err(KeyError::Refused { said: "the vault is shut".into() }),
+            turn => Ok(format!("key-{turn}").into()),
+        });
+        let reveal = || key.reveal().map(|key| key.expose_secret().to_owned());
+        assert_eq!((reveal().unwrap(), reveal().unwrap()), ("key-0".to_owned(), "key-1".to_owned()));
+        assert!(reveal().unwrap_err().to_string().contains("the vault is shut"));
+    }
+}

@@ -1,0 +1,274 @@
+//! A span as a summariser reads it: an entry an event, in order, by the number of the event.
+//!
+//! Nothing is shown in full that a summary leaves out anyway. Each kind of words has a share; what came last and what went
+//! wrong get more, and whatever is longer loses its middle. What is no message (usage, settings, the prompt and the tools,
+//! which stay in the session's own prefix) is not told. Secrets are not filtered here: the model the session runs on has
+//! seen them, and the gate keeps them out of what is admitted.
+
+use std::{collections::HashMap, sync::Arc};
+
+use epitome_core::{
+    Fact, Logged, Part, Seq, Tokens,
+    event::{Instruction, Pin, Summary, ToolCall, ToolResult},
+    media::{Media, Place},
+    meter::Meter,
+    pairing::{Outcome, pair},
+    summary::tools::failure,
+    turn::Turns,
+};
+
+use super::cut::{Lean, cut};
+
+/// What one event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Which turn of the span it belongs to.
+    pub(super) turn: usize,
+    /// The event.
+    pub(super) seq: Seq,
+    /// Who says it.
+    pub(super) speaker: String,
+    /// What.
+    pub(super) body: String,
+    /// What it costs, its heading included.
+    pub(super) tokens: Tokens,
+}
+
+/// What the number and the code in a heading cost at most.
+const HEADING: Tokens = Tokens(28);
+
+/// The shares of each kind of words.
+mod share {
+    pub(super) const USER: u64 = 3_000;
+    pub(super) const ANSWER: u64 = 1_200;
+    pub(super) const THOUGHT: u64 = 240;
+    pub(super) const CALL: u64 = 320;
+    pub(super) const RESULT: u64 = 400;
+    pub(super) const FAILURE: u64 = 1_200;
+    pub(super) const NOTE: u64 = 600;
+    pub(super) const BLOCK: u64 = 80;
+    /// Whatever is squeezed, this much stays.
+    pub(super) const LEAST: u64 = 24;
+}
+
+/// How tight a span is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// What an entry may cost.
+    pub(super) entry: Tokens,
+    /// How often the shares are halved.
+    pub(super) halved: u32,
+}
+
+/// The entries of a span.
+pub(super) fn entries(span: &[Arc<Logged>], room: Room, meter: &Meter) -> Vec<Entry> {
+    let turns: Vec<Seq> = Turns::of(span.iter().map(|event| &**event)).iter().map(|turn| turn.last).collect();
+    let facts = span.iter().map(|event| (event.id.seq, &event.event.fact));
+    let mut calls: HashMap<*const ToolResult, &ToolCall> = HashMap::new();
+    for exchange in pair(facts).exchanges {
+        if let Outcome::Returned { result, .. } = exchange.outcome {
+            calls.insert(std::ptr::from_ref(result), exchange.call);
+        }
+    }
+    let recent_from = span.len() - span.len() / 4;
+    let entry = |(index, event): (usize, &Arc<Logged>)| {
+        let writer = Writer { room, recent: index >= recent_from, meter, calls: &calls };
+        let (speaker, body) = writer.told(&event.event.fact)?;
+        let body = cut(&body, room.entry.less(HEADING), Lean::Head, meter).into_owned();
+        let seq = event.id.seq;
+        let tokens = meter.text(&body) + meter.text(&speaker) + HEADING;
+        Some(Entry { turn: turns.partition_point(|last| *last < seq), seq, speaker, body, tokens })
+    };
+    span.iter().enumerate().filter_map(entry).filter(|entry| !entry.body.trim().is_empty()).collect()
+}
+
+struct Writer<'w> {
+    room: Room,
+    recent: bool,
+    meter: &'w Meter,
+    calls: &'w HashMap<*const ToolResult, &'w ToolCall>,
+}
+
+impl Writer<'_> {
+    /// Who says it and what, if it is said in the conversation.
+    fn told(&self, fact: &Fact) -> Option<(String, String)> {
+        let by = |speaker: &str, body: String| Some((speaker.to_owned(), body));
+        match fact {
+            Fact::UserSaid { parts } => by("user", self.parts(parts, share::USER, Lean::Head)),
+            Fact::AssistantSaid { parts, .. } => {
+                by("assistant", self.parts(parts, share::ANSWER, Lean::Head))
+            }
+            Fact::ToolReturned { results, parts } => {
+                let mut body: Vec<String> = results.iter().map(|result| self.result(result)).collect();
+                body.push(self.parts(parts, share::NOTE, Lean::Head));
+                body.retain(|piece| !piece.is_empty());
+                by("tools", body.join("\n"))
+            }
+            Fact::Instructed { what: Instruction::Message, parts } => {
+                by("note of the application", self.parts(parts, share::NOTE, Lean::Head))
+            }
+            Fact::Injected { hook, parts, .. } => {
+                let hook = line(hook, 80);
+                by(&format!("added by the hook {hook}"), self.parts(parts, share::NOTE, Lean::Head))
+            }
+            Fact::Pinned { pin: Pin::Text(text) } => by("pinned", self.text(text, share::NOTE, Lean::Head)),
+            // A structured one is told item by item, from the data.
+            Fact::Compacted(compaction) => match &compaction.summary {
+                Summary::Text(text) => by("earlier summary", self.text(text, share::USER, Lean::Head)),
+                Summary::Structured { .. } | Summary::Encrypted(_) => None,
+            },
+            // Everything else is bookkeeping.
+            _ => None,
+        }
+    }
+
+    /// A result under the name of its tool. The words of a failure are what a summary must repeat.
+    fn result(&self, result: &ToolResult) -> String {
+        let call = self.calls.get(&std::ptr::from_ref(result));
+        let failed = result.error || call.is_some_and(|call| failure(call, result).is_some());
+        let name = call.map(|call| &call.name).or(result.name.as_ref());
+        let name = name.map_or_else(|| "a tool".to_owned(), |name| line(&name.0, 80));
+        let (how, share) = if failed { (" failed", share::FAILURE) } else { ("", share::RESULT) };
+        format!("result of {name}{how}:\n{}", self.parts(&result.parts, share, Lean::Tail))
+    }
+
+    fn parts(&self, parts: &[Part], share: u64, lean: Lean) -> String {
+        let told: Vec<String> =
+            parts.iter().map(|part| self.part(part, share, lean)).filter(|text| !text.is_empty()).collect();
+        told.join("\n")
+    }
+
+    fn part(&self, part: &Part, share: u64, lean: Lean) -> String {
+        match part {
+            Part::Text { text } => self.text(text, share, lean),
+            Part::Reasoning { text, .. } if text.trim().is_empty() => String::new(),
+            Part::Reasoning { text, .. } => {
+                format!("(thought) {}", self.text(text, share::THOUGHT, Lean::Tail))
+            }
+            Part::ToolCall(call) => {
+                let arguments = self.text(&call.arguments, share::CALL, Lean::Head);
+                format!("called {} with {arguments}", line(&call.name.0, 80))
+            }
+            Part::Refusal { text } => format!("(refused) {}", self.text(text, share, lean)),
+            Part::Media(media) => medium(media),
+            Part::Opaque { name, json } => {
+                format!("({}) {}", line(name, 80), self.text(json, share::BLOCK, Lean::Head))
+            }
+        }
+    }
+
+    fn text(&self, text: &str, share: u64, lean: Lean) -> String {
+        let share = if self.recent { share * 2 } else { share };
+        let share = share.checked_shr(self.room.halved).unwrap_or(0).max(share::LEAST);
+        cut(text.trim(), Tokens(share).min(self.room.entry), lean, self.meter).into_owned()
+    }
+}
+
+/// A medium in one line.
+fn medium(media: &Media) -> String {
+    let mime = if media.mime.is_empty() { "a file".to_owned() } else { line(&media.mime, 80) };
+    let size = media.dimensions.map_or_else(String::new, |(width, height)| format!(", {width}×{height}"));
+    match &media.place {
+        Place::Inline { size: bytes, .. } => format!("({mime}{size}, {bytes} bytes)"),
+        Place::Elsewhere(reference) => format!("({mime}{size}, at {})", line(reference, 160)),
+    }
+}
+
+/// The beginning of a text, on one line.
+fn line(text: &str, most: usize) -> String {
+    let flat = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    flat.take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::event::{Compaction, Trigger, Usage};
+
+    use super::*;
+    use crate::summarise::testing::{assistant, call, meter, result, span, user};
+
+    const WIDE: Room = Room { entry: Tokens(50_000), halved: 0 };
+
+    fn shown(facts: impl IntoIterator<Item = Fact>) -> String {
+        let entries = entries(&span(facts), WIDE, &meter());
+        let line = |entry: &Entry| format!("{}/{} {}: {}", entry.turn, entry.seq, entry.speaker, entry.body);
+        entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_span_is_told_event_by_event_without_bookkeeping() {
+        let media =
+            |place| Part::Media(Media { mime: "image/png".into(), place, dimensions: Some((640, 480)) });
+        let facts = [
+            Fact::Instructed { what: Instruction::System, parts: vec![Part::text("You are Zork.")] },
+            Fact::UserSaid { parts: vec![Part::text("Look"), media(Place::Elsewhere("https://h/x".into()))] },
+            assistant(vec![
+                Part::Reasoning { text: "I should look.".into(), seal: None },
+                Part::Reasoning { text: String::new(), seal: None },
+                Part::text("Looking."),
+                call("1", "bash", r#"{"command":"make"}"#),
+            ]),
+            Fact::UsageReported { answer: None, model: None, usage: Usage::default() },
+            result("1", "make: *** [all] Error 2", true),
+            Fact::Instructed { what: Instruction::Message, parts: vec![Part::text("Be quick.")] },
+            Fact::Injected { hook: "git\nstatus".into(), beside: None, parts: vec![Part::text("on main")] },
+            Fact::Pinned { pin: Pin::Text("never push".into()) },
+            Fact::Pinned { pin: Pin::Event(Seq(2)) },
+            Fact::Compacted(Compaction {
+                summary: Summary::Text("Before that, much.".into()),
+                through: Seq(1),
+                first_kept: None,
+                tokens_before: None,
+                tokens_after: None,
+                trigger: Trigger::Manual,
+            }),
+            assistant(vec![Part::Refusal { text: "No.".into() }]),
+            Fact::Carried { kind: "odd".into() },
+        ];
+        let expect = "\
+0/2 user: Look
+(image/png, 640×480, at https://h/x)
+0/3 assistant: (thought) I should look.
+Looking.
+called bash with {\"command\":\"make\"}
+0/5 tools: result of bash failed:
+make: *** [all] Error 2
+1/6 note of the application: Be quick.
+1/7 added by the hook git status: on main
+1/8 pinned: never push
+1/10 earlier summary: Before that, much.
+2/11 assistant: (refused) No.";
+        assert_eq!(shown(facts), expect);
+    }
+
+    #[test]
+    fn what_failed_and_what_is_recent_keeps_more() {
+        let output = "a line of output that says little\n".repeat(2_000);
+        let turn = |id: &str, error| [assistant(vec![call(id, "read", "{}")]), result(id, &output, error)];
+        let mut facts = vec![user("go")];
+        facts.extend(turn("1", false));
+        facts.extend(turn("2", true));
+        facts.extend((0..20).flat_map(|_| turn("3", false)));
+        let told = entries(&span(facts), WIDE, &meter());
+        let cost = |seq: u64| told.iter().find(|entry| entry.seq == Seq(seq)).unwrap().tokens.0;
+        let (fine, failed, recent) = (cost(3), cost(5), cost(45));
+        assert!(
+            fine <= share::RESULT + 60 && failed > 2 * fine && recent > 3 * fine / 2,
+            "{fine} {failed} {recent}"
+        );
+        assert!(told.iter().any(|entry| entry.body.contains("characters left out")));
+    }
+
+    #[test]
+    fn no_entry_is_larger_than_its_room() {
+        let parts = (0..500).map(|number| call(&number.to_string(), "t", &"x y ".repeat(500))).collect();
+        let events =
+            span([assistant(parts), user(&"字".repeat(100_000)), result("1", &"/a".repeat(500_000), true)]);
+        for (entry, halved) in [(2_000, 0), (300, 0), (300, 6), (80, 60)] {
+            let room = Room { entry: Tokens(entry), halved };
+            for told in entries(&events, room, &meter()) {
+                assert!(told.tokens.0 <= entry + 8, "{} of {entry}", told.tokens);
+            }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Undo, redo, forks and handoff: rendered contexts of one story in which three compactions follow each other.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use epitome::{
+    core::{
+        Event, Fact, Logged, Seq, Tokens,
+        context::{Body, Context, Names},
+        event::{Compaction, Pin, Summary, Trigger},
+        id::EventId,
+        lineage::{Standing, covered_by},
+        project::{Line, project},
+        summary::{
+            Brief, Caps, Item, PinRefused, Section,
+            compaction::{Cutting, Drafting, Keep, Length},
+        },
+        turn::Turns,
+    },
+    lineage::{
+        Drafter, ForkMode, NotPinned, NothingToRedo, NothingToUndo, compactions, fork, handoff, pin, pins, redo,
+        redo_of, undo, undo_of, unpin, until,
+    },
+};
+
+use crate::notation::{logged, meter, read, show};
+
+const DRAFTING: Drafting =
+    Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS };
+
+const CAPS: Caps = Caps {
+    session_intent: 16,
+    files_modified: 120,
+    files_read: 60,
+    commands: 40,
+    key_decisions: 40,
+    failed_approaches: 40,
+    errors: 40,
+    next_steps: 24,
+};
+
+/// A thread while it is told.
+#[derive(Clone, Default)]
+struct Story {
+    line: Line,
+}
+
+impl Story {
+    fn head(&self) -> Seq {
+        self.line.last().map_or(Seq::START, |last| last.id.seq)
+    }
+
+    fn append(mut self, events: impl IntoIterator<Item = Event>) -> Self {
+        for event in events {
+            self.line.push_uncounted(logged(self.head().next().0, event.fact));
+        }
+        self
+    }
+
+    /// What happens next, in the notation of the specs.
+    fn tell(self, log: &str) -> Self {
+        let events: Vec<Event> = read(log).iter().map(|event| event.event.clone()).collect();
+        self.append(events)
+    }
+
+    fn context(&self) -> Context {
+        project(&self.line, meter(), Names::Messages)
+    }
+
+    /// A compaction by the built-in summariser.
+    fn compact(self) -> Self {
+        let compaction = DRAFTING.draft(&self.context(), &self.line, Trigger::Manual).expect("enough to compact");
+        self.append([Event::own(Fact::Compacted(compaction), None)])
+    }
+
+    fn undo(self) -> Self {
+        let event = undo(&self.line).expect("something to undo");
+        self.append([event])
+    }
+
+    fn redo(self) -> Self {
+        let event = redo(&self.line).expect("something to redo");
+        self.append([event])
+    }
+
+    fn fork(&self, at: u64, mode: ForkMode) -> Self {
+        let events = fork(&self.line, Seq(at), mode, &drafter(&meter()));
+        Self { line: until(&self.line, Seq(at)) }.append(events)
+    }
+
+    fn handoff(&self, brief: Option<Brief>) -> Self {
+        let goal = Event::own(Fact::UserSaid { parts: vec![epitome::core::Part::text("Now the docs.")] }, None);
+        let events = handoff(&self.line, goal, brief, &drafter(&meter()));
+        self.clone().append(events)
+    }
+
+    /// What is sent, and under a summary what it says.
+    fn show(&self) -> String {
+        let context = self.context();
+        let mut shown = String::new();
+        for (line, segment) in show(&context).lines().zip(context.segments().iter().map(Some).chain(std::iter::repeat(None))) {
+            let Some(Body::Summary(event)) = segment.map(|segment| segment.body()) else {
+                let _ = writeln!(shown, "{line}");
+                continue;
+            };
+            let _ = writeln!(shown, "{}", line.split_once("  This message").map_or(line, |(line, _)| line));
+            for item in brief(event).into_iter().flat_map(|brief| &brief.items) {
+                let _ = writeln!(shown, "  {}: {} [{}]", item.section.title(), item.text, item.sources);
+            }
+            for folded in brief(event).into_iter().flat_map(|brief| &brief.folded) {
+                let _ = writeln!(shown, "  {}: {} more [{}]", folded.section.title(), folded.count, folded.sources);
+            }
+        }
+        shown
+    }
+
+    /// Which turns each compaction covers.
+    fn covered(&self) -> Vec<(u64, Vec<u64>)> {
+        let turns = Turns::of(self.line.events().map(|event| &**event));
+        let numbers = |ids: Vec<EventId>| ids.iter().map(|id| id.seq.0).collect();
+        let compactions = turns.iter().filter(|turn| turn.is_compaction());
+        compactions.map(|turn| (turn.id.seq.0, numbers(covered_by(&turns, turn.id).unwrap()))).collect()
+    }
+}
+
+fn brief(event: &Logged) -> Option<&Brief> {
+    match &event.event.fact {
+        Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => Some(brief),
+        _ => None,
+    }
+}
+
+fn drafter(meter: &Arc<epitome::core::meter::Meter>) -> Drafter<'_> {
+    Drafter { drafting: &DRAFTING, meter, names: Names::Messages }
+}
+
+/// Events 1 to 8.
+fn beginning() -> Story {
+    Story::default().tell(
+        "
+system: Rules.
+user: Add a cache to the server. Never touch the lock file.
+assistant: Reading.
+  call#a read_file {\"path\":\"src/cache.rs\"}
+  -> 200 words of \"code\"
+assistant: We will use an LRU map, because it is simple.
+  call#b edit_file {\"path\":\"src/cache.rs\",\"old\":\"a\",\"new\":\"b\"}
+  -> ok
+user: Now run the tests.
+assistant: Running.
+  call#c bash {\"command\":\"make test\"}
+  !> 90 words of \"noise\" error: cache is poisoned
+",
+    )
+}
+
+/// Events 11 to 15, after a compaction.
+const MIDDLE: &str = "
+user: Fix the poisoned cache.
+assistant: Patching.
+  call#d edit_file {\"path\":\"src/lock.rs\",\"old\":\"a\",\"new\":\"b\"}
+  -> 150 words of \"patched\"
+assistant: Patched the lock guard.
+";
+
+/// Five events more, after another.
+const END: &str = "
+user: Write a changelog entry.
+assistant: Writing.
+  call#e write_file {\"path\":\"CHANGELOG.md\",\"content\":\"x\"}
+  -> 150 words of \"written\"
+assistant: The entry is there.
+";
+
+fn once() -> Story {
+    beginning().compact()
+}
+
+fn twice() -> Story {
+    once().tell(MIDDLE).compact()
+}
+
+fn thrice() -> Story {
+    twice().tell(END).compact()
+}
+
+#[test]
+fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
+    insta::assert_snapshot!(once().tell("user: Go on.").show(), @"");
+}
+
+#[test]
+fn the_second_compaction_holds_what_the_first_held() {
+    insta::assert_snapshot!(twice().tell("user: Go on.").show(), @"");
+}
+
+#[test]
+fn the_third_compaction_holds_what_all_before_it_held() {
+    insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @"");
+    let story = thrice();
+    assert_eq!(story.covered(), []);
+    let turns = Turns::of(story.line.events().map(|event| &**event));
+    assert!(turns.windows(2).all(|pair| pair[1].parent == Some(pair[0].id)), "the chain of parents is whole");
+}
+
+#[test]
+fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
+    let story = thrice();
+    let shown: Vec<String> = [
+        story.clone(),
+        story.clone().undo(),
+        story.clone().undo().undo(),
+        story.clone().undo().undo().undo(),
+    ]
+    .iter()
+    .map(Story::show)
+    .collect();
+    insta::assert_snapshot!(shown[1], @"");
+    insta::assert_snapshot!(shown[2], @"");
+    insta::assert_snapshot!(shown[3], @"");
+    let undone = story.clone().undo().undo().undo();
+    assert_eq!(undo(&undone.line).unwrap_err(), NothingToUndo::NoneHolds);
+    let (one, two, three) =
+        (undone.clone().redo(), undone.clone().redo().redo(), undone.redo().redo().redo());
+    assert_eq!([three.show(), two.show(), one.show()], [shown[0].clone(), shown[1].clone(), shown[2].clone()]);
+    assert_eq!(redo(&three.line).unwrap_err(), NothingToRedo::NoneUndone);
+    // What each compaction summarised does not depend on what became of it.
+    assert_eq!(three.covered(), story.covered());
+}
+
+#[test]
+fn what_happens_after_an_undo_stays_when_it_is_redone() {
+    let story = once().undo().tell("user: And then?\nassistant: Then this.");
+    insta::assert_snapshot!(story.clone().redo().show(), @"");
+    assert_eq!(story.clone().redo().covered(), once().covered());
+}
+
+#[test]
+fn a_compaction_made_after_an_undo_takes_the_place_of_what_was_undone() {
+    let story = twice().undo().tell(END).compact();
+    let newest = story.head();
+    assert_eq!(
+        redo(&story.line).unwrap_err(),
+        NothingToRedo::Covered { undone: twice().head(), by: newest }
+    );
+    // It covers what the undone one had covered.
+    assert_eq!(story.covered().last(), None);
+    // Undone too, it is what comes back first, and then nothing is left that would be seen.
+    let back = story.clone().undo().redo();
+    assert_eq!(back.show(), story.show());
+    assert!(matches!(redo(&back.line), Err(NothingToRedo::Covered { .. })));
+    assert_eq!(back.covered(), story.covered());
+}
+
+#[test]
+fn a_certain_compaction_is_undone_and_brought_back() {
+    let story = twice();
+    let [first, second] = compactions(&story.line)[..] else { panic!("two compactions") };
+    let (first, second) = (first.compaction.id.seq, second.compaction.id.seq);
+    // The older one is hidden behind the newer one, until that is undone.
+    let undone = story.clone().append([undo_of(&story.line, first).unwrap()]);
+    assert_eq!(undone.show(), story.show());
+    assert_eq!(undone.clone().undo().show(), story.clone().undo().undo().show());
+    assert_eq!(undo_of(&undone.line, first).unwrap_err(), NothingToUndo::Undone { compaction: first, at: undone.head() });
+    assert_eq!(undo_of(&story.line, Seq(1)).unwrap_err(), NothingToUndo::NoCompaction(Seq(1)));
+    assert_eq!(redo(&undone.line).unwrap_err(), NothingToRedo::Covered { undone: first, by: second });
+    let back = undone.clone().append([redo_of(&undone.line, first).unwrap()]);
+    assert_eq!(redo_of(&back.line, first).unwrap_err(), NothingToRedo::Holds(first));
+    assert_eq!(redo_of(&back.line, Seq(99)).unwrap_err(), NothingToRedo::NoCompaction(Seq(99)));
+    assert_eq!(back.clone().undo().show(), story.clone().undo().show());
+    let standing: Vec<Standing> = compactions(&undone.line).iter().map(|stood| stood.standing).collect();
+    assert_eq!(standing, [Standing::Undone, Standing::Holds]);
+    assert_eq!(undo(&Line::default()).unwrap_err(), NothingToUndo::NoneHolds);
+    assert_eq!(redo(&Line::default()).unwrap_err(), NothingToRedo::NoneUndone);
+}
+
+/// Forks of a story with three compactions, with a summary.
+#[test]
+fn a_fork_with_the_summary_knows_what_was_known_by_then() {
+    let story = thrice();
+    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    insta::assert_snapshot!(at(8), @"");
+    insta::assert_snapshot!(at(10), @"");
+    insta::assert_snapshot!(at(11), @"");
+    insta::assert_snapshot!(at(15), @"");
+    insta::assert_snapshot!(at(16), @"");
+    insta::assert_snapshot!(at(20), @"");
+    insta::assert_snapshot!(at(22), @"");
+}
+
+#[test]
+fn a_fork_in_full_shows_everything_word_for_word() {
+    let story = thrice();
+    let at = |at: u64| story.fork(at, ForkMode::InFull).show();
+    insta::assert_snapshot!(at(8), @"");
+    insta::assert_snapshot!(at(11), @"");
+    insta::assert_snapshot!(at(17), @"");
+    for place in 1..=story.head().0 {
+        let fork = story.fork(place, ForkMode::InFull);
+        assert!(!fork.context().segments().iter().any(|segment| matches!(segment.body(), Body::Summary(_))), "{place}");
+        assert_eq!(undo(&fork.line).unwrap_err(), NothingToUndo::NoneHolds);
+    }
+}
+
+#[test]
+fn a_fork_after_the_newest_compaction_shares_it() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    for at in thrice().head().0..=story.head().0 + 3 {
+        assert_eq!(fork(&story.line, Seq(at), ForkMode::WithSummary, &drafter(&meter())), []);
+    }
+    // What was undone is nobody's summary.
+    let undone = once().undo();
+    assert_eq!(fork(&undone.line, Seq(8), ForkMode::WithSummary, &drafter(&meter())), []);
+}
+
+#[test]
+fn a_fork_where_a_summary_would_save_nothing_gets_none() {
+    let story = thrice();
+    for at in 0..=3 {
+        assert_eq!(fork(&story.line, Seq(at), ForkMode::WithSummary, &drafter(&meter())), [], "{at}");
+    }
+}
+
+/// The words of a model that saw more than the fork may know.
+#[test]
+fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_away_more() {
+    let item = |text: &str, from: u64, to: u64| Item {
+        section: Section::KeyDecisions,
+        text: text.to_owned(),
+        key: None,
+        sources: epitome::core::seq_set::SeqSet::run(Seq(from), Seq(to)),
+        detail: None,
+    };
+    let written = Brief {
+        items: vec![
+            item("Eviction stays simple on purpose.", 2, 3),
+            item("Eviction stays simple, and the guard in lock.rs was patched.", 2, 3),
+            item("Everything about the server.", 2, 12),
+        ],
+        folded: vec![],
+    };
+    let story = beginning().tell(MIDDLE);
+    let compaction = Compaction {
+        summary: Summary::Structured { text: "Summary.".into(), brief: Box::new(written) },
+        through: story.head(),
+        first_kept: None,
+        tokens_before: None,
+        tokens_after: None,
+        trigger: Trigger::Threshold,
+    };
+    let story = story.append([Event::own(Fact::Compacted(compaction), None)]);
+    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @"");
+}
+
+#[test]
+fn a_fork_of_what_only_has_a_text_for_a_summary_gets_the_built_in_one() {
+    let story = beginning().tell("compacted through 9: The lock guard was patched later.\n");
+    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @"");
+}
+
+#[test]
+fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
+    let pinned = beginning().tell("pin: Port 8080.\npin 2");
+    let story = pinned.tell(MIDDLE).tell("unpin: Port 8080.\npin: Later.\n").compact();
+    let at = |at: u64| {
+        let fork = story.fork(at, ForkMode::WithSummary);
+        let events: Vec<Arc<Logged>> = fork.line.events().cloned().collect();
+        let pins = |event: &Arc<Logged>| {
+            brief(event).map(|brief| brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>())
+        };
+        events.iter().rev().find_map(pins)
+    };
+    let asked = "Add a cache to the server. Never touch the lock file.".to_owned();
+    assert_eq!(at(11), Some(vec!["Port 8080.".to_owned(), asked.clone()]));
+    assert_eq!(at(story.head().0), Some(vec![asked, "Later.".to_owned()]));
+}
+
+#[test]
+fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
+    insta::assert_snapshot!(beginning().handoff(None).show(), @"");
+    insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @"");
+}
+
+#[test]
+fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
+    let story = beginning().tell("pin: Port 8080.");
+    let cutting = Cutting::whole(&story.context(), &story.line).unwrap();
+    assert_eq!((cutting.first, cutting.first_kept), (Seq(2), Seq(11)));
+    let text = "Finish the cache.".to_owned();
+    let sources = epitome::core::seq_set::SeqSet::one(Seq(2));
+    let given = Item { section: Section::CurrentTask, text, key: None, sources, detail: None };
+    let given = Brief { items: vec![given], folded: vec![] };
+    insta::assert_snapshot!(story.handoff(Some(given)).show(), @"");
+}
+
+#[test]
+fn a_handoff_of_next_to_nothing_is_only_the_goal() {
+    insta::assert_snapshot!(Story::default().handoff(None).show(), @"");
+    insta::assert_snapshot!(Story::default().tell("user: Hi.\nassistant: Hello.").handoff(None).show(), @"");
+    // A summary of which nothing has come since is handed on as it is.
+    let compacted = beginning().tell("compacted through 9: All of it.\n");
+    insta::assert_snapshot!(compacted.handoff(None).show(), @"");
+}
+
+#[test]
+fn pins_hold_until_they_are_taken_away() {
+    let story = beginning().tell("pin: Port 8080.\npin 2\npin: Port 8080.\n");
+    let text = |text: &str| Pin::Text(text.to_owned());
+    assert_eq!(pins(&story.line), [text("Port 8080."), Pin::Event(Seq(2))]);
+    let without = story.clone().append([unpin(&story.line, text("Port 8080.")).unwrap()]);
+    assert_eq!(pins(&without.line), [Pin::Event(Seq(2))]);
+    assert_eq!(unpin(&without.line, text("Port 8080.")), Err(NotPinned));
+    let again = without.clone().append([pin(&without.line, text("Port 8080.")).unwrap()]);
+    assert_eq!(pins(&again.line), [Pin::Event(Seq(2)), text("Port 8080.")]);
+    for (wrong, event) in [(0, Seq(0)), (99, Seq(99))] {
+        let refused = pin(&again.line, Pin::Event(Seq(wrong))).unwrap_err();
+        assert_eq!(refused, PinRefused::NoSuchEvent { event, head: again.head() });
+    }
+    assert_eq!(pin(&again.line, text("  ")), Err(PinRefused::Empty));
+    let full = (0..18).fold(again, |story, at| {
+        let event = pin(&story.line, text(&at.to_string())).unwrap();
+        story.append([event])
+    });
+    assert_eq!(pin(&full.line, text("one more")), Err(PinRefused::TooMany));
+    let freed = full.clone().append([unpin(&full.line, text("7")).unwrap()]);
+    assert!(pin(&freed.line, text("one more")).is_ok(), "what was taken away makes room");
+}

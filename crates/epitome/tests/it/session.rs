@@ -1,0 +1,114 @@
+//! Sessions from their first word on, without a network: answers are written by hand, summaries by a summariser of our own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use epitome::{
+    core::{Tokens, event::Time, policy::Policy, verify::Finish},
+    session::{Lifecycle, Session, SessionBuilder, ToolOutput},
+    summarise::{Draft, Summarize, Summarizing, SummaryRequest},
+    wire::Format,
+};
+use serde_json::json;
+
+/// A summariser that says the same every time.
+#[derive(Debug)]
+struct Repeats(&'static str);
+
+impl Summarize for Repeats {
+    fn name(&self) -> &str {
+        "repeats"
+    }
+
+    fn window(&self) -> Tokens {
+        Tokens(100_000)
+    }
+
+    fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
+        Box::pin(async move {
+            let text = self.0.to_owned();
+            Ok(Draft { text, finish: Finish::Complete, usage: None, model: None })
+        })
+    }
+}
+
+const GOOD: &str = "## Session Intent\n- Count the files of the project.\n\n## Current Task\n- Counting goes on.\n\n\
+                    ## Key Decisions\n- None.\n\n## Next Steps\n- Count the rest.\n";
+
+fn builder() -> SessionBuilder {
+    let clock = Arc::new(AtomicI64::new(1_000_000));
+    Session::builder(Format::OpenaiChat, "a model nobody knows")
+        .window(Tokens(8_000))
+        .system("Count.")
+        .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+}
+
+fn called(turn: usize) -> String {
+    json!({"id": format!("answer-{turn}"), "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": format!("Counting part {turn}."), "tool_calls": [
+            {"id": format!("call-{turn}"), "type": "function",
+             "function": {"name": "read_file", "arguments": format!("{{\"path\":\"part-{turn}.txt\"}}")}}]}}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}})
+    .to_string()
+}
+
+/// Plays so many turns of a tool loop; gives the bodies of the requests.
+async fn play(session: &Session, turns: std::ops::Range<usize>) -> Vec<String> {
+    let mut bodies = Vec::new();
+    for turn in turns {
+        let request = session.next_request().await.unwrap();
+        assert!(request.tokens <= Tokens(6_000), "{request:?}");
+        bodies.push(request.body);
+        let answer = session.answered(&called(turn)).await.unwrap();
+        let text = format!("line {turn} of the file\n").repeat(60);
+        session.tool_results(&[ToolOutput::of(&answer.calls[0], text)]).await.unwrap();
+        // Whoever summarises gets a moment.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    bodies
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_session_stays_inside_its_window_by_summaries_made_beside_it() {
+    let session = builder().summariser(Repeats(GOOD)).begin().await.unwrap();
+    let mut events = session.events();
+    session.user("Count the files. Never write any file.").await.unwrap();
+    play(&session, 0..60).await;
+    let mut adopted = 0;
+    let mut told = Vec::new();
+    while let Ok(happened) = events.try_recv() {
+        if let Lifecycle::Adopted { by, .. } = &happened {
+            assert_eq!(by, "repeats");
+            adopted += 1;
+        }
+        told.push(happened.to_string());
+    }
+    assert!(adopted >= 3, "{told:#?}");
+    for call in session.calls().await.unwrap() {
+        session.replay(call.number).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_reopened_before_every_call_sends_the_same() {
+    let whole = builder().policy(Policy::named("epitome").unwrap()).begin().await.unwrap();
+    whole.user("Count the files.").await.unwrap();
+    let expected = play(&whole, 0..30).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.db");
+    let first = builder().file(&file).begin().await.unwrap();
+    first.user("Count the files.").await.unwrap();
+    let id = first.id();
+    drop(first);
+    for (turn, expected) in expected.iter().enumerate() {
+        let session = builder().file(&file).resume(id).await.unwrap();
+        let bodies = play(&session, turn..turn + 1).await;
+        let names = |body: &str| body.replace(&session.thread().short(), "").replace(&whole.thread().short(), "");
+        assert_eq!(names(&bodies[0]), names(expected), "call {turn}");
+    }
+}

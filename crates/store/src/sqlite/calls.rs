@@ -1,0 +1,380 @@
+//! Calls of models. A thread's view of them is like its view of events: what it shares with the threads it was forked
+//! from, then its own, numbered without a gap.
+
+use epitome_core::{
+    Digest, EventId, Seq, ThreadId, Tokens,
+    event::{Time, Usage},
+    profile::Money,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    Sqlite,
+    codec::{self, AsBlob, signed, unsigned},
+    commit::{misplaced, within},
+    fault::Fault,
+    read::{self, Segment},
+    writer::Desk,
+};
+use crate::{
+    error::StoreError,
+    records::{CallRow, Content, NewCall, NewOutcome, Outcome},
+};
+
+/// Calls of models, and what they were made with.
+impl Sqlite {
+    /// The text with this hash, if it was ever stored.
+    pub fn content(&self, hash: Digest) -> Result<Option<String>, StoreError> {
+        self.lend("reading a content", |connection| {
+            let mut statement = connection.prepare_cached("SELECT text FROM contents WHERE hash = ?1")?;
+            Ok(statement.query_row([hash.0], |row| row.get(0)).optional()?)
+        })
+    }
+
+    /// The calls of the thread's view from the number `from` on, oldest first, at most `limit`.
+    pub fn calls(&self, thread: ThreadId, from: u64, limit: usize) -> Result<Vec<CallRow>, StoreError> {
+        self.lend("reading calls", |connection| {
+            let view = View::of(connection, thread)?;
+            let mut calls = Vec::new();
+            for stretch in &view.stretches {
+                let numbers = (from.max(stretch.from), stretch.until);
+                view.read(
+                    connection,
+                    stretch.thread,
+                    numbers,
+                    Order::Oldest,
+                    limit - calls.len(),
+                    &mut calls,
+                )?;
+            }
+            Ok(calls)
+        })
+    }
+
+    /// One call of the thread's view.
+    pub fn call(&self, thread: ThreadId, number: u64) -> Result<CallRow, StoreError> {
+        let call = self.calls(thread, number, 1)?.pop();
+        call.filter(|call| call.number == number).ok_or(StoreError::UnknownCall { thread, number })
+    }
+
+    /// The newest call of the thread's view.
+    pub fn last_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
+        self.lend("reading calls", |connection| {
+            let view = View::of(connection, thread)?;
+            let mut calls = Vec::new();
+            for stretch in view.stretches.iter().rev() {
+                let numbers = (stretch.from, stretch.until);
+                view.read(connection, stretch.thread, numbers, Order::Newest, 1, &mut calls)?;
+                if !calls.is_empty() {
+                    break;
+                }
+            }
+            Ok(calls.pop())
+        })
+    }
+
+    /// What was decided for the calls of the thread's view, oldest first: the number and the head of every call that
+    /// says so, and what it says.
+    pub fn passes(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
+        self.lend("reading calls", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT number, head, pass FROM model_calls
+                 WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND pass IS NOT NULL ORDER BY number",
+            )?;
+            let mut passes = Vec::new();
+            for Stretch { thread, from, until } in stretches(connection, thread)? {
+                let mut rows = statement.query(params![thread.blob(), signed(from), signed(until)])?;
+                while let Some(row) = rows.next()? {
+                    passes.push((unsigned(row.get(0)?), codec::seq(row, 1)?, row.get(2)?));
+                }
+            }
+            Ok(passes)
+        })
+    }
+}
+
+/// The calls of a view that one thread owns: those numbered `from..until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// The owner.
+    pub(super) thread: ThreadId,
+    /// The first number.
+    pub(super) from: u64,
+    /// The number after the last; for the thread itself there is none.
+    pub(super) until: u64,
+}
+
+/// The stretches of a thread's view, oldest first; the last is the thread's own.
+pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec<Stretch>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT number, parent, base_calls FROM threads WHERE id = ?1")?;
+    let mut stretches = Vec::new();
+    let mut at = thread;
+    let mut until = u64::MAX;
+    let mut youngest = i64::MAX;
+    loop {
+        let row = statement
+            .query_row([at.blob()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<[u8; 16]>>(1)?, row.get::<_, i64>(2)?))
+            })
+            .optional()?;
+        let Some((number, parent, base)) = row else { return Err(read::missing(thread, at)) };
+        if number >= youngest {
+            return Err(Fault::Damaged(format!("thread {at} is older than the thread it was forked from")));
+        }
+        youngest = number;
+        let from = unsigned(base);
+        if from < until {
+            stretches.push(Stretch { thread: at, from, until });
+        }
+        until = until.min(from);
+        match parent {
+            Some(parent) if until > 0 => at = ThreadId::new(uuid::Uuid::from_bytes(parent)),
+            _ => break,
+        }
+    }
+    stretches.reverse();
+    Ok(stretches)
+}
+
+/// How many calls of a thread's view saw no event after `at`.
+pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Result<u64, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number FROM model_calls WHERE thread = ?1 AND number < ?2 AND head <= ?3
+         ORDER BY head DESC, number DESC LIMIT 1",
+    )?;
+    for Stretch { thread, until, .. } in stretches(connection, thread)?.into_iter().rev() {
+        let last = statement
+            .query_row(params![thread.blob(), signed(until), signed(at.0)], |row| row.get(0))
+            .optional()?;
+        if let Some(last) = last {
+            return Ok(unsigned(last) + 1);
+        }
+    }
+    Ok(0)
+}
+
+/// Whether a content is what its hash says.
+pub(super) fn check(content: &Content) -> Result<(), StoreError> {
+    let found = Digest::of(content.text.as_bytes());
+    if found == content.hash { Ok(()) } else { Err(StoreError::ContentDiffers { hash: content.hash, found }) }
+}
+
+/// Stores a content, unless it is there.
+pub(super) fn keep(desk: &Desk<'_>, content: &Content) -> Result<(), Fault> {
+    if !is_kept(desk, content.hash)? {
+        desk.connection
+            .prepare_cached("INSERT INTO contents (hash, text) VALUES (?1, ?2)")?
+            .execute(params![content.hash.0, content.text])?;
+    }
+    Ok(())
+}
+
+fn is_kept(desk: &Desk<'_>, hash: Digest) -> Result<bool, Fault> {
+    Ok(desk.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
+}
+
+/// Adds a call to a thread that ends at `end`; gives its number.
+pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall) -> Result<u64, Fault> {
+    for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
+        if !is_kept(desk, hash)? {
+            return Err(StoreError::UnknownContent(hash).into());
+        }
+    }
+    let (number, before) = end_of_calls(desk.connection, thread)?;
+    within("call", thread, ("head", call.head), (before, end))?;
+    if let Some(id) = call.summary {
+        let owner = owner(&read::segments(desk.connection, thread, Seq::START)?, id.seq);
+        if owner != Some(id.thread) || id.seq > end {
+            return Err(
+                misplaced("call", thread, format!("it stands on event {id}, which is not its own")).into()
+            );
+        }
+    }
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
+                profile, rendering, format, model, cause, pass, plan, steps, sent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        )?
+        .execute(params![
+            thread.blob(),
+            signed(number),
+            signed(call.head.0),
+            call.time.map(|time| time.0),
+            signed(call.epoch),
+            signed(call.estimated.0),
+            signed(call.bytes),
+            call.summary.map(|id| signed(id.seq.0)),
+            call.hash.0,
+            call.policy.0,
+            call.profile.map(|profile| profile.0),
+            call.rendering.0,
+            call.format,
+            call.model,
+            call.cause,
+            call.pass,
+            call.plan,
+            call.steps,
+            call.sent,
+        ])?;
+    Ok(number)
+}
+
+/// The number the next call of a thread gets, and the head of the last one of its view.
+fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq), Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number, head FROM model_calls WHERE thread = ?1 AND number < ?2 ORDER BY number DESC LIMIT 1",
+    )?;
+    for Stretch { thread, until, .. } in stretches(connection, thread)?.into_iter().rev() {
+        let last = statement
+            .query_row(params![thread.blob(), signed(until)], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((number, head)) = last {
+            return Ok((unsigned(number) + 1, Seq(unsigned(head))));
+        }
+    }
+    Ok((0, Seq::START))
+}
+
+/// Adds what is reported of a call's end to whichever thread's it is.
+pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Result<(), Fault> {
+    let number = outcome.call;
+    let unknown = || Fault::Store(StoreError::UnknownCall { thread, number });
+    let stretches = stretches(desk.connection, thread)?;
+    let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
+    let call: Option<i64> = desk
+        .connection
+        .prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?
+        .query_row(params![owner.ok_or_else(unknown)?.thread.blob(), signed(number)], |row| row.get(0))
+        .optional()?;
+    let usage = outcome
+        .usage
+        .as_ref()
+        .map(|usage| serde_json::to_string(usage).expect("numbers under fixed names are always JSON"));
+    desk.connection
+        .prepare_cached(
+            "INSERT INTO call_outcomes (call, time, cost, answer, usage, error) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            call.ok_or_else(unknown)?,
+            outcome.time.map(|time| time.0),
+            outcome.cost.map(|cost| signed(cost.0)),
+            outcome.answer.as_ref().map(|answer| &answer.0),
+            usage,
+            outcome.error,
+        ])?;
+    Ok(())
+}
+
+const COLUMNS: &str = "id, thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy, profile, \
+    rendering, format, model, cause, pass, plan, steps, sent";
+
+#[derive(Clone, Copy)]
+enum Order {
+    Oldest,
+    Newest,
+}
+
+/// What is needed to read the calls that a thread sees.
+struct View {
+    stretches: Vec<Stretch>,
+    segments: Vec<Segment>,
+}
+
+impl View {
+    fn of(connection: &Connection, thread: ThreadId) -> Result<Self, Fault> {
+        let segments = read::segments(connection, thread, Seq::START)?;
+        Ok(Self { stretches: stretches(connection, thread)?, segments })
+    }
+
+    /// Adds the calls of `owner` numbered `from..until`, at most `limit`.
+    fn read(
+        &self,
+        connection: &Connection,
+        owner: ThreadId,
+        (from, until): (u64, u64),
+        order: Order,
+        limit: usize,
+        calls: &mut Vec<CallRow>,
+    ) -> Result<(), Fault> {
+        let order = match order {
+            Order::Oldest => "ASC",
+            Order::Newest => "DESC",
+        };
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3
+             ORDER BY number {order} LIMIT ?4"
+        ))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![owner.blob(), signed(from), signed(until), limit])?;
+        while let Some(row) = rows.next()? {
+            calls.push(self.row(connection, row)?);
+        }
+        Ok(())
+    }
+
+    /// Decodes a row of [`COLUMNS`].
+    fn row(&self, connection: &Connection, row: &Row<'_>) -> Result<CallRow, Fault> {
+        let (thread, number) = (codec::thread(row, 1)?, unsigned(row.get(2)?));
+        let summary = match row.get::<_, Option<i64>>(8)?.map(|seq| Seq(unsigned(seq))) {
+            Some(seq) => {
+                let owner = owner(&self.segments, seq);
+                let damaged =
+                    || Fault::Damaged(format!("call {number} of {thread} stands on no event {seq}"));
+                Some(EventId { thread: owner.ok_or_else(damaged)?, seq })
+            }
+            None => None,
+        };
+        let call = NewCall {
+            head: codec::seq(row, 3)?,
+            time: row.get::<_, Option<i64>>(4)?.map(Time),
+            model: row.get(14)?,
+            format: row.get(13)?,
+            policy: Digest(row.get(10)?),
+            profile: row.get::<_, Option<[u8; 32]>>(11)?.map(Digest),
+            rendering: Digest(row.get(12)?),
+            summary,
+            epoch: unsigned(row.get(5)?),
+            cause: row.get(15)?,
+            pass: row.get(16)?,
+            sent: row.get(19)?,
+            steps: row.get(18)?,
+            plan: row.get(17)?,
+            estimated: Tokens(unsigned(row.get(6)?)),
+            hash: Digest(row.get(9)?),
+            bytes: unsigned(row.get(7)?),
+        };
+        Ok(CallRow { thread, number, call, outcomes: outcomes(connection, row.get(0)?)? })
+    }
+}
+
+fn outcomes(connection: &Connection, call: i64) -> Result<Vec<Outcome>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT time, answer, usage, cost, error FROM call_outcomes WHERE call = ?1 ORDER BY number",
+    )?;
+    let mut rows = statement.query([call])?;
+    let mut outcomes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let usage = row.get::<_, Option<String>>(2)?.map(|json| usage(&json)).transpose()?;
+        outcomes.push(Outcome {
+            time: row.get::<_, Option<i64>>(0)?.map(Time),
+            answer: row.get::<_, Option<String>>(1)?.map(Into::into),
+            usage,
+            cost: row.get::<_, Option<i64>>(3)?.map(|cost| Money(unsigned(cost))),
+            error: row.get(4)?,
+        });
+    }
+    Ok(outcomes)
+}
+
+/// Reads back a usage.
+fn usage(json: &str) -> Result<Usage, Fault> {
+    serde_json::from_str(json).map_err(|error| Fault::Damaged(format!("a usage cannot be read: {error}")))
+}
+
+/// Who owns the event at `seq` of a view.
+fn owner(segments: &[Segment], seq: Seq) -> Option<ThreadId> {
+    let segment = segments.iter().find(|segment| segment.after < seq && seq <= segment.until)?;
+    Some(segment.thread)
+}

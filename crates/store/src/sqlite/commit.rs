@@ -1,0 +1,111 @@
+//! Events and records in one transaction: either all of them are there or none is.
+
+use epitome_core::{Seq, ThreadId, TokenCounter};
+use serde::de::IgnoredAny;
+
+use super::{Sqlite, append::Append, calls, fault::Fault, jobs, writer::Desk};
+use crate::{
+    error::StoreError,
+    log::Head,
+    records::{Commit, Committed, NewCall, Record},
+};
+
+impl Sqlite {
+    /// Writes events and records together, if the thread ends where the caller thinks; otherwise
+    /// [`StoreError::Conflict`], as for an append. Whatever is refused, nothing of the commit is written.
+    pub fn commit(&self, commit: Commit) -> Result<Head, StoreError> {
+        self.commit_numbered(commit).map(|committed| committed.head)
+    }
+
+    /// The same, and says which numbers its calls were given.
+    pub fn commit_numbered(&self, commit: Commit) -> Result<Committed, StoreError> {
+        let mut prepared = Prepared::new(commit, self.options.counter.as_deref())?;
+        self.writer.write("committing", move |desk| prepared.run(desk))
+    }
+}
+
+/// A commit of which all that needs no lock has been done.
+struct Prepared {
+    thread: ThreadId,
+    append: Append,
+    records: Vec<Record>,
+}
+
+impl Prepared {
+    fn new(commit: Commit, counter: Option<&dyn TokenCounter>) -> Result<Self, StoreError> {
+        let Commit { thread, after, events, mut records } = commit;
+        for record in &records {
+            check(thread, record)?;
+        }
+        // Calls name contents, so these come first. The sort keeps the order of the rest.
+        records.sort_by_key(|record| !matches!(record, Record::Content(_)));
+        Ok(Self { thread, append: Append::new(thread, after, events, counter), records })
+    }
+
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<Committed, Fault> {
+        let head = self.append.run(desk)?;
+        let mut committed = Committed { head, calls: Vec::new() };
+        for record in &self.records {
+            match record {
+                Record::Content(content) => calls::keep(desk, content)?,
+                Record::Call(call) => {
+                    committed.calls.push(calls::insert(desk, self.thread, head.seq, call)?);
+                }
+                Record::Outcome(outcome) => calls::end(desk, self.thread, outcome)?,
+                Record::Job(job) => jobs::insert(desk, head.seq, job)?,
+                Record::Adopted { job, compaction } => jobs::adopt(desk, self.thread, *job, *compaction)?,
+                Record::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
+            }
+        }
+        Ok(committed)
+    }
+}
+
+/// What can be said of a record by itself.
+fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
+    match record {
+        Record::Content(content) => calls::check(content),
+        Record::Call(NewCall { pass, sent, steps, plan, .. }) => {
+            json("pass of a call", pass.as_deref())?;
+            json("sent part of a call", Some(sent))?;
+            json("list of steps of a call", Some(steps))?;
+            json("plan of a call", plan.as_deref())
+        }
+        Record::Job(job) if job.thread != thread => {
+            Err(misplaced("job", thread, format!("it is for the thread {}", job.thread)))
+        }
+        Record::Job(job) => json("detail of a job", Some(&job.detail)),
+        Record::Outcome(_) | Record::Adopted { .. } | Record::CancelJob { .. } => Ok(()),
+    }
+}
+
+/// Refuses a text that is not one JSON value.
+pub(super) fn json(what: &'static str, text: Option<&str>) -> Result<(), StoreError> {
+    let Some(text) = text else { return Ok(()) };
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(IgnoredAny) => Ok(()),
+        Err(source) => Err(StoreError::NotJson { what, source }),
+    }
+}
+
+/// A record that does not fit the thread.
+pub(super) fn misplaced(what: &'static str, thread: ThreadId, why: String) -> StoreError {
+    StoreError::Misplaced { what, thread, why }
+}
+
+/// Refuses a place outside `first..=last`.
+pub(super) fn within(
+    what: &'static str,
+    thread: ThreadId,
+    (name, place): (&str, Seq),
+    (first, last): (Seq, Seq),
+) -> Result<(), StoreError> {
+    if first <= place && place <= last {
+        return Ok(());
+    }
+    Err(misplaced(
+        what,
+        thread,
+        format!("its {name} is event {place}, which is not one of {first} to {last}"),
+    ))
+}

@@ -1,0 +1,398 @@
+//! Calls: numbered through forks, written with their events or not at all, and the same when they are read.
+
+use epitome_core::{
+    Digest, EventId, Seq, ThreadId, Tokens,
+    event::{Time, Usage},
+    profile::Money,
+};
+use epitome_store::{
+    EventLog, Sqlite, Start, StoreError,
+    records::{Commit, Content, JobId, NewCall, NewJob, NewOutcome, Outcome, Record},
+};
+use proptest::prelude::*;
+
+use crate::{
+    jobs::job,
+    support::{Place, append, events, in_session, root, thread},
+};
+
+/// A call that saw everything up to `head`, and the contents it names.
+pub(crate) fn call(head: Seq) -> NewCall {
+    NewCall {
+        head,
+        time: None,
+        model: None,
+        format: "anthropic".into(),
+        policy: policy().hash,
+        profile: None,
+        rendering: policy().hash,
+        summary: None,
+        epoch: 0,
+        cause: None,
+        pass: None,
+        sent: "[]".into(),
+        steps: "[]".into(),
+        plan: None,
+        estimated: Tokens(0),
+        hash: Digest::of(b"a request"),
+        bytes: 9,
+    }
+}
+
+pub(crate) fn policy() -> Content {
+    Content::new("name = \"epitome\"")
+}
+
+/// Commits records to a thread nobody else writes to.
+pub(crate) fn commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> Vec<u64> {
+    try_commit(store, thread, records).expect("it can be committed")
+}
+
+fn try_commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
+    let after = store.head(thread).expect("the thread exists").seq;
+    let commit = Commit { thread, after, events: vec![], records };
+    store.commit_numbered(commit).map(|committed| committed.calls)
+}
+
+/// Makes a call that sees all there is.
+fn make_call(store: &Sqlite, thread: ThreadId) -> u64 {
+    let head = store.head(thread).unwrap().seq;
+    commit(store, thread, vec![Record::Content(policy()), Record::Call(call(head))])[0]
+}
+
+/// The calls a thread sees: whose, and which number.
+fn numbers(store: &Sqlite, thread: ThreadId) -> Vec<(ThreadId, u64)> {
+    store.calls(thread, 0, usize::MAX).unwrap().into_iter().map(|call| (call.thread, call.number)).collect()
+}
+
+#[test]
+fn a_call_comes_back_as_it_was_made() {
+    let place = Place::new();
+    let store = place.open();
+    let id = root(&store, "t");
+    append(&store, id, events(Seq(1), "uac"));
+    let (policy, profile, rendering) = (policy(), Content::new("profile"), Content::new("{\"cache\":true}"));
+    let made = NewCall {
+        head: Seq(4),
+        time: Some(Time(-5)),
+        model: Some("model".into()),
+        profile: Some(profile.hash),
+        rendering: rendering.hash,
+        summary: Some(EventId { thread: id, seq: Seq(3) }),
+        epoch: 7,
+        cause: Some("a person asked".into()),
+        pass: Some("{\"edits\":[]}".into()),
+        sent: "[1,2]".into(),
+        steps: "[{}]".into(),
+        plan: Some("null".into()),
+        estimated: Tokens(1234),
+        ..call(Seq(4))
+    };
+    let usage = Usage { uncached: Tokens(1), cache_read: Tokens(2), output: Tokens(3), ..Usage::default() };
+    let ended = NewOutcome {
+        call: 0,
+        time: Some(Time(9)),
+        answer: Some("msg".into()),
+        usage: Some(usage),
+        cost: Some(Money(1_500_000)),
+        error: None,
+    };
+    let failed = NewOutcome {
+        time: None,
+        answer: None,
+        usage: None,
+        cost: None,
+        error: Some("cut off".into()),
+        ..ended.clone()
+    };
+    // Contents may stand behind what names them.
+    let committed = store
+        .commit_numbered(Commit {
+            thread: id,
+            after: Seq(3),
+            events: events(Seq(4), "u"),
+            records: vec![
+                Record::Call(made.clone()),
+                Record::Outcome(failed.clone()),
+                Record::Content(policy.clone()),
+                Record::Content(profile),
+                Record::Content(rendering.clone()),
+                Record::Content(rendering.clone()),
+            ],
+        })
+        .unwrap();
+    assert_eq!((committed.head, committed.calls), (store.head(id).unwrap(), vec![0]));
+    commit(&store, id, vec![Record::Content(policy.clone()), Record::Outcome(ended.clone())]);
+    let row = store.call(id, 0).unwrap();
+    assert_eq!((row.thread, row.number, &row.call), (id, 0, &made));
+    let outcome =
+        |NewOutcome { time, answer, usage, cost, error, .. }| Outcome { time, answer, usage, cost, error };
+    assert_eq!(row.outcomes, [outcome(failed), outcome(ended)]);
+    assert_eq!(store.last_call(id).unwrap(), Some(row));
+    assert_eq!(store.passes(id).unwrap(), [(0, Seq(4), "{\"edits\":[]}".to_owned())]);
+    assert_eq!(store.content(rendering.hash).unwrap(), Some(rendering.text));
+    assert_eq!(store.content(Digest::of(b"nothing")).unwrap(), None);
+    assert!(matches!(store.call(id, 1), Err(StoreError::UnknownCall { number: 1, .. })));
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn a_fork_shares_the_calls_made_by_its_start_and_counts_on() {
+    let place = Place::new();
+    let store = place.open();
+    let main = root(&store, "main");
+    append(&store, main, events(Seq(1), "u"));
+    make_call(&store, main);
+    append(&store, main, events(Seq(2), "auac"));
+    make_call(&store, main);
+    let early = in_session(&store, "s", "early", Start::Fork { of: main, at: Seq(4) });
+    let late = in_session(&store, "s", "late", Start::Fork { of: main, at: Seq(5) });
+    let none = in_session(&store, "s", "none", Start::Fork { of: main, at: Seq(0) });
+    // The parent calls again where the fork starts; the fork was made before.
+    make_call(&store, main);
+    assert_eq!(numbers(&store, main), [(main, 0), (main, 1), (main, 2)]);
+    assert_eq!(numbers(&store, early), [(main, 0)]);
+    assert_eq!(numbers(&store, late), [(main, 0), (main, 1)]);
+    assert_eq!((numbers(&store, none), store.last_call(none).unwrap()), (vec![], None));
+    assert_eq!((make_call(&store, early), make_call(&store, late), make_call(&store, none)), (1, 2, 0));
+    assert_eq!(store.last_call(early).unwrap().map(|call| (call.thread, call.number)), Some((early, 1)));
+    let deep = in_session(&store, "s", "deep", Start::Fork { of: late, at: Seq(5) });
+    assert_eq!(numbers(&store, deep), [(main, 0), (main, 1), (late, 2)]);
+    assert_eq!(store.calls(deep, 1, 1).unwrap()[0].number, 1);
+    // What is reported of a shared call, whoever reports it, is seen by all who share it.
+    let outcome = NewOutcome { call: 1, time: None, answer: None, usage: None, cost: None, error: None };
+    commit(&store, deep, vec![Record::Outcome(outcome)]);
+    assert_eq!(store.call(main, 1).unwrap().outcomes.len(), 1);
+    // A compaction keeps its id in every fork.
+    let stands = EventId { thread: main, seq: Seq(5) };
+    commit(&store, deep, vec![Record::Call(NewCall { summary: Some(stands), ..call(Seq(5)) })]);
+    assert_eq!(store.last_call(deep).unwrap().unwrap().call.summary, Some(stands));
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn nothing_of_a_refused_commit_is_written() {
+    let place = Place::new();
+    let store = place.open();
+    let (id, other) = (root(&store, "t"), root(&store, "other"));
+    append(&store, id, events(Seq(1), "uac"));
+    append(&store, other, events(Seq(1), "uac"));
+    make_call(&store, id);
+    let queued = job(&store, id, "known", Seq(3));
+    commit(&store, id, vec![Record::Job(queued.clone())]);
+    let state = |store: &Sqlite| {
+        (store.head(id).unwrap(), store.calls(id, 0, 99).unwrap(), store.jobs(None).unwrap())
+    };
+    let before = state(&store);
+    let beyond = Seq(9);
+    let unknown = Digest::of(b"unknown");
+    let changed = Content { hash: unknown, text: "changed".into() };
+    let elsewhere = EventId { thread: other, seq: Seq(3) };
+    let outcome = NewOutcome { call: 2, time: None, answer: None, usage: None, cost: None, error: None };
+    let fresh = job(&store, id, "fresh", Seq(3));
+    for (record, words) in [
+        (Record::Content(changed), "a text was given as the content"),
+        (Record::Call(NewCall { rendering: unknown, ..call(Seq(3)) }), "there is no content"),
+        (Record::Call(NewCall { profile: Some(unknown), ..call(Seq(3)) }), "there is no content"),
+        (Record::Call(NewCall { sent: "{".into(), ..call(Seq(3)) }), "the sent part of a call is not JSON"),
+        (
+            Record::Call(NewCall { pass: Some("a b".into()), ..call(Seq(3)) }),
+            "the pass of a call is not JSON",
+        ),
+        (Record::Call(call(beyond)), "its head is event 9, which is not one of 3 to 4"),
+        (Record::Call(call(Seq(2))), "its head is event 2, which is not one of 3 to 4"),
+        (Record::Call(NewCall { summary: Some(elsewhere), ..call(Seq(3)) }), "which is not its own"),
+        (Record::Outcome(outcome), "shows no call 2"),
+        (Record::Job(queued.clone()), "does that already; it is not made twice"),
+        (Record::Job(NewJob { id: queued.id, ..fresh.clone() }), "does that already"),
+        (Record::Job(NewJob { thread: other, ..fresh.clone() }), "it is for the thread"),
+        (Record::Job(NewJob { link: unknown, ..fresh.clone() }), "it has another history"),
+        (Record::Job(NewJob { through: beyond, ..fresh.clone() }), "its last event is event 9"),
+        (Record::Job(NewJob { first: Seq(4), ..fresh.clone() }), "its first event is event 4"),
+        (Record::Job(NewJob { detail: String::new(), ..fresh }), "the detail of a job is not JSON"),
+        (Record::Adopted { job: queued.id, compaction: Seq(3) }, "is not ready"),
+        (Record::Adopted { job: JobId::derived(&["?"]), compaction: Seq(3) }, "there is no job"),
+        (Record::CancelJob { job: JobId::derived(&["?"]), reason: String::new() }, "there is no job"),
+    ] {
+        // It is the last of several: what stands before it is good.
+        let cancel = Record::CancelJob { job: queued.id, reason: "not needed".into() };
+        let records = vec![Record::Content(Content::new("new")), Record::Call(call(Seq(3))), cancel, record];
+        let commit = Commit { thread: id, after: Seq(3), events: events(Seq(4), "u"), records };
+        let error = store.commit(commit).expect_err(words);
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(state(&store), before, "{words}");
+        assert_eq!(store.content(Content::new("new").hash).unwrap(), None, "{words}");
+    }
+    // An empty commit checks the head as any other does.
+    for after in [Seq(2), Seq(4)] {
+        let error = store.commit(Commit { thread: id, after, events: vec![], records: vec![] }).unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { head, .. } if head == before.0), "{error}");
+    }
+    let head = store.commit(Commit { thread: id, after: Seq(3), events: vec![], records: vec![] }).unwrap();
+    assert_eq!(head, before.0);
+    // What was refused leaves no trace in what is derived either.
+    store.append(id, Seq(3), events(Seq(4), "ua")).unwrap();
+    assert!(store.doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn of_many_callers_each_gets_a_number_of_its_own() {
+    let place = Place::new();
+    let store = place.open();
+    let second = place.open();
+    let id = root(&store, "t");
+    append(&store, id, events(Seq(1), "u"));
+    make_call(&store, id);
+    let mut given: Vec<u64> = std::thread::scope(|scope| {
+        let callers: Vec<_> = [&store, &second, &store, &second]
+            .into_iter()
+            .map(|store| scope.spawn(move || (0..10).map(|_| make_call(store, id)).collect::<Vec<_>>()))
+            .collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    given.sort_unstable();
+    assert_eq!(given, (1..=40).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_temporary_store_is_gone_when_it_is_dropped() {
+    let store = Sqlite::temporary(crate::support::counting()).unwrap();
+    let id = root(&store, "t");
+    append(&store, id, events(Seq(1), "ua"));
+    make_call(&store, id);
+    assert!(store.doctor().unwrap().is_healthy());
+    let directory = store.path().parent().unwrap().to_owned();
+    assert!(directory.exists());
+    drop(store);
+    assert!(!directory.exists());
+}
+
+/// Of which thread: call, append, or fork at an event.
+#[derive(Clone, Debug)]
+enum Step {
+    Call(prop::sample::Index),
+    Append(prop::sample::Index),
+    Fork(prop::sample::Index, prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let index = any::<prop::sample::Index>;
+    let step = prop_oneof![
+        3 => index().prop_map(Step::Call),
+        2 => index().prop_map(Step::Append),
+        2 => (index(), index()).prop_map(|(of, at)| Step::Fork(of, at)),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn calls_of_a_fork_are_a_copy_of_those_made_by_its_start(steps in steps()) {
+        let place = Place::new();
+        let store = place.open();
+        // Each thread with the heads of the calls it should see, and whose they are.
+        let mut threads: Vec<(ThreadId, Vec<(ThreadId, Seq)>)> = vec![(root(&store, "0"), vec![])];
+        for step in &steps {
+            match step {
+                Step::Call(of) => {
+                    let at = of.index(threads.len());
+                    let (id, calls) = &mut threads[at];
+                    prop_assert_eq!(make_call(&store, *id), calls.len() as u64);
+                    calls.push((*id, store.head(*id).unwrap().seq));
+                }
+                Step::Append(of) => {
+                    let id = threads[of.index(threads.len())].0;
+                    let first = store.head(id).unwrap().seq.next();
+                    append(&store, id, events(first, "ua"));
+                }
+                Step::Fork(of, at) => {
+                    let (of, calls) = threads[of.index(threads.len())].clone();
+                    let head = store.head(of).unwrap().seq;
+                    let at = Seq(at.index(usize::try_from(head.0).unwrap() + 1) as u64);
+                    let name = threads.len().to_string();
+                    let fork = in_session(&store, "0", &name, Start::Fork { of, at });
+                    threads.push((fork, calls.into_iter().take_while(|(_, head)| *head <= at).collect()));
+                }
+            }
+        }
+        for (id, expected) in &threads {
+            let calls = store.calls(*id, 0, usize::MAX).unwrap();
+            let seen: Vec<_> = calls.iter().map(|call| (call.thread, call.call.head)).collect();
+            prop_assert_eq!(&seen, expected);
+            prop_assert!(calls.iter().map(|call| call.number).eq(0..expected.len() as u64));
+            prop_assert_eq!(store.last_call(*id).unwrap(), calls.last().cloned());
+            for call in calls {
+                prop_assert_eq!(store.call(*id, call.number).unwrap(), call);
+            }
+        }
+        let report = store.doctor().unwrap();
+        prop_assert!(report.is_healthy(), "{:#?}", report);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_record_is_named() {
+    let place = Place::new();
+    let store = place.open();
+    let id = root(&store, "t");
+    append(&store, id, events(Seq(1), "uac"));
+    make_call(&store, id);
+    make_call(&store, id);
+    in_session(&store, "t", "fork", Start::Fork { of: id, at: Seq(3) });
+    crate::jobs::ready(&store, id, "one", Seq(3));
+    crate::jobs::ready(&store, id, "two", Seq(3));
+    let adopted = store.jobs(None).unwrap()[0].job.id;
+    commit(&store, id, vec![Record::Adopted { job: adopted, compaction: Seq(3) }]);
+    assert!(store.doctor().unwrap().is_healthy());
+    let ids = [adopted, store.jobs(None).unwrap()[1].job.id];
+    let raw = place.raw();
+    let triggers: Vec<String> = raw
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for trigger in triggers {
+        raw.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap();
+    }
+    raw.execute_batch(
+        "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON;
+         UPDATE contents SET text = 'other';
+         UPDATE model_calls SET number = 2, head = 7, hash = x'00', steps = '[' WHERE number = 1;
+         UPDATE jobs SET compaction = 1 WHERE state = 'adopted';
+         UPDATE jobs SET through = 8, detail = '' WHERE state = 'ready';
+         UPDATE summaries SET brief = '{' WHERE number = 1;",
+    )
+    .unwrap();
+    let report = store.doctor().unwrap();
+    let problems: Vec<String> = report
+        .checks
+        .iter()
+        .filter(|check| ["contents", "calls", "jobs", "summaries"].contains(&check.name.as_str()))
+        .flat_map(|check| check.problems.clone())
+        .collect();
+    let names = [
+        (thread("t").to_string(), "MAIN"),
+        (thread("fork").to_string(), "FORK"),
+        (ids[0].to_string(), "ADOPTED"),
+        (ids[1].to_string(), "READY"),
+        (policy().hash.to_string(), "POLICY"),
+    ];
+    let text = names.iter().fold(problems.join("\n"), |text, (id, name)| text.replace(id, name));
+    insta::assert_snapshot!(text, @"
+    the content POLICY was changed: its text has another hash
+    call 2 of thread MAIN stands where call 1 should
+    call 2 of thread MAIN saw event 7, which is not one of 3 to 3
+    call 2 of thread MAIN has no hash
+    call 2 of thread MAIN has a list of steps that is not JSON
+    thread FORK shares call 1 of MAIN, which is missing
+    the job ADOPTED was adopted as event 1, which is no compaction
+    the job READY covers event 8 of the thread MAIN, which is missing
+    the job READY has a detail that is not JSON
+    summary 1 has a brief that is not JSON
+    summary 2 does not cover what its job does
+    ");
+}

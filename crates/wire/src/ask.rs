@@ -1,0 +1,224 @@
+//! A bare question to a model, and its answer as plain words.
+//!
+//! Who summarises needs no history and no tools: one system prompt, one user message, one text back. Reading the answer
+//! goes through the same decoder as any response, so that an odd server is understood here exactly as it is in a session.
+
+pub use epitome_core::verify::Finish;
+use epitome_core::{Event, Fact, Part, Tokens, event::Usage};
+
+use crate::{
+    answered::{self, Answered},
+    error::WireError,
+    format::Format,
+    json::{Json, object, quoted},
+    response,
+    stream::Ending,
+};
+
+/// A question to a model that has no tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// The model, as its provider names it.
+    pub model: &'a str,
+    /// Who it is to be.
+    pub system: &'a str,
+    /// What it is asked.
+    pub user: &'a str,
+    /// How much it may answer.
+    pub limit: Tokens,
+    /// How a Chat server is told the limit.
+    pub limit_name: LimitName,
+}
+
+/// What a Chat request calls the limit of its answer. The other two formats have one name for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LimitName {
+    /// `max_tokens`: OpenAI calls it deprecated, and every server that speaks the format understands it. Some ignore the
+    /// newer name, and a limit that is ignored is worse than one that is refused.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`: the only one that OpenAI's reasoning models take.
+    MaxCompletionTokens,
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Its words; those of a refusal, if it said nothing else.
+    pub text: String,
+    /// How it ended.
+    pub finish: Finish,
+    /// What was used, if the server says so.
+    pub usage: Option<Usage>,
+    /// The model that answered, as the server names it.
+    pub model: Option<String>,
+    /// What the answer is made of.
+    pub content: Content,
+}
+
+/// What an answer is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Words.
+    Said,
+    /// Reasoning, and no words after it.
+    ReasoningOnly,
+    /// Nothing that can be read.
+    Nothing,
+}
+
+impl Format {
+    /// The request that asks `ask`: no tools, not streamed, and kept by nobody.
+    ///
+    /// ```
+    /// use epitome_core::Tokens;
+    /// use epitome_wire::{Format, ask::{Ask, LimitName}};
+    ///
+    /// let ask = Ask { model: "m", system: "Be brief.", user: "Hi", limit: Tokens(9), limit_name: LimitName::MaxTokens };
+    /// assert_eq!(
+    ///     Format::Anthropic.ask(&ask),
+    ///     r#"{"model":"m","max_tokens":9,"system":"Be brief.","messages":[{"role":"user","content":"Hi"}]}"#
+    /// );
+    /// ```
+    pub fn ask(self, ask: &Ask<'_>) -> String {
+        let message =
+            |role: &str, text: &str| object([("role", quoted(role)), ("content", quoted(text))].into_iter());
+        let model = ("model", quoted(ask.model));
+        let limit = ask.limit.0.to_string();
+        match self {
+            Self::OpenaiChat => {
+                let name = match ask.limit_name {
+                    LimitName::MaxTokens => "max_tokens",
+                    LimitName::MaxCompletionTokens => "max_completion_tokens",
+                };
+                let messages = format!("[{},{}]", message("system", ask.system), message("user", ask.user));
+                object(
+                    [model, (name, limit), ("stream", "false".to_owned()), ("messages", messages)]
+                        .into_iter(),
+                )
+            }
+            Self::OpenaiResponses => {
+                let members = [
+                    model,
+                    ("max_output_tokens", limit),
+                    ("store", "false".to_owned()),
+                    ("instructions", quoted(ask.system)),
+                    ("input", format!("[{}]", message("user", ask.user))),
+                ];
+                object(members.into_iter())
+            }
+            Self::Anthropic => {
+                let members = [
+                    model,
+                    ("max_tokens", limit),
+                    ("system", quoted(ask.system)),
+                    ("messages", format!("[{}]", message("user", ask.user))),
+                ];
+                object(members.into_iter())
+            }
+        }
+    }
+
+    /// Reads the answer to [`ask`](Self::ask): a whole response body.
+    ///
+    /// ```
+    /// use epitome_wire::{Format, ask::Finish};
+    ///
+    /// let body = r#"{"choices":[{"message":{"role":"assistant","content":"Hello"},"finish_reason":"length"}]}"#;
+    /// let reply = Format::OpenaiChat.reply(body)?;
+    /// assert_eq!((reply.text.as_str(), reply.finish), ("Hello", Finish::CutOff));
+    /// # Ok::<(), epitome_wire::WireError>(())
+    /// ```
+    pub fn reply(self, body: &str) -> Result<Reply, WireError> {
+        const WHAT: &str = "a model's answer";
+        let response = Json::parse(body, WHAT)?.require_object(WHAT)?;
+        // What failed halfway has words too, and they are no answer.
+        if let Some(said) = response::error_said(&response) {
+            return Err(WireError::NoAnswer { what: WHAT, said });
+        }
+        if !is_an_answer(self, &response) {
+            return Err(WireError::NothingSaid { what: WHAT });
+        }
+        let events = response::decode(self, body)?;
+        let (text, content) = words(parts(&events));
+        // A model may end before its first word: then nothing is said, and that is an answer.
+        let answered = Answered::of(self, events, Ending::Complete).ok();
+        let finish = answered.as_ref().map_or(Finish::Unknown, ended);
+        let usage = answered.as_ref().and_then(|answered| answered.usage);
+        let model = response.text_at("model").map(str::to_owned);
+        Ok(Reply { text, finish, usage, model, content })
+    }
+}
+
+/// Everything the model said.
+fn parts(events: &[Event]) -> impl Iterator<Item = &Part> {
+    let answers = events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
+    answers.flat_map(|event| event.fact.parts())
+}
+
+/// Whether a body has the shape of a response: a server of another format, or of another kind, answers too.
+fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
+    match format {
+        Format::OpenaiChat => {
+            response.array_at("choices").first().is_some_and(|choice| choice.get("message").is_some())
+        }
+        Format::OpenaiResponses => response.get("output").is_some_and(|output| output.as_array().is_some()),
+        Format::Anthropic => response.text_at("role") == Some("assistant"),
+    }
+}
+
+/// How it ended, judged by what it is made of and then by what the server says.
+fn ended(answered: &Answered) -> Finish {
+    let mut refused = false;
+    for part in parts(&answered.events) {
+        match part {
+            Part::ToolCall(_) => return Finish::CalledTool,
+            // What this version cannot read as a call is one all the same.
+            Part::Opaque { name, .. } if name.contains("tool") || name.ends_with("_call") => {
+                return Finish::CalledTool;
+            }
+            Part::Refusal { .. } => refused = true,
+            Part::Text { .. } | Part::Reasoning { .. } | Part::Media(_) | Part::Opaque { .. } => {}
+        }
+    }
+    match &answered.finish {
+        _ if refused => Finish::Refused,
+        Some(answered::Finish::Stop) => Finish::Complete,
+        Some(answered::Finish::Calls) => Finish::CalledTool,
+        Some(answered::Finish::Length | answered::Finish::Window) => Finish::CutOff,
+        Some(answered::Finish::Refused) => Finish::Refused,
+        Some(answered::Finish::Other(_)) | None => Finish::Unknown,
+    }
+}
+
+/// The words of an answer, and what it is made of.
+fn words<'p>(parts: impl Iterator<Item = &'p Part>) -> (String, Content) {
+    let (mut text, mut refusal, mut reasoned) = (String::new(), String::new(), false);
+    for part in parts {
+        match part {
+            Part::Text { text: said } => text.push_str(said),
+            Part::Refusal { text: said } => refusal.push_str(said),
+            Part::Reasoning { .. } => reasoned = true,
+            Part::ToolCall(_) | Part::Media(_) | Part::Opaque { .. } => {}
+        }
+    }
+    if text.trim().is_empty() {
+        text = refusal;
+    }
+    let content = if is_only_thought(&text) {
+        Content::ReasoningOnly
+    } else if !text.trim().is_empty() {
+        Content::Said
+    } else if reasoned {
+        Content::ReasoningOnly
+    } else {
+        Content::Nothing
+    };
+    (text, content)
+}
+
+/// Servers that do not know a model's template leave its reasoning in the text.
+fn is_only_thought(text: &str) -> bool {
+    let Some(thought) = text.trim().strip_prefix("<think>") else { return false };
+    thought.rsplit_once("</think>").is_none_or(|(_, after)| after.trim().is_empty())
+}

@@ -1,0 +1,290 @@
+//! A provider's answer that a request is too long: recognised, with its numbers where it gives them.
+//!
+//! There is no common code for it. OpenAI, Groq and llama.cpp say so in a field; everyone else says it in words, and
+//! servers in between pass on the words of others. So an error is recognised by its code or by one of the wordings in
+//! `wordings`, whichever format it came in. What only sounds like it, a limit of time or money, an output limit beyond
+//! what the model can write, is none: answering those with a compaction would help nobody.
+//!
+//! Only what a provider says as an error is looked at: an answer that talks about long prompts is an answer. What is read
+//! is bounded, and no bytes make it panic.
+
+mod wordings;
+
+use std::borrow::Cow;
+
+use epitome_core::Tokens;
+
+use self::wordings::{CODES, OTHER_LIMITS, WORDINGS};
+use crate::{format::Format, json::Json, sse::Payloads};
+
+/// A request that was too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overflow {
+    /// The window, if the provider says.
+    pub limit: Option<Tokens>,
+    /// What the request came to in the provider's own count, if it says: with the room for the answer, where that counts.
+    pub asked: Option<Tokens>,
+}
+
+/// Whether a provider says that a request was too long: with the status of its response and the whole of its body, which may
+/// also be a stream that failed.
+///
+/// ```
+/// use epitome_core::Tokens;
+/// use epitome_wire::{Format, overflow::overflow};
+///
+/// let body = br#"{"type":"error","error":{"type":"invalid_request_error",
+///     "message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#;
+/// let found = overflow(Format::Anthropic, 400, body).ok_or("not recognised")?;
+/// assert_eq!((found.asked, found.limit), (Some(Tokens(213_462)), Some(Tokens(200_000))));
+/// assert_eq!(overflow(Format::Anthropic, 529, body), None);
+/// # Ok::<(), &str>(())
+/// ```
+pub fn overflow(format: Format, status: u16, body: &[u8]) -> Option<Overflow> {
+    // No key, no money, no such model, too many requests, too busy: whatever else such an error says.
+    if matches!(status, 401..=404 | 429 | 503 | 529) {
+        return None;
+    }
+    let mut said = Said::default();
+    let text = String::from_utf8_lossy(body.get(..LONGEST_BODY).unwrap_or(body));
+    let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+    if ["data:", "event:", ":"].iter().any(|start| text.starts_with(start)) {
+        said.stream(format, body);
+    } else if let Ok(json) = Json::parse(text, "a provider's error") {
+        let several = json.as_array().unwrap_or(std::slice::from_ref(&json));
+        for value in several.iter().take(MOST_ERRORS) {
+            said.value(format, value, if status < 400 { Root::Answer } else { Root::Error });
+        }
+    } else if status >= 400 {
+        said.text(text);
+    }
+    said.judged(status)
+}
+
+/// No provider's error is longer.
+const LONGEST_BODY: usize = 1 << 20;
+
+/// How much of a text is looked at: what is wrong is said at its beginning.
+const LONGEST_TEXT: usize = 16 << 10;
+
+/// How many errors a body is searched for.
+const MOST_ERRORS: usize = 8;
+
+/// What a whole value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Root {
+    /// An error, whatever it looks like.
+    Error,
+    /// An answer, unless it says otherwise.
+    Answer,
+}
+
+/// What a provider's errors say.
+#[derive(Default)]
+struct Said {
+    codes: Vec<String>,
+    /// In lower case.
+    texts: Vec<String>,
+    /// What llama.cpp says in fields.
+    fields: Overflow,
+}
+
+impl Said {
+    /// Reads the errors of a stream.
+    fn stream(&mut self, format: Format, body: &[u8]) {
+        let mut payloads = Payloads::default();
+        let mut see = |payload: &str| {
+            let may = payload.len() <= LONGEST_BODY && payload.contains("error");
+            if may && let Ok(event) = Json::parse(payload, "a streamed event") {
+                self.value(format, &event, Root::Answer);
+            }
+        };
+        payloads.push(body, &mut see);
+        payloads.finish(&mut see);
+    }
+
+    /// Reads the errors of a body, or of one event of a stream.
+    fn value(&mut self, format: Format, value: &Json<'_>, root: Root) {
+        if self.texts.len() >= MOST_ERRORS {
+            return;
+        }
+        let says_so = [value.text_at("type"), value.text_at("object")].contains(&Some("error"));
+        if root == Root::Error || says_so {
+            self.error(value);
+        }
+        let response = value.get("response").filter(|_| format == Format::OpenaiResponses);
+        for holder in [Some(value), response].into_iter().flatten() {
+            match holder.get("error") {
+                Some(error) if error.is_object() => self.error(error),
+                Some(error) => error.as_text().into_iter().for_each(|text| self.text(text)),
+                None => {}
+            }
+        }
+    }
+
+    fn error(&mut self, error: &Json<'_>) {
+        let codes = ["code", "type"].into_iter().filter_map(|key| error.text_at(key));
+        self.codes.extend(codes.filter(|code| code.len() < 100).map(str::to_ascii_lowercase));
+        let words = ["message", "detail", "msg"].into_iter().filter_map(|key| error.text_at(key));
+        // What a server in between was told itself.
+        let passed_on = error.get("metadata").and_then(|metadata| metadata.text_at("raw"));
+        words.chain(passed_on).for_each(|text| self.text(text));
+        let count = |key: &str| error.get(key).and_then(Json::as_count).map(Tokens);
+        self.fields.limit = self.fields.limit.or(count("n_ctx"));
+        self.fields.asked = self.fields.asked.or(count("n_prompt_tokens"));
+    }
+
+    fn text(&mut self, text: &str) {
+        let text = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or_default();
+        self.texts.push(text.to_ascii_lowercase());
+    }
+
+    fn judged(&self, status: u16) -> Option<Overflow> {
+        let everything = || self.codes.iter().chain(&self.texts);
+        if everything().any(|said| OTHER_LIMITS.iter().any(|limit| said.contains(limit))) {
+            return None;
+        }
+        let by_words = self.texts.iter().find_map(|text| WORDINGS.iter().find_map(|it| fit(it.says, text)));
+        // Where the answer alone may take the whole window, the setting is wrong, and no shorter history would help.
+        if by_words.is_some_and(|found| found.limit.is_some_and(|limit| found.answer >= limit)) {
+            return None;
+        }
+        let by_code = self.codes.iter().any(|code| CODES.contains(&code.as_str()))
+            || self.texts.iter().any(|text| CODES.iter().any(|code| text.contains(code)));
+        match by_words {
+            Some(found) => Some(Overflow {
+                limit: found.limit.or(self.fields.limit),
+                asked: found.asked.or(self.fields.asked),
+            }),
+            None => (by_code || status == 413).then_some(self.fields),
+        }
+    }
+}
+
+/// The numbers that a wording gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    limit: Option<Tokens>,
+    asked: Option<Tokens>,
+    /// The room for the answer.
+    answer: Tokens,
+}
+
+/// The numbers of a text, if it says what a wording does.
+fn fit(wording: &str, text: &str) -> Option<Numbers> {
+    let mut found = Numbers::default();
+    let mut rest = text;
+    for segment in wording.split('*') {
+        let pieces: Vec<Piece<'_>> = pieces(segment);
+        let Some(Piece::Literal(first)) = pieces.first() else { return None };
+        // The first place where all of the segment stands.
+        let mut places = rest.match_indices(first).filter_map(|(at, _)| rest.get(at..));
+        (found, rest) = places.find_map(|place| stands(&pieces, found, place))?;
+    }
+    Some(found)
+}
+
+/// A piece of a wording.
+enum Piece<'w> {
+    Literal(&'w str),
+    Number(&'w str),
+}
+
+fn pieces(segment: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = segment;
+    while let Some((literal, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        pieces.extend((!literal.is_empty()).then_some(Piece::Literal(literal)));
+        pieces.push(Piece::Number(name));
+        rest = after;
+    }
+    pieces.extend((!rest.is_empty()).then_some(Piece::Literal(rest)));
+    pieces
+}
+
+/// The numbers, with those found before, and what follows, if a text begins with all the pieces.
+fn stands<'t>(pieces: &[Piece<'_>], mut found: Numbers, text: &'t str) -> Option<(Numbers, &'t str)> {
+    let mut rest = text;
+    for piece in pieces {
+        let name = match piece {
+            Piece::Literal(literal) => {
+                rest = rest.strip_prefix(literal)?;
+                continue;
+            }
+            Piece::Number(name) => *name,
+        };
+        let (number, after) = number(rest)?;
+        rest = after;
+        let sum = Some(found.asked.unwrap_or_default() + Tokens(number));
+        match name {
+            "limit" => found.limit = Some(Tokens(number)),
+            "asked" => found.asked = sum,
+            "answer" => (found.asked, found.answer) = (sum, Tokens(number)),
+            "within" => found.answer = Tokens(number),
+            // A large one says nothing of tokens.
+            _ if number >= LARGE => {}
+            _ => return None,
+        }
+    }
+    Some((found, rest))
+}
+
+/// More characters than any id, name or key may have.
+const LARGE: u64 = 100_000;
+
+/// The number that a text begins with, perhaps with commas; one that nobody could mean is none.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != ',').unwrap_or(text.len());
+    let (written, _) = text.split_at(end);
+    let written = written.trim_end_matches(',');
+    let digits: Cow<'_, str> =
+        if written.contains(',') { written.replace(',', "").into() } else { written.into() };
+    let number = (digits.len() <= 15).then(|| digits.parse().ok()).flatten()?;
+    Some((number, text.get(written.len()..).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wording_fits_itself_and_says_where_it_was_seen() {
+        for (index, wording) in WORDINGS.iter().enumerate() {
+            let said = wording.says.replace("{limit}", "8,192").replace("{asked}", "9000");
+            let said = said
+                .replace("{answer}", "1000")
+                .replace("{within}", "500")
+                .replace("{large}", "10485760")
+                .replace('*', " … ");
+            let found = fit(wording.says, &format!("error: {said}, sorry"));
+            let found = found.unwrap_or_else(|| panic!("{} does not fit itself", wording.says));
+            assert_eq!(found.limit.is_some(), wording.says.contains("{limit}"), "{said}");
+            assert_eq!(found.asked.is_some(), wording.says.contains("{asked}"), "{said}");
+            assert!(found.limit.is_none_or(|limit| limit == Tokens(8192)), "{said}");
+            let more = if wording.says.contains("{answer}") { 10_000 } else { 9_000 };
+            assert!(found.asked.is_none_or(|asked| asked == Tokens(more)), "{said}");
+            assert_eq!(wording.says, wording.says.to_ascii_lowercase(), "texts are compared in lower case");
+            assert!(!wording.seen.is_empty() && !wording.who.is_empty());
+            // An earlier wording that fits must not know less.
+            let earlier = WORDINGS[..index].iter().find_map(|earlier| fit(earlier.says, &said));
+            assert!(
+                earlier.is_none_or(|earlier| earlier.limit.is_some() >= found.limit.is_some()
+                    && earlier.asked.is_some() >= found.asked.is_some()),
+                "{said}: an earlier wording hides its numbers"
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_with_commas_and_never_overflow() {
+        let check = |text: &str, expect: Option<(u64, &str)>| assert_eq!(number(text), expect, "{text}");
+        check("200000 maximum", Some((200_000, " maximum")));
+        check("131,072 tokens", Some((131_072, " tokens")));
+        check("4097, however", Some((4097, ", however")));
+        check("99999999999999999999 tokens", None);
+        check(",", None);
+        check("", None);
+        check("x", None);
+    }
+}

@@ -1,0 +1,222 @@
+//! Plain words, to events: what a library's caller says, in the form a client of the session's provider would send it.
+//!
+//! Everything is written as JSON first and then read by the same code that reads a request, so that an event made here and
+//! one decoded from a request that says the same have the same bytes, the same digest and the same parts. What is said
+//! here is taken as meant: a user's words stay the user's, also if they look like what an agent sends by itself.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use epitome_core::{
+    Event, Fact,
+    event::{CallForm, ToolCall},
+};
+
+use crate::{
+    anthropic,
+    error::WireError,
+    format::Format,
+    json::{self, Json, quoted},
+    normal::Found,
+    openai_chat, openai_responses,
+    request::{self, Keys},
+};
+
+/// A piece of what a user says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Text.
+    Text(&'a str),
+    /// An image, by its bytes.
+    Image {
+        /// Its kind, such as `image/png`.
+        mime: &'a str,
+        /// The file.
+        bytes: &'a [u8],
+    },
+    /// An image that the provider fetches.
+    ImageUrl(&'a str),
+}
+
+/// How a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It did what it was called for.
+    Well,
+    /// It failed, and its text says how.
+    Badly,
+}
+
+/// What a tool gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaidResult<'a> {
+    /// The call it answers.
+    pub call: &'a ToolCall,
+    /// What the tool says.
+    pub text: &'a str,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Format {
+    /// A user's message.
+    ///
+    /// ```
+    /// use epitome_wire::Format;
+    ///
+    /// let said = Format::Anthropic.say_user("hi");
+    /// let sent = Format::Anthropic.decode_request(r#"{"messages":[{"role":"user","content":"hi"}]}"#)?;
+    /// assert_eq!(sent[1], said);
+    /// # Ok::<(), epitome_wire::WireError>(())
+    /// ```
+    pub fn say_user(self, text: &str) -> Event {
+        self.read(&self.user(&quoted(text)))
+    }
+
+    /// A user's message of several pieces, in their order.
+    pub fn say_parts(self, pieces: &[Piece<'_>]) -> Event {
+        self.read(&self.user(&json::list(pieces.iter().map(|piece| self.piece(piece)))))
+    }
+
+    /// The system prompt: where the format has a place for it there, else a message that comes first.
+    pub fn say_system(self, text: &str) -> Event {
+        match self {
+            Self::OpenaiChat => self.read(&format!(r#"{{"role":"system","content":{}}}"#, quoted(text))),
+            Self::OpenaiResponses | Self::Anthropic => {
+                let literal = quoted(text);
+                request::system_event(self, &made(&literal))
+            }
+        }
+    }
+
+    /// The tools, as the list of definitions that the provider takes.
+    pub fn say_tools(self, json: &str) -> Result<Event, WireError> {
+        const WHAT: &str = "a list of tools";
+        let tools = Json::parse(json, WHAT)?;
+        match tools.as_array() {
+            Some([]) => Err(WireError::NotAList { what: WHAT, found: "an empty one" }),
+            Some(_) => Ok(request::tools_event(self, &tools)),
+            None => Err(WireError::NotAList { what: WHAT, found: tools.kind() }),
+        }
+    }
+
+    /// What requests say beside system prompt, tools and history: model, limits, sampling, as an object.
+    ///
+    /// Newer settings replace older ones whole. A system prompt or tools from before them count on only if the settings
+    /// keep their place with a `null`, such as `{"model":"m","tools":null}`: a client that stops sending its tools wants
+    /// none. So say settings first, or with these places.
+    pub fn say_settings(self, json: &str) -> Result<Event, WireError> {
+        const WHAT: &str = "a session's settings";
+        let settings = Json::parse(json, WHAT)?.require_object(WHAT)?;
+        let keys = Keys::of(self);
+        for key in [Some(keys.history), keys.system, Some(keys.tools)].into_iter().flatten() {
+            if settings.get(key).is_some_and(|value| !value.is_null()) {
+                return Err(WireError::NotASetting { key });
+            }
+        }
+        Ok(request::settings(self, settings.raw))
+    }
+
+    /// What one tool gave back.
+    ///
+    /// In the OpenAI formats no field says that a tool failed; the event knows it all the same. Answers to calls of tools
+    /// that OpenAI defines (`shell`, `apply_patch`, `computer`) have forms of their own: read those with
+    /// [`openai_responses::item`].
+    pub fn say_result(self, call: &ToolCall, text: &str, ended: Ended) -> Event {
+        let result = SaidResult { call, text, ended };
+        let json = match self {
+            Self::Anthropic => self.user(&json::list(std::iter::once(block(&result)))),
+            Self::OpenaiChat | Self::OpenaiResponses => self.answer_to(&result),
+        };
+        self.returned(&json, ended)
+    }
+
+    /// What the calls of one answer gave back: one message where the format wants all results together, else one for each.
+    pub fn say_results(self, results: &[SaidResult<'_>]) -> Vec<Event> {
+        match self {
+            _ if results.is_empty() => Vec::new(),
+            Self::Anthropic => vec![self.read(&self.user(&json::list(results.iter().map(block))))],
+            Self::OpenaiChat | Self::OpenaiResponses => {
+                results.iter().map(|result| self.returned(&self.answer_to(result), result.ended)).collect()
+            }
+        }
+    }
+
+    /// A user message around content that is JSON already.
+    fn user(self, content: &str) -> String {
+        match self {
+            Self::OpenaiChat | Self::Anthropic => format!(r#"{{"role":"user","content":{content}}}"#),
+            Self::OpenaiResponses => format!(r#"{{"type":"message","role":"user","content":{content}}}"#),
+        }
+    }
+
+    fn piece(self, piece: &Piece<'_>) -> String {
+        let data = |mime: &str, bytes: &[u8]| format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+        let linked = |url: &str| match self {
+            Self::OpenaiChat => format!(r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#, quoted(url)),
+            Self::OpenaiResponses => format!(r#"{{"type":"input_image","image_url":{}}}"#, quoted(url)),
+            Self::Anthropic => {
+                format!(r#"{{"type":"image","source":{{"type":"url","url":{}}}}}"#, quoted(url))
+            }
+        };
+        match (piece, self) {
+            (Piece::Text(text), Self::OpenaiResponses) => {
+                format!(r#"{{"type":"input_text","text":{}}}"#, quoted(text))
+            }
+            (Piece::Text(text), _) => format!(r#"{{"type":"text","text":{}}}"#, quoted(text)),
+            (Piece::Image { mime, bytes }, Self::Anthropic) => format!(
+                r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":"{}"}}}}"#,
+                quoted(mime),
+                STANDARD.encode(bytes)
+            ),
+            (Piece::Image { mime, bytes }, _) => linked(&data(mime, bytes)),
+            (Piece::ImageUrl(url), _) => linked(url),
+        }
+    }
+
+    /// A result that is a message or item of its own.
+    fn answer_to(self, result: &SaidResult<'_>) -> String {
+        let (id, text) = (quoted(&result.call.id.0), quoted(result.text));
+        if self == Self::OpenaiChat {
+            return format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#);
+        }
+        let kind = match result.call.form {
+            CallForm::Function => "function_call_output",
+            CallForm::Custom => "custom_tool_call_output",
+        };
+        format!(r#"{{"type":"{kind}","call_id":{id},"output":{text}}}"#)
+    }
+
+    fn returned(self, json: &str, ended: Ended) -> Event {
+        let mut event = self.read(json);
+        if let Fact::ToolReturned { results, .. } = &mut event.fact {
+            for result in results {
+                result.error |= ended == Ended::Badly;
+            }
+        }
+        event
+    }
+
+    /// A message of the format as a request's reader reads it.
+    fn read(self, message: &str) -> Event {
+        let message = made(message);
+        match self {
+            Self::OpenaiChat => openai_chat::read_message(&message, Found::InRequest),
+            Self::OpenaiResponses => openai_responses::read_item(&message),
+            Self::Anthropic => anthropic::read_message(&message),
+        }
+    }
+}
+
+/// A result where several stand in one message.
+fn block(result: &SaidResult<'_>) -> String {
+    let error = match result.ended {
+        Ended::Well => "",
+        Ended::Badly => r#","is_error":true"#,
+    };
+    let (id, text) = (quoted(&result.call.id.0), quoted(result.text));
+    format!(r#"{{"type":"tool_result","tool_use_id":{id},"content":{text}{error}}}"#)
+}
+
+/// What this file has written, read again.
+fn made(json: &str) -> Json<'_> {
+    Json::parse(json, "what was said").expect("it is written from quoted strings, a few levels deep")
+}
