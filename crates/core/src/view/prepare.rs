@@ -15,6 +15,7 @@ use crate::{
     pipeline::{Pipeline, Reduced, State, Step, is_met},
     plan::{Plan, Summariser},
     policy::{Policy, SummaryRules, When},
+    seq_set::SeqSet,
     summary::compaction::{Finished, Keep, NothingGained},
     tokens::Tokens,
 };
@@ -121,6 +122,7 @@ impl View {
         moment: &Moment<'_>,
     ) -> Result<Prepared, Refusal> {
         self.abandon();
+        self.needed = SeqSet::default();
         let mut making = Making::of(self, moment);
         let context = self.take_context();
         let context = making.arrivals(context, policy);
@@ -337,11 +339,16 @@ impl Making {
 
     /// The compaction that the built-in summariser makes.
     fn draft(
-        view: &View,
+        view: &mut View,
         context: &Context,
         rules: SummaryRules,
         budget: &Budget,
     ) -> Result<Compaction, NothingGained> {
+        // A summary tells of what happened, not of what notes say of it.
+        view.needed = view.line.unread(context);
+        if !view.needed.is_empty() {
+            return Err(NothingGained::NothingOld);
+        }
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
         let mut drafting = rules.drafting(target, prefix);
