@@ -15,7 +15,7 @@
 use std::{env, error::Error, io, time::Duration};
 
 use epitome::core::Tokens;
-use epitome::session::{Session, SessionBuilder, ToolOutput};
+use epitome::session::{Refused, Session, SessionBuilder, ToolOutput};
 use epitome::summarise::{Key, Remote, Timeouts};
 use epitome::wire::Format;
 
@@ -62,7 +62,7 @@ pub(crate) async fn answer(session: &Session, url: &str, question: &str) -> Resu
         let (status, body) = post(url, request.body).await?;
         if status != 200 {
             // What was too long is asked again, smaller.
-            if session.refused(status, body.as_bytes()).await? {
+            if session.refused(status, body.as_bytes()).await? == Refused::TooLong {
                 continue;
             }
             return Err(format!("the model's server answered {status}: {body}").into());

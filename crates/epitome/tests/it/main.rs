@@ -8,8 +8,8 @@ mod lineage;
 mod lineage_properties;
 mod memory_files;
 mod rehearsal;
-mod session;
 mod scripted;
+mod session;
 mod summarisers;
 
 /// Logs and contexts as people write them.
