@@ -1,6 +1,6 @@
 //! What a session does beside making requests: takes answers, compacts on demand, goes back.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
     Event, Fact, Seq,
@@ -175,10 +175,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
         let Some(ready) = desk.ready(state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
-        let caps = state.setup.policy.summary.unwrap_or_default().caps;
-        let length = state.drafting(&state.budget()).length;
-        let finished = ready.finished.with_pins(state.view.line(), &caps);
-        let compaction = finished.compaction(state.view.context(), length)?;
+        let compaction = ready.compaction(state)?;
         let place = state.head().next();
         made = Some((place, Some(compaction.clone())));
         by = ready.by;
@@ -245,10 +242,4 @@ pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'
 /// Every event of the thread: a fork looks further back than a view does.
 pub(super) fn whole(desk: &Desk, state: &State) -> Result<Line, SessionError> {
     read_line(&desk.store, desk.thread, &state.setup.meter, None)
-}
-
-/// Writes the memory files of a session, if a compaction has changed what they say.
-pub(super) fn keep_memory(desk: &Desk, folder: &Path) -> Result<(), SessionError> {
-    let _ = (desk, folder);
-    Ok(())
 }

@@ -4,6 +4,7 @@
 //! before it answers; what the model is to see next comes from [`Session::next_request`], which never waits for a model.
 //! Summaries are made beside it, and swapped in between two requests.
 
+mod afterwards;
 mod answer;
 pub mod audit;
 mod breaker;
@@ -56,7 +57,10 @@ use self::{
     desk::Desk,
     setup::{Learned, Setup},
 };
-use crate::lineage::{self, ForkMode};
+use crate::{
+    lineage::{self, ForkMode},
+    memory_files::Written,
+};
 
 /// A session of an agent.
 #[derive(Clone, Debug)]
@@ -163,6 +167,11 @@ impl Session {
         blocking(move || work(&desk)).await
     }
 
+    /// What must stay free for what is added to requests.
+    fn reserve(&self) -> Tokens {
+        self.desk.hooks.reserve() + self.shared.extras.reserve()
+    }
+
     fn format(desk: &Desk) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
@@ -206,13 +215,7 @@ impl Session {
     pub async fn next_request(&self) -> Result<Request, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
         let mut request = self
-            .at_desk(move |desk| {
-                let request = desk.next_request()?;
-                if let Some(folder) = &extras.memory {
-                    answer::keep_memory(desk, folder)?;
-                }
-                Ok(request)
-            })
+            .at_desk(move |desk| desk.next_request(&extras))
             .await?;
         self.wake.notify_one();
         self.watch_idle();
@@ -240,7 +243,7 @@ impl Session {
                 desk.failed(format!("the provider answered {status}"))?;
                 return Ok(Refused::Otherwise);
             };
-            desk.overflowed(overflow.limit)?;
+            desk.overflowed(overflow)?;
             Ok(Refused::TooLong)
         })
         .await
@@ -255,7 +258,7 @@ impl Session {
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
     pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
         let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+        let setup = Setup::new(format, model, *window, policy, profiles, self.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
@@ -282,7 +285,22 @@ impl Session {
         self.compact_for(Trigger::Manual, focus).await
     }
 
+    /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure then is
+    /// told to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if there is nothing
+    /// to write: no compaction is in force, or no folder was given.
+    pub async fn write_memory_files(&self) -> Result<Option<Written>, SessionError> {
+        let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
+        self.at_desk(move |desk| desk.note(&folder)).await
+    }
+
     async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
+        let place = self.make_compaction(trigger, focus).await?;
+        // The compaction stands, whatever becomes of the notes; whoever listens is told.
+        let _told = self.write_memory_files().await;
+        Ok(place)
+    }
+
+    async fn make_compaction(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
         if self.desk.maker.is_none() {
             return self.at_desk(move |desk| answer::compact_built_in(desk, trigger)).await;
         }

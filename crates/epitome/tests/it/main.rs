@@ -11,6 +11,7 @@ mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
+mod triggers;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]
