@@ -25,7 +25,7 @@ mod agent;
 pub(crate) struct Notes(pub(crate) String);
 
 impl Hook for Notes {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "notes"
     }
 

@@ -7,9 +7,10 @@
 //!
 //! It also tells how large requests were by the provider's count, which of them were refused, and who wrote the summaries.
 
-use std::{env, error::Error, path::Path};
+use std::{env, error::Error, fmt::Write as _, path::Path};
 
 use epitome::{
+    core::ThreadId,
     session::verify_call,
     store::{Options, Sqlite, records::JobState},
 };
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Makes every call of a thread again, and says what they were like.
-pub(crate) fn prove(store: &Sqlite, thread: epitome::core::ThreadId) -> Result<String, Box<dyn Error>> {
+pub(crate) fn prove(store: &Sqlite, thread: ThreadId) -> Result<String, Box<dyn Error>> {
     let calls = store.calls(thread, 0, usize::MAX)?;
     for call in &calls {
         verify_call(store, thread, call.number)?;
@@ -43,11 +44,11 @@ pub(crate) fn prove(store: &Sqlite, thread: epitome::core::ThreadId) -> Result<S
             JobState::Adopted { compaction } => format!("adopted as {compaction}"),
             other => format!("{other:?}"),
         };
-        said += &format!("\n  events {}-{}: {state}", row.job.first, row.job.through);
+        let _ = write!(said, "\n  events {}-{}: {state}", row.job.first, row.job.through);
         for tried in store.attempts(Some(row.job.id), None, usize::MAX)?.into_iter().rev() {
             let seconds = (tried.attempt.ended.0 - tried.attempt.started.0) / 1_000;
             let end = tried.attempt.error.unwrap_or("well".to_owned());
-            said += &format!("; {} for {seconds} s: {end}", tried.attempt.summariser);
+            let _ = write!(said, "; {} for {seconds} s: {end}", tried.attempt.summariser);
         }
     }
     Ok(said)

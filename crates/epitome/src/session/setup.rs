@@ -158,6 +158,7 @@ impl Learned {
     /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
     pub(crate) fn refused(&mut self, estimated: Tokens, refused: Overflow) {
         let Overflow { limit, asked } = refused;
+        let limit = limit.filter(|limit| *limit > Tokens(0));
         let bound = match (asked, limit) {
             // By as much as it counted too much.
             (Some(asked), Some(limit)) if limit < asked => {
@@ -233,6 +234,6 @@ mod tests {
         check(Some(2_000), Some(2_500), 800);
         check(Some(2_000), Some(2_001), 999);
         check(Some(2_000), Some(1_500), 800);
-        check(Some(0), Some(0), 1);
+        check(Some(0), Some(0), 800);
     }
 }

@@ -12,7 +12,7 @@ use crate::scripted::{Behaviour, Scripted};
 macro_rules! example {
     ($name:ident, $path:literal) => {
         #[path = $path]
-        #[expect(dead_code, unused_imports, reason = "its command line is for people")]
+        #[expect(dead_code, reason = "its command line is for people")]
         mod $name;
     };
 }
@@ -23,23 +23,24 @@ example!(stateless, "../../examples/stateless.rs");
 example!(custom_reducer, "../../examples/custom_reducer.rs");
 example!(custom_summariser, "../../examples/custom_summariser.rs");
 example!(hook, "../../examples/hook.rs");
+example!(replay, "../../examples/replay.rs");
 
-fn chat(message: Value) -> Behaviour {
+fn chat(message: &Value) -> Behaviour {
     let body = json!({"id": "a", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}});
     Behaviour::Answer(body.to_string())
 }
 
 fn chat_says(text: &str) -> Behaviour {
-    chat(json!({"role": "assistant", "content": text}))
+    chat(&json!({"role": "assistant", "content": text}))
 }
 
 fn chat_calls(id: &str, name: &str, arguments: &Value) -> Behaviour {
-    chat(json!({"role": "assistant", "content": null, "tool_calls": [
+    chat(&json!({"role": "assistant", "content": null, "tool_calls": [
         {"id": id, "type": "function", "function": {"name": name, "arguments": arguments.to_string()}}]}))
 }
 
-fn anthropic(content: Value, stop: &str) -> Behaviour {
+fn anthropic(content: &Value, stop: &str) -> Behaviour {
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content,
         "stop_reason": stop, "usage": {"input_tokens": 100, "output_tokens": 20}});
     Behaviour::Answer(body.to_string())
@@ -124,13 +125,13 @@ async fn the_agent_speaks_anthropic_too() {
         "message": "prompt is too long: 210000 tokens > 200000 maximum"}});
     let server = Scripted::start([
         anthropic(
-            json!([{"type": "text", "text": "Let me see."},
+            &json!([{"type": "text", "text": "Let me see."},
             {"type": "tool_use", "id": "t1", "name": "read_file", "input": {"path": path}},
             {"type": "tool_use", "id": "t2", "name": "fly", "input": {}}]),
             "tool_use",
         ),
         Behaviour::Status(400, Vec::new(), too_long.to_string()),
-        anthropic(json!([{"type": "text", "text": "Blue."}]), "end_turn"),
+        anthropic(&json!([{"type": "text", "text": "Blue."}]), "end_turn"),
     ])
     .await;
     let file = folder.path().join("log.db");
@@ -212,6 +213,10 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     let question = std::fs::read_to_string(asked).unwrap();
     assert!(question.contains("conversation begins") && question.contains("Count 3"), "{question}");
     assert_replays(&session, 60).await;
+    let proved = replay::prove(session.store(), session.thread()).unwrap();
+    assert!(proved.starts_with("60 calls, each made again with the hash of what was sent"), "{proved}");
+    assert!(proved.contains("the largest had 100 tokens by the provider's count; 0 refused or failed"), "{proved}");
+    assert!(proved.contains(": adopted as "), "{proved}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The library, tried as people use it: a line of events in, a request out.
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
+#![expect(clippy::duplicate_mod, reason = "examples share an agent, and each is a program of its own")]
 
 mod compaction;
 mod examples;
