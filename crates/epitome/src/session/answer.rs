@@ -85,6 +85,7 @@ pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Resul
             job = Some(running.job.id);
             return Ok((Vec::new(), Vec::new()));
         }
+        state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         drafting.cut(state.view.context(), state.view.line())?;
         let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
@@ -130,6 +131,7 @@ pub(super) fn compact_built_in(desk: &Desk, trigger: Trigger) -> Result<Seq, Ses
     let now = Some(desk.now());
     let mut made = None;
     let head = desk.append_to(&mut state, |state| {
+        state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&state.budget());
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Seq, ThreadId,
+    Digest, Logged, Seq, ThreadId,
     context::Names,
     cost::Prompt,
     meter::{Meter, Overhead},
@@ -16,7 +16,7 @@ use epitome_wire::{PromptMemo, render::Rendered};
 use super::{
     Recalled,
     error::SessionError,
-    reading::{parse, read_line, read_span},
+    reading::{parse, read_line, read_span, read_window},
     setup::Rendering,
 };
 
@@ -122,10 +122,25 @@ pub(super) fn prompt_of(
     store: &Sqlite,
     thread: ThreadId,
     last: Option<&CallRow>,
-    memo: &mut PromptMemo,
+    passes: &[Pass],
+    pivot: Option<&Logged>,
+    meter: &Arc<Meter>,
 ) -> Option<Prompt> {
     let last = last?;
-    let replayed = replay_call(store, thread, last.number).ok().filter(Replayed::is_same)?;
-    let format = rendering(store, last).ok()?.format;
-    format.prompt(&replayed.rendered.body, memo).ok()
+    let end = last.call.head;
+    // What was stood on then is what is stood on now, unless something was said of a compaction since.
+    let words = ["compacted", "compaction_reverted", "compaction_restored"];
+    let is_same = store.of_kinds(thread, &words).ok()?.iter().all(|word| word.id.seq <= end);
+    let line = if is_same {
+        read_window(store, thread, passes, (end, pivot), meter).ok()?
+    } else {
+        read_line(store, thread, meter, Some(end)).ok()?
+    };
+    let sent = parse::<Sent>("sent", last.number, &last.call.sent).ok()?;
+    let view =
+        View::restore(&line, passes.to_vec(), Some(sent), Arc::clone(meter), Names::Thread(last.thread));
+    let rendering = rendering(store, last).ok()?;
+    let rendered = rendering.format.render(view.context(), &rendering.options).ok()?;
+    let mut memo = PromptMemo::new(Arc::clone(meter));
+    rendering.format.prompt(&rendered.body, &mut memo).ok()
 }

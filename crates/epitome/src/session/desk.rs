@@ -169,7 +169,7 @@ impl Desk {
     pub(crate) fn append_to(
         &self,
         state: &mut State,
-        mut make: impl FnMut(&State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
+        mut make: impl FnMut(&mut State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
     ) -> Result<Head, SessionError> {
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
@@ -225,7 +225,8 @@ impl Desk {
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let (prepared, rendered, prompt) = state.render(&setup, &budget, &moment)?;
+        let (prepared, rendered, prompt) =
+            state.render((&self.store, self.thread), &setup, &budget, &moment)?;
         let mut records = Vec::new();
         if let Some(compaction) = &prepared.compaction {
             events.push(compaction.event.clone());
@@ -256,6 +257,7 @@ impl Desk {
         if let Some(compaction) = &prepared.compaction {
             self.adopted(state, compaction, ready.map(|ready| ready.by), prepared.author, number);
         }
+        state.view.forget();
         let epoch = state.view.epoch().number;
         Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
     }
