@@ -5,6 +5,7 @@
 mod compaction;
 mod lineage;
 mod lineage_properties;
+mod manual;
 mod memory_files;
 mod rehearsal;
 mod session;
