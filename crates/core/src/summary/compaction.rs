@@ -545,6 +545,20 @@ assistant: Fine.
     }
 
     #[test]
+    fn pins_made_since_change_nothing_else() {
+        let line = Line::new(read(LOG));
+        let cutting = drafting(Keep::Turns(2)).cut(&project(&line, meter(), Names::Messages), &line).unwrap();
+        let brief = summarise(&cutting.events, None, &Caps::default());
+        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
+        let finished = Finished { first, first_kept, brief, trigger };
+        let with = |pins: &str| finished.clone().with_pins(&Line::new(read(pins)), &Caps::default());
+        assert_eq!(with("pin: One.\nunpin: One.\n"), finished);
+        let pinned = with("pin: One.\npin: Two.\nunpin: One.\n").brief.items;
+        assert_eq!((pinned[0].section, pinned[0].text.as_str()), (Section::Pins, "Two."));
+        assert_eq!(pinned[1..], finished.brief.items);
+    }
+
+    #[test]
     fn a_draft_that_gains_nothing_is_refused_with_the_numbers() {
         let line = Line::new(read("user: One.\nassistant: Yes.\nuser: Two.\nassistant: Yes."));
         let refused = draft(Keep::Turns(1), &line).unwrap_err();

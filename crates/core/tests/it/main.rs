@@ -21,4 +21,6 @@ mod stage;
 #[cfg(test)]
 mod summaries;
 #[cfg(test)]
+mod verify;
+#[cfg(test)]
 mod views;
