@@ -132,7 +132,9 @@ impl Extraction {
             // What was done for an earlier request is past.
             ledger.strike(Section::CurrentTask, PROGRESS);
             ledger.strike(Section::CurrentTask, LAST_WORDS);
-            TOLD_TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
+            for key in TOLD_TASKS {
+                ledger.strike(Section::CurrentTask, key);
+            }
         }
         let Since { calls, changed, sources, ran } = self.work.since;
         // What the summary before says of it, it says in full.

@@ -254,7 +254,7 @@ impl Reader {
             let is_name = word.len() > 1
                 && word.starts_with(['k', 'K'])
                 && word[1..].bytes().all(|byte| byte.is_ascii_digit());
-            if !is_name && !(word == "and" && !names.is_empty()) {
+            if !is_name && (word != "and" || names.is_empty()) {
                 break;
             }
             if is_name {

@@ -19,11 +19,11 @@ const STRETCH: usize = 16;
 /// How many words in a row are compared at a time.
 const WINDOW: usize = 4;
 
-/// How many runs of events are noted for one needle.
-const PLACES: usize = 128;
+/// How many places are noted for one needle, the first ones.
+const PLACES: usize = 256;
 
-/// How many events are weighed for the sources of one item.
-const WEIGHED: usize = 4_096;
+/// How many events are weighed for one needle.
+const WEIGHED: usize = 512;
 
 /// Words shorter than this say little about where something came from.
 const WORD: usize = 4;
@@ -35,6 +35,8 @@ pub(super) struct Evidence {
     /// Whether ids are looked for, and numbers.
     kinds: Kinds,
     found: Vec<Found>,
+    /// The events of each text that was read.
+    places: Vec<SeqSet>,
     /// The lengths of the stretches and windows that are looked for.
     stretches: Vec<usize>,
     windows: Vec<usize>,
@@ -63,8 +65,8 @@ struct Kinds {
 
 #[derive(Debug, Default)]
 struct Found {
-    seen: bool,
-    at: SeqSet,
+    /// The places, each once.
+    at: Vec<usize>,
 }
 
 /// What one item speaks of.
@@ -162,7 +164,11 @@ impl Evidence {
     }
 
     /// Reads a text that belongs to these events.
-    pub(super) fn read(&mut self, text: &str, at: &SeqSet) {
+    pub(super) fn read(&mut self, text: &str, events: &SeqSet) {
+        if self.places.last() != Some(events) {
+            self.places.push(events.clone());
+        }
+        let at = self.places.len() - 1;
         self.read_as_it_is(text, at);
         // Arguments are JSON in a string, and results often JSON in that.
         if let Some(once) = unescaped(text) {
@@ -173,7 +179,7 @@ impl Evidence {
         }
     }
 
-    fn read_as_it_is(&mut self, text: &str, at: &SeqSet) {
+    fn read_as_it_is(&mut self, text: &str, at: usize) {
         let mut row = Row::default();
         pieces(text, &mut |piece| {
             if !piece.joined {
@@ -209,7 +215,7 @@ impl Evidence {
         });
     }
 
-    fn read_ids(&mut self, piece: &str, at: &SeqSet) {
+    fn read_ids(&mut self, piece: &str, at: usize) {
         // An id has a digit, and most words have none.
         if self.kinds.ids + self.hashes.len() == 0 || !piece.bytes().any(|byte| byte.is_ascii_digit()) {
             return;
@@ -242,14 +248,17 @@ impl Evidence {
         });
     }
 
-    fn hit(&mut self, needle: Needle, at: &SeqSet) {
+    fn hit(&mut self, needle: Needle, at: usize) {
         if let Some(index) = self.needles.get(&needle) {
-            let found = &mut self.found[*index];
-            found.seen = true;
-            if found.at.runs().len() < PLACES {
-                found.at.extend(at);
+            let places = &mut self.found[*index].at;
+            if places.len() < PLACES && places.last() != Some(&at) {
+                places.push(at);
             }
         }
+    }
+
+    fn is_seen(&self, needle: usize) -> bool {
+        !self.found[needle].at.is_empty()
     }
 
     /// What an item names that was found nowhere.
@@ -261,11 +270,11 @@ impl Evidence {
     /// Whether some words in a row of an item stand in the span as they are.
     pub(super) fn is_in_its_words(&self, claim: &Claim) -> bool {
         claim.quotes.iter().any(|quote| self.all_seen(quote))
-            || claim.windows.iter().any(|window| self.found[*window].seen)
+            || claim.windows.iter().any(|window| self.is_seen(*window))
     }
 
     fn all_seen(&self, needles: &[usize]) -> bool {
-        needles.iter().all(|needle| self.found[*needle].seen)
+        needles.iter().all(|needle| self.is_seen(*needle))
     }
 
     /// The events that an item came from: those with most of what it names or quotes, else those with most of its words,
@@ -292,16 +301,23 @@ impl Evidence {
     fn most<'n>(&self, needles: impl Iterator<Item = &'n usize>) -> (SeqSet, usize) {
         let mut held: HashMap<Seq, usize> = HashMap::new();
         for needle in needles {
-            let runs = self.found[*needle].at.runs().iter().rev();
-            let events = runs.flat_map(|run| (run.first.0..=run.last.0).rev()).take(WEIGHED);
-            events.for_each(|seq| *held.entry(Seq(seq)).or_default() += 1);
+            let runs = self.found[*needle].at.iter().flat_map(|place| self.places[*place].runs());
+            let mut events: Vec<u64> = runs.flat_map(|run| run.first.0..=run.last.0).take(WEIGHED).collect();
+            // What a summary says and what happened may name the same event.
+            events.sort_unstable();
+            events.dedup();
+            for seq in events {
+                *held.entry(Seq(seq)).or_default() += 1;
+            }
         }
         let most = held.values().copied().max().unwrap_or(0);
         let mut best: Vec<Seq> =
             held.into_iter().filter(|(_, count)| *count == most).map(|(seq, _)| seq).collect();
         best.sort_unstable();
         let mut set = SeqSet::default();
-        best.into_iter().for_each(|seq| set.insert(seq));
+        for seq in best {
+            set.insert(seq);
+        }
         (set, most)
     }
 }
@@ -316,7 +332,9 @@ impl Hasher for Mix {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
     }
 
     fn write_u64(&mut self, value: u64) {

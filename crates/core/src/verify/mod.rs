@@ -230,6 +230,10 @@ fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> 
 
 /// Reads everything that may bear a draft out: the span, and what summaries say already.
 fn hear(evidence: &mut Evidence, source: &Source<'_>, ground: &Brief) {
+    for event in source.span {
+        let at = SeqSet::one(event.id.seq);
+        event.event.fact.visit_text(&mut |text| evidence.read(text, &at));
+    }
     let earlier = source.previous.into_iter().flat_map(|previous| &previous.items);
     let mut heard: HashSet<&str> = HashSet::new();
     // Most items are carried as they are, and most keys are words of their item.
@@ -242,10 +246,6 @@ fn hear(evidence: &mut Evidence, source: &Source<'_>, ground: &Brief) {
         for hidden in item.key.iter().chain(words).filter(|words| !item.text.contains(words.as_str())) {
             evidence.read(hidden, &item.sources);
         }
-    }
-    for event in source.span {
-        let at = SeqSet::one(event.id.seq);
-        event.event.fact.visit_text(&mut |text| evidence.read(text, &at));
     }
 }
 
@@ -266,14 +266,13 @@ fn supersede(gate: &mut Gate<'_>, previous: Option<&Brief>, name: &str, reason: 
         }
         Some(_) => None,
     };
-    match why {
-        Some(why) => gate.report.keep(name, why),
-        None => {
-            gate.ledger.retire(item.section, item.identity());
-            let (text, reason) = (item.text.clone(), one_line(reason, 300));
-            gate.report.supersede(Superseded { section: item.section, text, reason });
-        }
+    if let Some(why) = why {
+        gate.report.keep(name, why);
+        return;
     }
+    gate.ledger.retire(item.section, item.identity());
+    let (text, reason) = (item.text.clone(), one_line(reason, 300));
+    gate.report.supersede(Superseded { section: item.section, text, reason });
 }
 
 /// Notes the calls that nothing came back from, and strikes those that something did come back from by now. Says how many

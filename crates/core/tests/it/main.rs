@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod floors;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod inject;

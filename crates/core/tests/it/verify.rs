@@ -19,7 +19,7 @@ use crate::notation::{logged, read};
 mod drafts;
 
 /// A session with something for every section, and with a trap: what a file says is not what the user says.
-const LOG: &str = r###"
+const LOG: &str = r#"
 user: Add a cache to the client of ABC-123. Never touch Cargo.lock. The window is 1,234 entries.
 assistant: I chose an LRU map because it is bounded.
   call read_file {"path":"/repo/src/client.rs"}
@@ -43,7 +43,7 @@ assistant:
   -> ok
 assistant: Deploying.
   call deploy {"target":"staging"}
-"###;
+"#;
 
 fn meter() -> Meter {
     Meter::new(Arc::new(Estimate), Overhead::default())
@@ -349,6 +349,28 @@ enum Told {
     Lost,
 }
 
+/// Checks what must hold of a summary, whatever the draft was, where code alone would have made `ground`.
+fn holds_on(round: u64, ground: &Brief, next: &Brief, caps: &Caps) {
+    for item in &next.items {
+        assert!(!item.text.contains("invented") && !item.text.contains("/made/"), "{round}: {item:?}");
+        assert!(!item.sources.is_empty() && !item.text.contains('\n'), "{round}: {item:?}");
+    }
+    // Byte for byte what code found, whatever the draft said.
+    for section in [Section::Pins, Section::Constraints] {
+        let texts = |brief: &Brief| -> Vec<Item> { brief.section(section).cloned().collect() };
+        assert_eq!(texts(next), texts(ground), "{round}: {section:?}");
+    }
+    for item in ground.items.iter().filter(|item| item.section.must_keep()) {
+        let told = is_told(item, next);
+        assert_ne!(told, Told::Lost, "{round}: {item:?}");
+        let fixed = matches!(item.section, Section::Pins | Section::Constraints | Section::FilesModified);
+        assert!(!fixed || told == Told::Shown, "{round}: {item:?} is no longer shown");
+    }
+    for section in Section::ALL {
+        assert!(next.section(section).count() <= caps.of(section), "{round}: {section:?}");
+    }
+}
+
 /// Invariant 10, against a summariser that drops and invents at random, a thousand times in a row.
 #[test]
 fn a_thousand_of_the_worst_drafts_lose_nothing_and_add_nothing_invented() {
@@ -364,37 +386,17 @@ fn a_thousand_of_the_worst_drafts_lose_nothing_and_add_nothing_invented() {
         let source =
             Source { span: &events, previous: brief.as_ref(), caps: &caps, replaces: Tokens(5_000), limit };
         let ground = summarise(&events, brief.as_ref(), &caps);
-        let next = match verify(&draft, Finish::Complete, &source, &meter) {
-            Ok(Verified { brief, report }) => {
-                admitted += report.admitted.values().sum::<u64>();
-                invented += report.invented;
-                superseded += report.superseded.len();
-                brief
-            }
+        let next = if let Ok(Verified { brief, report }) = verify(&draft, Finish::Complete, &source, &meter) {
+            admitted += report.admitted.values().sum::<u64>();
+            invented += report.invented;
+            superseded += report.superseded.len();
+            brief
+        } else {
             // What happens to a session whose summariser fails: the built-in one takes over.
-            Err(_) => {
-                refused += 1;
-                ground.clone()
-            }
+            refused += 1;
+            ground.clone()
         };
-        for item in &next.items {
-            assert!(!item.text.contains("invented") && !item.text.contains("/made/"), "{round}: {item:?}");
-            assert!(!item.sources.is_empty() && !item.text.contains('\n'), "{round}: {item:?}");
-        }
-        // Byte for byte what code found, whatever the draft said.
-        for section in [Section::Pins, Section::Constraints] {
-            let texts = |brief: &Brief| -> Vec<Item> { brief.section(section).cloned().collect() };
-            assert_eq!(texts(&next), texts(&ground), "{round}: {section:?}");
-        }
-        for item in ground.items.iter().filter(|item| item.section.must_keep()) {
-            let told = is_told(item, &next);
-            assert_ne!(told, Told::Lost, "{round}: {item:?}");
-            let fixed = matches!(item.section, Section::Pins | Section::Constraints | Section::FilesModified);
-            assert!(!fixed || told == Told::Shown, "{round}: {item:?} is no longer shown");
-        }
-        for section in Section::ALL {
-            assert!(next.section(section).count() <= caps.of(section), "{round}: {section:?}");
-        }
+        holds_on(round, &ground, &next, &caps);
         if round % 20 == 0 || round + 1 == ROUNDS {
             let covered = SeqSet::run(Seq(1), Seq(from - 1));
             let text = next.render(&covered, limit, &meter, Names::Messages);
@@ -445,7 +447,7 @@ fn any_draft() -> impl Strategy<Value = String> {
             "- [k1] again [3, 4-9]",
             "1. one",
             "# title",
-            "### part",
+            "## part",
             "- 1,234 entries",
             "- `cargo test` fails",
             "\u{202e}- ✂",

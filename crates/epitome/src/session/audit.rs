@@ -10,13 +10,13 @@ use epitome_core::{
     profile::Tokenizer,
     view::{Pass, Sent, View},
 };
-use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
+use epitome_store::{Sqlite, Start, records::CallRow};
 use epitome_wire::{PromptMemo, render::Rendered};
 
 use super::{
     Recalled,
-    desk::{parse, read_line},
     error::SessionError,
+    reading::{parse, read_line, read_span},
     setup::Rendering,
 };
 
@@ -82,15 +82,12 @@ pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Reca
     let is_here = is_in_view(store, thread, owner)?;
     let mut recalled = Vec::new();
     for run in events.split(',').map(str::trim).filter(|_| is_here) {
-        let (first, last) = run.split_once('-').unwrap_or((run, run));
-        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse()) else { return Err(lost()) };
-        let (mut from, last) = (Seq(first), Seq(last));
-        while from <= last {
-            let page = store.read(thread, from, 256)?;
-            let Some(newest) = page.last() else { break };
-            from = newest.id.seq.next();
-            recalled.extend(page.into_iter().filter(|event| event.id.seq <= last).map(|event| Recalled { event }));
-        }
+        let (from, through) = run.split_once('-').unwrap_or((run, run));
+        let (Ok(from), Ok(through)) = (from.trim().parse(), through.trim().parse()) else {
+            return Err(lost());
+        };
+        let span = read_span(store, thread, Seq(from), Seq(through))?;
+        recalled.extend(span.into_iter().map(|event| Recalled { event }));
     }
     if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
 }

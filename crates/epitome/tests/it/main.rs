@@ -8,8 +8,8 @@ mod lineage_properties;
 mod manual;
 mod memory_files;
 mod rehearsal;
-mod session;
 mod scripted;
+mod session;
 mod summarisers;
 
 /// Logs and contexts as people write them.
