@@ -146,7 +146,7 @@ pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, S
 pub(super) fn compact_built_in(
     desk: &Desk,
     trigger: Trigger,
-    focus: Option<String>,
+    focus: Option<&str>,
 ) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
@@ -155,7 +155,7 @@ pub(super) fn compact_built_in(
         let drafting = state.drafting(&state.budget());
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
-        let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.clone() }, now);
+        let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))
     })?;
     if let Some(compaction) = made {

@@ -272,7 +272,7 @@ impl Session {
     async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
         if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
             let focus = focus.map(str::to_owned);
-            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus)).await;
+            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus.as_deref())).await;
         }
         let job = self.order(trigger, focus).await?;
         let worker = compactor::worker();
