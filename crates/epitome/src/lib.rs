@@ -24,6 +24,7 @@ pub mod plan;
 pub mod rehearse;
 pub mod session;
 pub mod summarise;
+pub mod why;
 
 pub use self::plan::{RequestError, compact_request};
 pub use epitome_core as core;
