@@ -17,9 +17,11 @@
 
 pub mod compact;
 pub mod import;
+pub mod kept;
 pub mod lineage;
 pub mod margin;
 pub mod memory_files;
+pub mod metrics;
 pub mod plan;
 pub mod rehearse;
 pub mod session;

@@ -211,12 +211,14 @@ fn in_calls(
     found: &[Found],
     witness: &Witness,
 ) -> Result<(Basis, Vec<Vec<Stretch>>), SessionError> {
-    let turning: Vec<BTreeSet<u64>> =
-        found.iter().map(|found| turning_points(past, calls, found)).collect();
-    let mut wanted: Vec<u64> = turning.iter().flatten().copied().collect::<BTreeSet<u64>>().into_iter().collect();
+    let turning: Vec<BTreeSet<u64>> = found.iter().map(|found| turning_points(past, calls, found)).collect();
+    let mut wanted: Vec<u64> =
+        turning.iter().flatten().copied().collect::<BTreeSet<u64>>().into_iter().collect();
     let skipped = wanted.len().saturating_sub(MOST_REPLAYS);
-    // Where something was first shown and how it ended matter most.
-    wanted.drain(MOST_REPLAYS / 2..MOST_REPLAYS / 2 + skipped);
+    if skipped > 0 {
+        // Where something was first shown and how it ended matter most.
+        wanted.drain(MOST_REPLAYS / 2..MOST_REPLAYS / 2 + skipped);
+    }
     let (mut same, mut seen) = (0, vec![Vec::new(); found.len()]);
     for number in &wanted {
         let Some(row) = row(calls, *number) else { continue };
@@ -284,26 +286,18 @@ fn holders(line: &Line, found: &Found) -> BTreeSet<Seq> {
 
 /// The first call after each later instruction.
 fn replacing<'c>(line: &'c Line, shown: &'c [CallRow], seq: Seq) -> impl Iterator<Item = u64> + 'c {
-    let later = line.events().filter(move |event| {
-        event.id.seq > seq && matches!(event.event.fact, Fact::Instructed { .. })
-    });
+    let later = line
+        .events()
+        .filter(move |event| event.id.seq > seq && matches!(event.event.fact, Fact::Instructed { .. }));
     later.filter_map(move |event| {
         shown.get(shown.partition_point(|row| row.call.head < event.id.seq)).map(|row| row.number)
     })
 }
 
 /// What the log alone says: what the context of a thread without records was, from compaction to compaction.
-fn in_log(
-    past: &Past<'_>,
-    thread: ThreadId,
-    found: &[Found],
-    witness: &Witness,
-) -> Vec<Vec<Stretch>> {
+fn in_log(past: &Past<'_>, thread: ThreadId, found: &[Found], witness: &Witness) -> Vec<Vec<Stretch>> {
     let is_turning = |fact: &Fact| {
-        matches!(
-            fact,
-            Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. }
-        )
+        matches!(fact, Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. })
     };
     let mut points: BTreeMap<Seq, Vec<usize>> = BTreeMap::new();
     for (at, found) in found.iter().enumerate() {

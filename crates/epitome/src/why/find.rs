@@ -75,7 +75,8 @@ fn pieces(fact: &Fact) -> Vec<Piece> {
     }
 }
 
-/// Every event that holds a text, each once, oldest first. Only if none does, capitals do not count.
+/// Every event that holds a text, each once, oldest first. Only if none does, capitals do not count. That a summary
+/// says it too is told with the events it stands for: a compaction is found only if nothing else says it.
 pub(super) fn find(line: &Line, text: &str) -> (Matched, Vec<Found>) {
     for matched in [Matched::Exact, Matched::IgnoringCase] {
         let needle = Needle::new(text, matched);
@@ -85,6 +86,9 @@ pub(super) fn find(line: &Line, text: &str) -> (Matched, Vec<Found>) {
             Some(Found { event: Arc::clone(event), piece })
         };
         let found: Vec<Found> = line.events().filter_map(holding).collect();
+        let is_summary = |found: &Found| matches!(found.event.event.fact, Fact::Compacted(_));
+        let (summaries, originals): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_summary);
+        let found = if originals.is_empty() { summaries } else { originals };
         if !found.is_empty() {
             return (matched, found);
         }
@@ -152,7 +156,8 @@ impl Needle {
             Matched::Exact | Matched::Nowhere => (text.clone(), None),
         };
         let forms = [Some(&self.text), self.escaped.as_ref()];
-        let place = forms.into_iter().flatten().find_map(|form| Some((compared.find(form.as_str())?, form.len())));
+        let place =
+            forms.into_iter().flatten().find_map(|form| Some((compared.find(form.as_str())?, form.len())));
         let Some((at, length)) = place else { return String::new() };
         let origin = |place: usize| match &origins {
             Some(origins) => origins.get(place).copied().unwrap_or(text.len()),

@@ -90,7 +90,7 @@ impl Why {
         let found = format!("Found in {}{capitals}", count(events, "event"));
         match self.basis {
             Basis::Log => format!("{found}."),
-            Basis::Calls { recorded, .. } if self.events.is_empty() => {
+            Basis::Calls { recorded, replayed: 0, .. } => {
                 format!("{found}; {} recorded.", count(recorded, "call"))
             }
             Basis::Calls { recorded, replayed, same, skipped } => {
@@ -130,12 +130,15 @@ impl fmt::Display for Told<'_> {
         writeln!(f, "event {} ({}): {excerpt}", event.seq, kind.replace('_', " "))?;
         let ranges: Vec<String> = seen.iter().map(|stretch| self.range(stretch)).collect();
         let width = ranges.iter().map(String::len).chain([9]).max().unwrap_or_default();
-        for (range, stretch) in ranges.iter().zip(seen) {
+        for (index, (range, stretch)) in ranges.iter().zip(seen).enumerate() {
             write!(f, "  {range:width$}  {}", stretch.sight)?;
-            if let Some(cause) = &stretch.cause {
-                write!(f, "; because: {cause}")?;
+            match &stretch.cause {
+                // What is new is shown by no decision about what was sent before.
+                Some(cause) if index > 0 => writeln!(f, "; because: {cause}")?,
+                _ if stretch.sight.how == How::Verbatim => writeln!(f)?,
+                _ if index == 0 => writeln!(f, "; from the first call on")?,
+                _ => writeln!(f)?,
             }
-            writeln!(f)?;
         }
         if seen.is_empty() {
             writeln!(f, "  {:width$}  no call has seen it yet", "calls")?;

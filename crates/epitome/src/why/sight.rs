@@ -115,9 +115,7 @@ fn shown(segment: &Segment, piece: Piece, witness: &Witness) -> Sight {
         (Body::User { content: Content::Replaced(parts), .. }, _) => parts,
         // A call is shown as it was made, whatever is shown of its result.
         (
-            Body::Exchange {
-                outcome: Shown::Returned { content: Content::Replaced(parts), .. }, ..
-            },
+            Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(parts), .. }, .. },
             Piece::Result(_),
         ) => parts,
         _ => return verbatim,
@@ -129,7 +127,12 @@ fn shown(segment: &Segment, piece: Piece, witness: &Witness) -> Sight {
         Fidelity::Stub => How::Stubbed,
         Fidelity::Summary => How::Folded,
     };
-    Sight { how, by: segment.touched().map(str::to_owned), compaction: None, words: words_of(replaced, witness) }
+    Sight {
+        how,
+        by: segment.touched().map(str::to_owned),
+        compaction: None,
+        words: words_of(replaced, witness),
+    }
 }
 
 fn words_of(parts: &[Part], witness: &Witness) -> Words {

@@ -6,10 +6,12 @@ mod compaction;
 mod lineage;
 mod lineage_properties;
 mod memory_files;
+mod metrics;
 mod rehearsal;
 mod session;
 mod scripted;
 mod summarisers;
+mod why;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]
