@@ -1,9 +1,13 @@
 //! What a summary has kept of the span it stands for: measured by code, on whatever wrote it.
 //!
 //! Code reads the whole span afresh, as if there had been no summary before, and takes from it what must be kept: pins,
-//! constraints, changed files, failed approaches, errors. Then each of these is looked for in the summary: told there,
-//! counted there in a line with a handle that leads to it, or at least within what the summary's first line says how to
-//! get back. What is none of that is lost.
+//! constraints, changed files, failed approaches, errors. Then each of these is looked for in the summary: told there, or
+//! counted there in a line with a handle that leads to it. What is neither may still be within what the summary's first
+//! line says how to get back; but that line leads to everything, even from a summary that says nothing else, and so it
+//! counts for no item's being kept.
+//!
+//! What code does not find in a span is not looked for. Of the built-in summariser, which is the same code, this says
+//! what is carried from summary to summary and what there is room for, and not what it overlooks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +20,7 @@ use epitome_core::{
 };
 use serde::Serialize;
 
-/// How many of the lost items are kept as examples.
+/// How many of the items that are not spoken of are kept as examples.
 const EXAMPLES: usize = 5;
 
 /// What became of the items that must be kept.
@@ -24,9 +28,9 @@ const EXAMPLES: usize = 5;
 pub struct Kept {
     /// By section.
     pub sections: BTreeMap<Section, Tally>,
-    /// The first few that are lost.
+    /// The first few that the summary does not speak of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<String>,
+    pub unspoken: Vec<String>,
 }
 
 /// Items, by what became of them.
@@ -38,16 +42,16 @@ pub struct Tally {
     pub shown: u64,
     /// Counted in the summary, with a handle that leads to them.
     pub counted: u64,
-    /// Found again only by the handle of the whole span, in the summary's first line.
+    /// Found again only by the handle of the whole span, in the summary's first line: nothing speaks of them.
     pub covered: u64,
-    /// Neither.
+    /// Not even that.
     pub lost: u64,
 }
 
 impl Tally {
-    /// Items that can be found again from the summary, though it does not tell them.
-    pub fn reachable(&self) -> u64 {
-        self.counted + self.covered
+    /// Items that the summary speaks of, one by one or as one of so many.
+    pub fn kept(&self) -> u64 {
+        self.shown + self.counted
     }
 }
 
@@ -93,20 +97,23 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
         match page.look(item) {
             Place::Shown => tally.shown += 1,
             Place::Counted => tally.counted += 1,
-            Place::Covered => tally.covered += 1,
-            Place::Lost => {
-                tally.lost += 1;
-                if kept.lost.len() < EXAMPLES {
-                    kept.lost.push(format!("{}: {} [{}]", item.section.title(), item.text, item.sources));
+            place => {
+                if place == Place::Covered {
+                    tally.covered += 1;
+                } else {
+                    tally.lost += 1;
+                }
+                if kept.unspoken.len() < EXAMPLES {
+                    kept.unspoken.push(format!("{}: {} [{}]", item.section.title(), item.text, item.sources));
                 }
             }
         }
     }
-    // What was folded over the caps that nobody can lift is counted as one would find it.
+    // Constraints and pins have caps that nobody can lift: those over them are counted as one would find them.
     for folded in fresh.folded.iter().filter(|folded| folded.section.must_keep()) {
         let tally = kept.sections.entry(folded.section).or_default();
         tally.items += folded.count;
-        match page.reach(folded.section, &folded.sources) {
+        match page.reach(folded.section, &folded.sources, None) {
             Place::Shown | Place::Counted => tally.counted += folded.count,
             Place::Covered => tally.covered += folded.count,
             Place::Lost => tally.lost += folded.count,
@@ -176,21 +183,30 @@ impl<'s> Page<'s> {
         // Of a summary of items, the one of the same identity is it, whatever words it has by now.
         let same = |other: &&Item| other.section == item.section && other.identity() == item.identity();
         let carried = self.brief.and_then(|brief| brief.items.iter().find(same));
+        // Where the span was cut decides which sentences stand together in one item: each must be told, in any of them.
         let is_told = |text: &str| {
-            let text = bare(text);
-            !text.is_empty() && self.told.get(&item.section).is_some_and(|told| told.contains(&text))
+            let told = self.told.get(&item.section);
+            let mut sentences =
+                text.split_inclusive(". ").map(bare).filter(|text| !text.is_empty()).peekable();
+            sentences.peek().is_some() && sentences.all(|text| told.is_some_and(|told| told.contains(&text)))
         };
         if carried.is_some_and(|carried| is_told(&carried.text)) || is_told(&item.text) {
             return Place::Shown;
         }
-        self.reach(item.section, &item.sources)
+        self.reach(item.section, &item.sources, carried)
     }
 
-    fn reach(&self, section: Section, sources: &SeqSet) -> Place {
+    /// Where events are that are not told. A line that counts leads from the first to the last of what it counts, and
+    /// so past others: only what is known to be among it is counted.
+    fn reach(&self, section: Section, sources: &SeqSet, carried: Option<&Item>) -> Place {
         let leads = |handles: &SeqSet| {
             sources.runs().iter().any(|run| handles.contains(run.first) || handles.contains(run.last))
         };
-        if self.handles.get(&section).is_some_and(leads) {
+        let mut folded = self.brief.iter().flat_map(|brief| &brief.folded);
+        let is_meant = self.brief.is_none()
+            || carried.is_some()
+            || folded.any(|folded| folded.section == section && leads(&folded.sources));
+        if is_meant && self.handles.get(&section).is_some_and(leads) {
             Place::Counted
         } else if leads(&self.opening) {
             Place::Covered

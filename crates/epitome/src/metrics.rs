@@ -433,7 +433,8 @@ impl Metrics {
                 )
             },
         );
-        let detail = format!("per compaction {}; {standing}", each.join(", "));
+        let beyond = if overall > 5.0 { "more than the range asks for: " } else { "" };
+        let detail = format!("{beyond}per compaction {}; {standing}", each.join(", "));
         row.value(format!("{overall:.1}x"), overall >= 3.0, detail)
     }
 
@@ -480,17 +481,20 @@ impl Metrics {
         let Some(kept) = &self.kept else { return row.unknown("no summary is in force") };
         let Tally { items, shown, counted, covered, lost } = kept.total();
         let all = format!(
-            "of {items} items that must be kept, {shown} told, {counted} counted with a handle, {covered} within the \
-             span's handle, {lost} lost"
+            "of {items} items that must be kept, {shown} told, {counted} counted with a handle, {} not spoken of",
+            covered + lost
         );
         let Some(failed) = kept.sections.get(&Section::FailedApproaches).filter(|tally| tally.items > 0)
         else {
             return row.unknown(&format!("code finds no failed approach in the span; {all}"));
         };
-        let share = ratio(failed.shown + failed.reachable(), failed.items);
-        let detail =
-            format!("{} of {} told, {} reachable; {all}", failed.shown, failed.items, failed.reachable());
-        row.value(percent(share), failed.lost == 0, detail)
+        // The handle of the whole span leads to everything, whatever a summary says: it keeps no approach from being lost.
+        let share = ratio(failed.kept(), failed.items);
+        let detail = format!(
+            "of {}, {} told, {} counted with a handle; {all}",
+            failed.items, failed.shown, failed.counted
+        );
+        row.value(percent(share), failed.kept() == failed.items, detail)
     }
 
     fn sections_row(&self) -> Row {

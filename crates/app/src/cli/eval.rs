@@ -1,6 +1,7 @@
 //! `eval`: what summaries keep of real sessions, after one compaction and after several in a row.
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -10,7 +11,7 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
     core::{
-        Tokens,
+        Digest, Tokens,
         meter::{Meter, Overhead},
         policy::Policy,
         tokens::O200k,
@@ -33,7 +34,9 @@ use super::{
 #[command(after_help = "\
 Every session over the size is compacted once, twice and five times on its way, and the last summary is held against what
 code finds in the whole span. Told: the summary says it. Counted: it says how many more there are, with the handle that
-leads to them. Covered: only the handle of the whole span leads there. Needs no database and no model.
+leads to them. Unspoken: only the handle of the whole span leads there. What code does not find is not looked for: of
+the built-in summariser this says what is carried on and what there is room for, not what it overlooks.
+A session of which half was in one before it (*) is shown and not counted. Needs no database and no model.
 
   epitome eval ~/.claude/projects
   epitome eval sessions/ --over 150k --chain 1,10 --csv > kept.csv")]
@@ -64,6 +67,7 @@ pub(crate) struct Args {
 struct Measured {
     name: String,
     tokens: Tokens,
+    contents: Vec<(Digest, Tokens)>,
     evaluations: Vec<Evaluation>,
 }
 
@@ -92,36 +96,51 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
     }
     let mut totals: Vec<(u64, Total)> = args.chain.iter().map(|chain| (*chain, Total::default())).collect();
     if args.csv {
-        out.line("session,tokens,chain,made,span,summary,ratio,filled,sections,items,told,counted,covered,lost")?;
+        out.line(
+            "session,tokens,new,chain,made,span,summary,ratio,filled,sections,items,told,counted,unspoken",
+        )?;
     } else if !out.is_json() {
         out.line(format_args!(
-            "{BOLD}{:34} {:>7} {:>5} {:>16} {:>7} {:>8} {:>5} {:>5} {:>7} {:>7} {:>4}{BOLD:#}",
-            "session", "tokens", "chain", "span → summary", "ratio", "sections", "items", "told", "counted",
-            "covered", "lost"
+            "{BOLD}{:34} {:>7} {:>5} {:>16} {:>7} {:>8} {:>5} {:>5} {:>7} {:>8}{BOLD:#}",
+            "session",
+            "tokens",
+            "chain",
+            "span → summary",
+            "ratio",
+            "sections",
+            "items",
+            "told",
+            "counted",
+            "unspoken"
         ))?;
     }
-    let measure = |path: &PathBuf| measured(path, Tokens(over), |subject| {
-        let evaluate = |chain: &u64| subject.chained(*chain, &rules, |order| Ok(built_in(order)));
-        args.chain.iter().filter_map(evaluate).collect()
-    });
+    let mut known = Known::default();
+    let measure = |path: &PathBuf| {
+        measured(path, Tokens(over), |subject| {
+            let evaluate = |chain: &u64| subject.chained(*chain, &rules, |order| Ok(built_in(order)));
+            args.chain.iter().filter_map(evaluate).collect()
+        })
+    };
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for_all(&files, name, measure, |path, measured| {
         match measured {
             Ok(measured) => {
                 for one in measured {
-                    for (_, total) in totals.iter_mut().filter(|(chain, _)| {
-                        one.evaluations.iter().any(|evaluation| evaluation.chain == *chain)
-                    }) {
-                        total.sessions += 1;
+                    let standing = known.meet(&one);
+                    if standing == Standing::New {
+                        for evaluation in &one.evaluations {
+                            let total = totals.iter_mut().find(|(chain, _)| *chain == evaluation.chain);
+                            total.into_iter().for_each(|(_, total)| total.add(evaluation));
+                        }
                     }
-                    tell(&one, args, &mut totals, &mut out)?;
+                    tell(&one, standing, args, &mut out)?;
                 }
             }
             Err(error) => unread.push(format!("{}: {error}", path.display())),
         }
         Ok(())
     })?;
-    summary(&totals, &unread, args, &mut out)?;
+    summary(&totals, known.again, &unread, args, &mut out)?;
     Ok(if unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -147,59 +166,101 @@ fn measured(
                 continue;
             }
             let of = if index == 0 { String::new() } else { format!(", {}", thread.name) };
-            let name = if sessions.len() == 1 { format!("{file}{of}") } else { format!("{file} {}{of}", session.key) };
-            all.push(Measured { name, tokens: subject.tokens(), evaluations: evaluate(&subject) });
+            let name = if sessions.len() == 1 {
+                format!("{file}{of}")
+            } else {
+                format!("{file} {}{of}", session.key)
+            };
+            let contents = subject.contents().collect();
+            all.push(Measured { name, tokens: subject.tokens(), contents, evaluations: evaluate(&subject) });
         }
     }
     Ok(all)
 }
 
-fn tell(
-    one: &Measured,
-    args: &Args,
-    totals: &mut [(u64, Total)],
-    out: &mut Output,
-) -> anyhow::Result<()> {
+/// Whether a session is another one than those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is.
+    New,
+    /// Half of it or more was in them: a file that was resumed, a fork, a part of another.
+    Again,
+}
+
+/// What was in the sessions so far.
+#[derive(Default)]
+struct Known {
+    contents: HashSet<Digest>,
+    again: u64,
+}
+
+impl Known {
+    fn meet(&mut self, one: &Measured) -> Standing {
+        let known = one.contents.iter().filter(|(content, _)| self.contents.contains(content));
+        let shared: Tokens = known.map(|(_, tokens)| *tokens).sum();
+        self.contents.extend(one.contents.iter().map(|(content, _)| *content));
+        if shared.0 * 2 < one.tokens.0 {
+            return Standing::New;
+        }
+        self.again += 1;
+        Standing::Again
+    }
+}
+
+fn tell(one: &Measured, standing: Standing, args: &Args, out: &mut Output) -> anyhow::Result<()> {
     for (index, told) in one.evaluations.iter().enumerate() {
         let tally = told.kept.total();
-        if let Some((_, total)) = totals.iter_mut().find(|(chain, _)| *chain == told.chain) {
-            total.add(told);
-        }
         let ratio = told.ratio();
         let Evaluation { chain, made, span, summary, filled, sections, .. } = told;
         let Tally { items, shown, counted, covered, lost } = tally;
+        let unspoken = covered + lost;
         if args.csv {
             let name = one.name.replace('"', "\"\"");
             out.line(format_args!(
-                "\"{name}\",{},{chain},{made},{span},{summary},{ratio:.2},{filled},{sections},{items},{shown},{counted},\
-                 {covered},{lost}",
-                one.tokens
+                "\"{name}\",{},{},{chain},{made},{},{},{ratio:.2},{filled},{sections},{items},{shown},{counted},{unspoken}",
+                one.tokens.0,
+                standing == Standing::New,
+                span.0,
+                summary.0
             ))?;
         } else if out.is_json() {
             out.object(&json!({
-                "session": one.name, "tokens": one.tokens, "ratio": ratio, "items": tally, "evaluation": told,
+                "session": one.name, "tokens": one.tokens, "new": standing == Standing::New, "ratio": ratio, "items": tally, "evaluation": told,
             }))?;
         } else {
-            let (name, tokens) =
-                if index == 0 { (text::one_line(&one.name, 34), text::tokens(one.tokens)) } else { Default::default() };
+            let (name, tokens) = match (index, standing) {
+                (0, Standing::New) => (ends(&one.name), text::tokens(one.tokens)),
+                (0, Standing::Again) => (ends(&format!("*{}", one.name)), text::tokens(one.tokens)),
+                _ => Default::default(),
+            };
             let chain = if made == chain { chain.to_string() } else { format!("{made}/{chain}") };
             let span = format!("{} → {}", text::tokens(*span), text::tokens(*summary));
             let sections = format!("{filled}/{SECTIONS}");
             out.line(format_args!(
                 "{name:34} {tokens:>7} {chain:>5} {span:>16} {:>7} {sections:>8} {items:>5} {shown:>5} {counted:>7} \
-                 {covered:>7} {lost:>4}",
+                 {unspoken:>8}",
                 format!("{ratio:.1}x")
             ))?;
-            for example in &told.kept.lost {
-                out.line(format_args!("    {NOTE}lost: {}{NOTE:#}", text::one_line(example, 100)))?;
+            for example in &told.kept.unspoken {
+                out.line(format_args!("    {NOTE}unspoken: {}{NOTE:#}", text::one_line(example, 100)))?;
             }
         }
     }
     Ok(())
 }
 
+/// The beginning and the end of a name: files of one session differ there.
+fn ends(name: &str) -> String {
+    let letters: Vec<char> = name.chars().filter(|letter| !letter.is_control()).collect();
+    match letters.len() {
+        0..=34 => letters.iter().collect(),
+        all => letters[..18].iter().chain(['…'].iter()).chain(&letters[all - 15..]).collect(),
+    }
+}
+
 impl Total {
     fn add(&mut self, told: &Evaluation) {
+        self.sessions += 1;
         self.made += told.made;
         self.span += told.span.0;
         self.summary += told.summary.0;
@@ -210,7 +271,13 @@ impl Total {
     }
 }
 
-fn summary(totals: &[(u64, Total)], unread: &[String], args: &Args, out: &mut Output) -> anyhow::Result<()> {
+fn summary(
+    totals: &[(u64, Total)],
+    again: u64,
+    unread: &[String],
+    args: &Args,
+    out: &mut Output,
+) -> anyhow::Result<()> {
     for error in unread {
         anstream::eprintln!("{NOTE}{error}{NOTE:#}");
     }
@@ -236,13 +303,17 @@ fn summary(totals: &[(u64, Total)], unread: &[String], args: &Args, out: &mut Ou
         ))?;
         let percent = |part: u64| 100.0 * share(part, items.items);
         out.line(format_args!(
-            "  {DIM}of {} items that must be kept{DIM:#} {:.1} % told, {:.1} % counted with a handle, {:.1} % within the \
-             span's handle, {} lost",
+            "  {DIM}of {} items that must be kept{DIM:#} {:.1} % told, {:.1} % counted with a handle, {} not spoken of",
             items.items,
             percent(items.shown),
             percent(items.counted),
-            percent(items.covered),
-            items.lost,
+            items.covered + items.lost,
+        ))?;
+    }
+    if again > 0 {
+        out.line(format_args!(
+            "{DIM}{} marked * not counted: half of it or more was in one before.{DIM:#}",
+            text::count(again, "session")
         ))?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod eval;
 mod harness;
 mod real_data;
 mod round_trip;
