@@ -7,6 +7,7 @@ mod context;
 mod diff;
 mod doctor;
 mod erase;
+mod eval;
 mod export;
 mod fork;
 mod handoff;
@@ -108,6 +109,8 @@ enum Command {
     Policies(policies::Args),
     /// Try every session at many budgets in every format, and check each request.
     Sweep(sweep::Args),
+    /// Measure what summaries keep of sessions, after one compaction and after several in a row.
+    Eval(eval::Args),
     /// Find words in all sessions and in the ledger.
     Search(search::Args),
     /// Give a session another title.
@@ -153,6 +156,7 @@ impl Cli {
             Command::Models(args) => models::run(&args, out),
             Command::Policies(args) => policies::run(&args, out),
             Command::Sweep(args) => sweep::run(&args, out),
+            Command::Eval(args) => eval::run(&args, out),
             Command::Import(args) => import::run(&args, &store, out),
             Command::Sessions(args) => sessions::run(&args, &store, out),
             Command::Show(args) => show::run(&args, &store, out),
