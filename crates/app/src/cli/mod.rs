@@ -16,6 +16,7 @@ mod import;
 mod jobs;
 mod ledger;
 mod live;
+mod metrics;
 mod models;
 mod open;
 mod output;
@@ -31,6 +32,7 @@ mod text;
 mod turn;
 mod undo;
 mod view;
+mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -99,10 +101,14 @@ enum Command {
     Pins(pins::ListArgs),
     /// Start a new session with a goal, from a summary of another.
     Handoff(handoff::Args),
+    /// Say whether a text was forgotten or compacted out: which calls saw it, and what became of it.
+    Why(why::Args),
     /// List the requests a session made: size, cache, cost, hash.
     Calls(calls::Args),
     /// Render a past request again, and check that it is what was sent.
     ReplayCall(calls::ReplayArgs),
+    /// Measure compaction in a session against its targets.
+    Metrics(metrics::Args),
     /// List the models that are known.
     Models(models::Args),
     /// List the policies, and explain them.
@@ -151,6 +157,8 @@ impl Cli {
             Command::Unpin(args) => pins::unpin(&args, &store, out),
             Command::Pins(args) => pins::list(&args, &store, out),
             Command::Handoff(args) => handoff::run(&args, &store, out),
+            Command::Why(args) => why::run(&args, &store, out),
+            Command::Metrics(args) => metrics::run(&args, &store, out),
             Command::Calls(args) => calls::run(&args, &store, out),
             Command::ReplayCall(args) => calls::replay(&args, &store, out),
             Command::Models(args) => models::run(&args, out),

@@ -73,9 +73,14 @@ const DRAFT: &str = "## Session Intent\n- Plan a workshop with a bench.\n\n## Cu
 
 /// Twelve questions about wood, with enough words that a summary saves some.
 fn talk() -> String {
+    talk_of(12)
+}
+
+/// The same, with so many sentences in each question.
+fn talk_of(sentences: usize) -> String {
     let mut messages = vec![json!({"role": "system", "content": "Be brief."})];
     for turn in 1..=12 {
-        let words = "It is for a bench in the workshop, and it must not warp. ".repeat(12);
+        let words = "It is for a bench in the workshop, and it must not warp. ".repeat(sentences);
         messages.push(json!({"role": "user", "content": format!("Question {turn}: which wood? {words}")}));
         messages.push(json!({"role": "assistant", "content": format!("Answer {turn}: ash, for the bench.")}));
     }
@@ -470,6 +475,43 @@ fn a_call_that_no_longer_comes_out_as_it_was_sent_is_found() {
 }
 
 #[test]
+fn why_says_what_became_of_a_text_and_how_to_get_it_back() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", &talk());
+    let shown = &bench.json(&["why", &session, "Answer 3: ash"])[0];
+    assert_eq!((&shown["matched"], &shown["events"][0]["now"]["how"]), (&json!("exact"), &json!("verbatim")));
+    bench.ok(&["compact", &session, "--keep-turns", "2"]);
+    let gone = &bench.json(&["why", &session, "Answer 3: ash"])[0];
+    assert_eq!(gone["events"][0]["now"]["how"], "summarised");
+    let said = bench.ok(&["why", &session, "Answer 3: ash"]);
+    let handle = said.split("recall ").nth(1).expect("a handle");
+    let handle = handle.split(|letter: char| letter != ':' && !letter.is_ascii_alphanumeric()).next();
+    let recalled = bench.ok(&["recall", handle.expect("a handle")]);
+    assert!(recalled.contains("Answer 3: ash"), "{said}: {recalled}");
+    let run = bench.run(&["why", &session, "balsa"]);
+    assert!(!run.success && !run.stdout.is_empty() && run.stderr.is_empty(), "{}{}", run.stdout, run.stderr);
+    assert!(bench.fails(&["why", &session, " "]).contains("this is empty"));
+}
+
+#[test]
+fn metrics_are_five_figures_and_what_was_not_measured_is_not_guessed() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", &talk());
+    let rows = |session: &str| bench.json(&["metrics", session])[0]["rows"].as_array().expect("rows").clone();
+    let before = rows(&session);
+    assert_eq!(before.len(), 5);
+    assert!(before.iter().all(|row| row["met"] == "unknown"), "{before:?}");
+    bench.ok(&["compact", &session, "--keep-turns", "2"]);
+    let after = rows(&session);
+    assert!(
+        after.iter().any(|row| row["met"] != "unknown" && row["value"] != before[0]["value"]),
+        "{after:?}"
+    );
+    let table = bench.ok(&["metrics", &session]);
+    assert!(after.iter().all(|row| table.contains(row["name"].as_str().expect("a name"))), "{table}");
+}
+
+#[test]
 fn every_command_of_compaction_teaches_by_example() {
     let bench = Bench::new();
     for command in [
@@ -482,6 +524,8 @@ fn every_command_of_compaction_teaches_by_example() {
         "unpin",
         "fork",
         "handoff",
+        "why",
+        "metrics",
         "calls",
         "replay-call",
     ] {
