@@ -32,7 +32,7 @@ that the provider accepts. It needs no configuration, no database and no key:
   epitome compact request.json --model gpt-5.1 --budget 45% | curl …
 
 A SESSION of the store is compacted itself: a summary is appended to its log, and stands for its past from the next \
-request on. `epitome undo` takes it back:
+request on. --policy says what is kept and how long the summary may be; `epitome undo` takes it back:
 
   epitome compact SESSION
   epitome compact SESSION --keep-turns 3 --focus \"the failing upload test\"

@@ -20,7 +20,6 @@ use super::{
     output::{DIM, NAME, NOTE, Output},
     text,
     turn::why,
-    view,
 };
 
 #[derive(ClapArgs)]
@@ -127,19 +126,16 @@ pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: Output) -> any
         return Ok(ExitCode::SUCCESS);
     }
     let (id, span) = (row.job.id.short(), format!("events {}-{}", row.job.first, row.job.through));
-    match &row.state {
-        JobState::Ready => {
-            out.line(format_args!("job {NAME}{id}{NAME:#} has its summary ready, of {span}"))?;
-            let how = format!("epitome compact {}", session.id);
-            out.line(format_args!("{DIM}the next request of the session adopts it, or: {how}{DIM:#}"))?;
-        }
-        _ => {
-            out.line(format_args!("job {NAME}{id}{NAME:#} is {}, to summarise {span}", state(row)))?;
-            out.line(format_args!(
-                "{DIM}whoever runs the session works it off; where nobody does: epitome jobs {} --work{DIM:#}",
-                session.id
-            ))?;
-        }
+    if row.state == JobState::Ready {
+        out.line(format_args!("job {NAME}{id}{NAME:#} has its summary ready, of {span}"))?;
+        let how = format!("epitome compact {}", session.id);
+        out.line(format_args!("{DIM}the next request of the session adopts it, or: {how}{DIM:#}"))?;
+    } else {
+        out.line(format_args!("job {NAME}{id}{NAME:#} is {}, to summarise {span}", state(row)))?;
+        out.line(format_args!(
+            "{DIM}whoever runs the session works it off; where nobody does: epitome jobs {} --work{DIM:#}",
+            session.id
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -193,8 +189,7 @@ fn work(
 /// Works off the jobs of a thread. One that failed is waited for and tried again, until the built-in summariser takes
 /// over; one that another process has is left to it.
 fn work_off(store: &Arc<Sqlite>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
-    let opening = Opening { profiles: view::profiles(None)?, ..Opening::default() };
-    let live = Live::open(store, thread, opening, Some(summariser))?;
+    let live = Live::open(store, thread, Opening::default(), Some(summariser))?;
     loop {
         if live.watch(live.session.work())? == Worked::One {
             continue;

@@ -102,7 +102,7 @@ impl SummariserArgs {
         if let Some(key) = self.key()? {
             remote = remote.key(key);
         }
-        Ok(Some((remote.build()?, profile.map(|profile| profile.prices.clone()))))
+        Ok(Some((remote.build()?, profile.map(|profile| profile.prices))))
     }
 
     fn key(&self) -> anyhow::Result<Option<Key>> {

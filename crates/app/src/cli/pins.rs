@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{Seq, ThreadId, context::Names, event::Pin, project::Line},
+    core::{Seq, SessionId, ThreadId, context::Names, event::Pin, project::Line},
     lineage,
     store::{EventLog, Sqlite},
 };
@@ -85,8 +85,7 @@ pub(crate) fn pin(args: &PinArgs, store: &Store, out: Output) -> anyhow::Result<
     if is_new {
         live.wait(live.session.pin(pin.clone()))?;
     }
-    let words = if is_new { "pinned" } else { "was pinned already" };
-    told(&store, row.id, thread, &pin, if is_new { Done::Pinned } else { Done::Nothing }, words, out)
+    told(&store, row.id, thread, &pin, if is_new { Done::Pinned } else { Done::Nothing }, out)
 }
 
 pub(crate) fn unpin(args: &UnpinArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
@@ -98,9 +97,10 @@ pub(crate) fn unpin(args: &UnpinArgs, store: &Store, out: Output) -> anyhow::Res
         bail!("this is not pinned, word for word: `epitome pins {}` lists what is", row.id);
     }
     live.wait(live.session.unpin(pin.clone()))?;
-    told(&store, row.id, thread, &pin, Done::Unpinned, "no longer pinned", out)
+    told(&store, row.id, thread, &pin, Done::Unpinned, out)
 }
 
+#[derive(Clone, Copy)]
 enum Done {
     Pinned,
     Unpinned,
@@ -109,20 +109,19 @@ enum Done {
 
 fn told(
     store: &Sqlite,
-    session: epitome::core::SessionId,
+    session: SessionId,
     thread: ThreadId,
     pin: &Pin,
     done: Done,
-    words: &str,
     mut out: Output,
 ) -> anyhow::Result<ExitCode> {
+    let (name, words) = match done {
+        Done::Pinned => ("pinned", "pinned"),
+        Done::Unpinned => ("unpinned", "no longer pinned"),
+        Done::Nothing => ("unchanged", "was pinned already"),
+    };
     if out.is_json() {
-        let done = match done {
-            Done::Pinned => "pinned",
-            Done::Unpinned => "unpinned",
-            Done::Nothing => "unchanged",
-        };
-        out.object(&json!({ "session": session, "thread": thread, "pin": pin, "done": done }))?;
+        out.object(&json!({ "session": session, "thread": thread, "pin": pin, "done": name }))?;
     } else {
         out.line(format_args!("{words}: {}", shown(store, thread, pin)?))?;
     }

@@ -41,6 +41,7 @@ pub(crate) fn redo(args: &RedoArgs, store: &Store, out: Output) -> anyhow::Resul
     turn(&args.named, Way::Forward, store, out)
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Back,
     Forward,
@@ -60,7 +61,7 @@ fn turn(named: &Named, way: Way, store: &Store, mut out: Output) -> anyhow::Resu
             "session": row.id,
             "thread": live.session.thread(),
             "compaction": place,
-            "state": if matches!(way, Way::Back) { "undone" } else { "in_force" },
+            "state": if way == Way::Back { "undone" } else { "in_force" },
             "tokens_before": before,
             "tokens_after": after,
         }))?;

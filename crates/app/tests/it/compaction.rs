@@ -47,10 +47,10 @@ impl Scripted {
                 request.push_str(&String::from_utf8(body).expect("UTF-8"));
                 heard.lock().expect("nobody panicked").push(request);
                 let (status, body) = &answers[number.min(answers.len() - 1)];
-                let head = format!(
+                let headers = format!(
                     "HTTP/1.1 {status} So\r\ncontent-type: application/json\r\nconnection: close\r\n"
                 );
-                let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+                let answer = format!("{headers}content-length: {}\r\n\r\n{body}", body.len());
                 stream.get_mut().write_all(answer.as_bytes()).expect("somebody listens");
             }
         });
