@@ -77,7 +77,7 @@ pub(super) fn worker() -> String {
 
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worked {
+pub enum Worked {
     /// A job was worked on, whatever came of it.
     One,
     /// There was none.

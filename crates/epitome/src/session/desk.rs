@@ -323,7 +323,8 @@ impl Desk {
         Ok(Standby::Possible(by))
     }
 
-    /// The marker and the job that have a span summarised; nothing if that span was tried before.
+    /// The marker and the job that have a span summarised; nothing if that span was tried before. A person who asks for
+    /// it again, because it was undone or cancelled, gets it again.
     pub(crate) fn order(
         &self,
         state: &State,
@@ -335,10 +336,16 @@ impl Desk {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
-        let job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
+        let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
-        if known.iter().any(|known| known.job.key == job.key) {
-            return Ok(None);
+        let is_known = |key: &str| known.iter().any(|known| known.job.key == key);
+        if is_known(&job.key) {
+            if trigger != Trigger::Manual {
+                return Ok(None);
+            }
+            let mut times = (2_u64..).map(|time| format!("time {time}: {}", job.key));
+            job.key = times.find(|key| !is_known(key)).unwrap_or_default();
+            job.id = JobId::derived(&[&self.thread.to_string(), &job.key]);
         }
         let marker = Event::own(Fact::CompactionRequested { trigger, focus }, Some(now));
         Ok(Some((marker, job)))

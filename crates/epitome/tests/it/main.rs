@@ -5,11 +5,14 @@
 mod compaction;
 mod lineage;
 mod lineage_properties;
+mod manual;
 mod memory_files;
+mod metrics;
 mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
+mod why;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]
