@@ -1,6 +1,6 @@
 //! What a session does beside making requests: takes answers, compacts on demand, goes back.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
     Event, Fact, Seq,
@@ -33,6 +33,16 @@ pub struct Answer {
     pub finish: Option<Finish>,
     /// What was used, if the provider says.
     pub usage: Option<Usage>,
+    /// How many calls the session has answered itself.
+    pub own_calls: usize,
+}
+
+impl Answer {
+    /// Whether the model has said all it wants to say. If not, it waits for the results of its calls: those that are
+    /// listed, or those that the session has given already.
+    pub fn is_final(&self) -> bool {
+        self.calls.is_empty() && self.own_calls == 0
+    }
 }
 
 /// Takes an answer. What the agent asked of the session itself is answered, and given.
@@ -52,6 +62,7 @@ pub(super) fn take(
     let Answered { calls, finish, usage, .. } = &answered;
     let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) =
         calls.iter().partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
+    let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
         let said = match order(desk, Trigger::Agent, focus.as_deref()) {
@@ -70,6 +81,7 @@ pub(super) fn take(
         calls: others.into_iter().cloned().collect(),
         finish: finish.clone(),
         usage: *usage,
+        own_calls,
     };
     Ok((answer, ordered))
 }
@@ -188,10 +200,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
         tried = ready.job;
-        let caps = state.setup.policy.summary.unwrap_or_default().caps;
-        let length = state.drafting(&state.budget()).length;
-        let finished = ready.finished.with_pins(state.view.line(), &caps);
-        let compaction = finished.compaction(state.view.context(), length)?;
+        let compaction = ready.compaction(state)?;
         let place = state.head().next();
         made = Some((place, Some(compaction.clone())));
         by = ready.by;
@@ -264,10 +273,4 @@ pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'
 /// Every event of the thread: a fork looks further back than a view does.
 pub(super) fn whole(desk: &Desk, state: &State) -> Result<Line, SessionError> {
     read_line(&desk.store, desk.thread, &state.setup.meter, None)
-}
-
-/// Writes the memory files of a session, if a compaction has changed what they say.
-pub(super) fn keep_memory(desk: &Desk, folder: &Path) -> Result<(), SessionError> {
-    let _ = (desk, folder);
-    Ok(())
 }

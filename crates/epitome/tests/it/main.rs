@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
 mod compaction;
+mod examples;
 mod lineage;
 mod lineage_properties;
 mod manual;
@@ -12,6 +13,7 @@ mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
+mod triggers;
 mod why;
 
 /// Logs and contexts as people write them.
