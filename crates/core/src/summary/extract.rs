@@ -26,6 +26,12 @@ use crate::{
     turn::Turns,
 };
 
+/// The keys of what a model says of the current task.
+pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
+
+/// The keys of what a model says of the session's intent.
+pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
+
 /// The key of what was done, among the current task.
 const PROGRESS: &str = "progress";
 
@@ -126,6 +132,7 @@ impl Extraction {
             // What was done for an earlier request is past.
             ledger.strike(Section::CurrentTask, PROGRESS);
             ledger.strike(Section::CurrentTask, LAST_WORDS);
+            TOLD_TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
         }
         let Since { calls, changed, sources, ran } = self.work.since;
         if !sources.is_empty() {
