@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod agent;
 mod compaction;
+mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
 mod memory_files;
