@@ -14,7 +14,7 @@ use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
 use super::{
     builder::CompactTool,
-    desk::{BUILT_IN, Desk, State, read_line},
+    desk::{BUILT_IN, Desk, Ready, State, read_line},
     error::SessionError,
     lifecycle::Lifecycle,
 };
@@ -163,7 +163,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
             made = Some((compaction, None));
             return Ok((Vec::new(), Vec::new()));
         }
-        let Some((row, finished)) = desk.ready(state)? else {
+        let Some(Ready { job, by, finished }) = desk.ready(state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
         let caps = state.setup.policy.summary.unwrap_or_default().caps;
@@ -171,16 +171,16 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
         let finished = finished.with_pins(state.view.line(), &caps);
         let compaction = finished.compaction(state.view.context(), length)?;
         let place = state.head().next();
-        made = Some((place, Some(compaction.clone())));
-        let adopted = Record::Adopted { job: row.job.id, compaction: place };
+        made = Some((place, Some((by, compaction.clone()))));
+        let adopted = Record::Adopted { job, compaction: place };
         Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
     })?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some(compaction) = compaction {
+    if let Some((by, compaction)) = compaction {
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: place,
-            by: desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned(),
+            by,
             trigger: compaction.trigger,
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,

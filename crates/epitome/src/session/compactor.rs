@@ -4,7 +4,11 @@
 //! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
 
 use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
@@ -165,11 +169,10 @@ async fn drafted(
         meter: &material.meter,
         warm: material.warm.clone(),
     };
-    let draft = summarise::draft(maker.summariser.as_ref(), &task);
-    tokio::pin!(draft);
+    let mut draft = pin!(caught(summarise::draft(maker.summariser.as_ref(), &task)));
     loop {
         tokio::select! {
-            done = &mut draft => return done.map(Some).map_err(|error| error.to_string()),
+            done = &mut draft => return done?.map(Some).map_err(|error| error.to_string()),
             () = tokio::time::sleep(HEARTBEAT) => {
                 let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
                 let mine = blocking(move || {
@@ -183,6 +186,16 @@ async fn drafted(
             }
         }
     }
+}
+
+/// Does somebody else's work. That it panicked is an error like any other: whoever works on jobs goes on.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err("the summariser panicked: its author has to see to that".to_owned())),
+    })
+    .await
 }
 
 impl Maker {

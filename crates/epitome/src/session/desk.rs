@@ -129,6 +129,15 @@ pub struct Request {
     pub hash: Digest,
 }
 
+/// A summary that waits to be adopted.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) job: JobId,
+    /// Who wrote it: not always whom the session has for that.
+    pub(crate) by: String,
+    pub(crate) finished: Finished,
+}
+
 /// What a job remembers beside its span.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -238,7 +247,7 @@ impl Desk {
         }
         let budget = setup.budget(state.learned);
         let ready = self.ready(state)?;
-        let standby = self.standby(state, ready.as_ref().map(|(_, finished)| finished), now)?;
+        let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
         let (prepared, rendered, prompt) = state.render(&setup, &budget, &moment)?;
@@ -246,8 +255,8 @@ impl Desk {
         if let Some(compaction) = &prepared.compaction {
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
-            if let (Author::Ready, Some((job, _))) = (prepared.author, &ready) {
-                records.push(Record::Adopted { job: job.job.id, compaction: compaction.id.seq });
+            if let (Author::Ready, Some(ready)) = (prepared.author, &ready) {
+                records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
         let number = state.last.map_or(0, |(number, _)| number + 1);
@@ -269,25 +278,16 @@ impl Desk {
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some(compaction) = &prepared.compaction {
-            self.adopted(state, compaction, ready.as_ref().map(|(job, _)| job), prepared.author, number);
+            let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
+            self.adopted(state, compaction, by, number);
         }
         let epoch = state.view.epoch().number;
         Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
     }
 
-    fn adopted(
-        &self,
-        state: &mut State,
-        logged: &Logged,
-        job: Option<&JobRow>,
-        author: Author,
-        call: u64,
-    ) {
+    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
-        let by = match (author, job, &self.maker) {
-            (Author::Ready, Some(_), Some(maker)) => maker.summariser.name().to_owned(),
-            _ => BUILT_IN.to_owned(),
-        };
+        let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,
@@ -302,10 +302,13 @@ impl Desk {
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
-    pub(crate) fn ready(&self, state: &State) -> Result<Option<(JobRow, Finished)>, SessionError> {
+    pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
         match fits(&self.store, state, &job, &summary)? {
-            Ok(finished) => Ok(Some((job, finished))),
+            Ok(finished) => {
+                let by = summary.summary.author;
+                Ok(Some(Ready { job: job.job.id, by, finished }))
+            }
             Err(why) => {
                 let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
                 let after = self.store.head(self.thread)?.seq;

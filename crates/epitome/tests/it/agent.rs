@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use epitome::{
-    core::{Fact, Logged, Seq, Tokens, event::{Part, Time, ToolCall}},
+    core::{Fact, Logged, Seq, Tokens, event::{Part, Time, ToolCall}, policy::Policy},
     session::{Request, Session, SessionBuilder, ToolOutput},
     store::{EventLog, Sqlite},
     summarise::{Draft, Finish},
@@ -61,6 +61,20 @@ pub(crate) fn builder(hands: &Hands) -> SessionBuilder {
         .clock(move || hands.read())
 }
 
+/// Only summaries: when one is wanted depends on nothing but the size.
+pub(crate) fn summaries_only() -> Policy {
+    Policy::read(
+        r#"
+        name = "summaries"
+        about = "Summaries and nothing else."
+        reduce = []
+        limits = { target = 0.40, trigger = 0.60, force = 0.95 }
+        summary = { keep = { tokens = 1_500 }, length = { scaled = { percent = 15, least = 500, most = 900 } } }
+        "#,
+    )
+    .unwrap()
+}
+
 /// What the model answers in a turn: it looks at the next part.
 pub(crate) fn answer(turn: usize) -> String {
     let path = format!("{{\"path\":\"parts/part-{turn}.txt\"}}");
@@ -77,12 +91,11 @@ pub(crate) fn output(turn: usize) -> String {
     format!("line {turn} of the file\n").repeat(60)
 }
 
-/// One turn of the loop.
-pub(crate) async fn turn(session: &Session, turn: usize) -> Request {
+/// One turn of the loop, in which the tool says this.
+pub(crate) async fn turn_of(session: &Session, turn: usize, text: &str) -> Request {
     let request = session.next_request().await.unwrap();
-    assert!(request.tokens <= CEILING, "{request:?}");
     let answered = session.answered(&answer(turn)).await.unwrap();
-    session.tool_results(&[ToolOutput::of(&answered.calls[0], output(turn))]).await.unwrap();
+    session.tool_results(&[ToolOutput::of(&answered.calls[0], text)]).await.unwrap();
     request
 }
 

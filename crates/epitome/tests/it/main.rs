@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod adversarial;
 mod agent;
 mod compaction;
 mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
 mod memory_files;
+mod misbehaving;
 mod rehearsal;
 mod session;
 mod scripted;
