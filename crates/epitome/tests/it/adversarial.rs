@@ -30,9 +30,6 @@ use epitome::{
 };
 use serde_json::json;
 
-/// How many compactions there are.
-const COMPACTIONS: usize = 1_000;
-
 /// How large a summary may be: what its policy allows, and what is carried whatever it allows.
 const LARGEST: Tokens = Tokens(3_000);
 
@@ -179,11 +176,12 @@ impl Planted {
         for (constraint, _) in &self.constraints {
             assert!(request.body.contains(constraint), "call {}: {constraint}", request.call);
         }
-        let file = turn % 40;
+        // Few files and many of the same errors, and now and then something new: enough to be folded in time.
+        let (file, new) = (turn % 12, turn / 20);
         let (name, arguments, said) = match turn % 3 {
             0 => ("edit_file", json!({"path": format!("src/part_{file}.rs"), "old_string": "a", "new_string": "b"}), "done".to_owned()),
-            1 => ("bash", json!({"command": format!("make part-{file}")}), format!("error: part {file} has no rule to be made, stop {turn}")),
-            _ => ("read_file", json!({"path": format!("docs/page_{file}.md")}), format!("page {file} says nothing new\n").repeat(40)),
+            1 => ("bash", json!({"command": format!("make part-{file}")}), format!("error: part {file} has no rule to be made, stop {new}")),
+            _ => ("read_file", json!({"path": format!("docs/page_{file}.md")}), format!("page {file} says nothing new\n").repeat(60)),
         };
         let body = json!({"id": format!("answer-{turn}"), "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
             "message": {"role": "assistant", "content": format!("I go on with step {turn}."), "tool_calls": [
@@ -210,7 +208,18 @@ impl Planted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn summaries_by_an_adversary_lose_nothing_and_invent_nothing() {
+    compacted(120).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes without optimisation; the same as above, for longer"]
 async fn a_thousand_summaries_by_an_adversary_lose_nothing_and_invent_nothing() {
+    compacted(1_000).await;
+}
+
+/// So many compactions in a row.
+async fn compacted(compactions: usize) {
     let mind = Mind { dice: Dice(5), invented: BTreeSet::new(), asked: 0 };
     let adversary = Adversary(Arc::new(Mutex::new(mind)));
     // Whatever rests, rests for no longer than a look at the clock.
@@ -239,7 +248,7 @@ async fn a_thousand_summaries_by_an_adversary_lose_nothing_and_invent_nothing() 
     let mut planted = Planted::default();
     let mut seen = Seen::default();
     let mut turn = 0;
-    while seen.compactions < COMPACTIONS {
+    while seen.compactions < compactions {
         planted.turn(&session, turn).await;
         turn += 1;
         match session.compact(None).await {
@@ -248,7 +257,7 @@ async fn a_thousand_summaries_by_an_adversary_lose_nothing_and_invent_nothing() 
             Err(SessionError::Nothing(_)) => seen.nothing_gained += 1,
             Err(error) => panic!("turn {turn}: {error}"),
         }
-        assert!(turn < 3 * COMPACTIONS, "{seen:#?}");
+        assert!(turn < 3 * compactions, "{seen:#?}");
     }
     let mind = adversary.0.lock().unwrap();
     let log = session.store().read(session.thread(), Seq(1), usize::MAX).unwrap();
@@ -266,8 +275,8 @@ async fn a_thousand_summaries_by_an_adversary_lose_nothing_and_invent_nothing() 
         mind.asked,
         mind.invented.len(),
     );
-    assert!(by_adversary > COMPACTIONS / 2, "the adversary was heard");
-    assert!(mind.invented.len() > COMPACTIONS, "the adversary lied");
+    assert!(by_adversary > compactions / 2, "the adversary was heard");
+    assert!(mind.invented.len() > compactions, "the adversary lied");
     let report = session.store().doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }
