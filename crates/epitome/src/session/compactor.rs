@@ -119,12 +119,19 @@ struct Material {
 }
 
 async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), SessionError> {
+    let started = desk.now();
     let material = {
         let (desk, row) = (Arc::clone(desk), row.clone());
-        blocking(move || material(&desk, &row)).await?
+        blocking(move || material(&desk, &row)).await
     };
-    let material = Arc::new(material);
-    let started = desk.now();
+    let material = match material {
+        Ok(material) => Arc::new(material),
+        Err(error @ SessionError::Record { .. }) => {
+            let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+            return blocking(move || give_up(&desk, &worker, &row, error.to_string(), started)).await;
+        }
+        Err(error) => return Err(error),
+    };
     let maker = maker_for(desk, &row, started)?;
     let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
     desk.listeners.tell(Lifecycle::Started {
@@ -272,6 +279,25 @@ fn finish(
                 desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
             }
         }
+    }
+    Ok(())
+}
+
+/// Ends a job that nobody can work on, however often it is tried: another version wrote it, or it is damaged.
+fn give_up(
+    desk: &Desk,
+    worker: &str,
+    row: &JobRow,
+    error: String,
+    started: Time,
+) -> Result<(), SessionError> {
+    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let (ended, said) = (desk.now(), Some(error.clone()));
+    // The summariser was not asked, and its breaker has nothing to count.
+    let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
+    if desk.store.fail_job(row.job.id, worker, attempt, Next::GiveUp)? {
+        let (thread, job) = (row.job.thread, row.job.id);
+        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next: NextStep::Nothing });
     }
     Ok(())
 }

@@ -227,7 +227,10 @@ impl Desk {
             }
             match made {
                 Err(SessionError::Store(
-                    StoreError::Conflict { .. } | StoreError::JobNotReady(_) | StoreError::JobExists(_),
+                    StoreError::Conflict { .. }
+                    | StoreError::CallsConflict { .. }
+                    | StoreError::JobNotReady(_)
+                    | StoreError::JobExists(_),
                 )) => {}
                 other => return other,
             }
@@ -251,7 +254,9 @@ impl Desk {
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
         let (prepared, rendered, prompt) = state.render(&setup, &budget, &moment)?;
-        let mut records = Vec::new();
+        let number = state.last.map_or(0, |(number, _)| number + 1);
+        // What was decided for a call that somebody else made meanwhile is not in this view.
+        let mut records = vec![Record::CallsSoFar(number)];
         if let Some(compaction) = &prepared.compaction {
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
@@ -259,7 +264,6 @@ impl Desk {
                 records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
-        let number = state.last.map_or(0, |(number, _)| number + 1);
         let call = state.record(&setup, &prepared, &rendered, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
@@ -534,7 +538,9 @@ impl State {
     fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         let Some((newest, _)) = self.last else { return Ok(()) };
         for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
-            for outcome in &row.outcomes {
+            // What another model counts or takes is nothing to this one.
+            let own = row.call.model.as_ref() == Some(&self.setup.model.0);
+            for outcome in row.outcomes.iter().filter(|_| own) {
                 if let Some(usage) = &outcome.usage {
                     self.learned.counted(row.call.estimated, usage.input());
                 }

@@ -179,9 +179,21 @@ impl Planted {
         // Few files and many of the same errors, and now and then something new: enough to be folded in time.
         let (file, new) = (turn % 12, turn / 20);
         let (name, arguments, said) = match turn % 3 {
-            0 => ("edit_file", json!({"path": format!("src/part_{file}.rs"), "old_string": "a", "new_string": "b"}), "done".to_owned()),
-            1 => ("bash", json!({"command": format!("make part-{file}")}), format!("error: part {file} has no rule to be made, stop {new}")),
-            _ => ("read_file", json!({"path": format!("docs/page_{file}.md")}), format!("page {file} says nothing new\n").repeat(60)),
+            0 => (
+                "edit_file",
+                json!({"path": format!("src/part_{file}.rs"), "old_string": "a", "new_string": "b"}),
+                "done".to_owned(),
+            ),
+            1 => (
+                "bash",
+                json!({"command": format!("make part-{file}")}),
+                format!("error: part {file} has no rule to be made, stop {new}"),
+            ),
+            _ => (
+                "read_file",
+                json!({"path": format!("docs/page_{file}.md")}),
+                format!("page {file} says nothing new\n").repeat(60),
+            ),
         };
         let body = json!({"id": format!("answer-{turn}"), "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
             "message": {"role": "assistant", "content": format!("I go on with step {turn}."), "tool_calls": [

@@ -7,7 +7,11 @@ use std::sync::{
 };
 
 use epitome::{
-    core::{Fact, Logged, Seq, Tokens, event::{Part, Time, ToolCall}, policy::Policy},
+    core::{
+        Fact, Logged, Seq, Tokens,
+        event::{Part, Time, ToolCall},
+        policy::Policy,
+    },
     session::{Request, Session, SessionBuilder, ToolOutput},
     store::{EventLog, Sqlite},
     summarise::{Draft, Finish},

@@ -213,7 +213,8 @@ fn kill(folder: &Path, id: SessionId, step: Step, job: usize) {
 /// Lets an agent go on to the end.
 fn run(folder: &Path, id: SessionId) {
     let mut child = spawn(folder, id, "nowhere/0");
-    let said: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
+    let said: Vec<String> =
+        BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     assert!(child.wait().unwrap().success(), "{said:#?}");
 }
 

@@ -14,6 +14,7 @@ mod rehearsal;
 mod session;
 mod scripted;
 mod summarisers;
+mod together;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]

@@ -14,7 +14,9 @@ use serde_json::json;
 use tokio::{sync::broadcast::Receiver, time::Instant};
 
 use crate::{
-    agent::{CEILING, CONSTRAINT, Hands, TASK, builder, good, log, output, summaries, summaries_only, turn_of},
+    agent::{
+        CEILING, CONSTRAINT, Hands, TASK, builder, good, log, output, summaries, summaries_only, turn_of,
+    },
     scripted::{Behaviour, Scripted},
 };
 
@@ -97,7 +99,11 @@ impl Tried {
         let request = turn_of(&self.session, self.turn, text).await;
         assert!(request.tokens <= CEILING);
         assert!(request.body.contains(CONSTRAINT), "call {}", request.call);
-        assert!(!request.body.contains("## Pinned") || request.body.contains(PINNED), "call {}", request.call);
+        assert!(
+            !request.body.contains("## Pinned") || request.body.contains(PINNED),
+            "call {}",
+            request.call
+        );
         self.turn += 1;
         self.settle().await;
         request.body
@@ -206,7 +212,8 @@ async fn is_let_in_without(what: &str, behaviour: Behaviour, words: &[&str]) {
     assert_eq!(tried.attempts()[0].attempt.error, None, "{what}");
     let happened = tried.heard();
     let name = &tried.name;
-    let adopted = happened.iter().any(|happened| matches!(happened, Lifecycle::Adopted { by, .. } if by == name));
+    let adopted =
+        happened.iter().any(|happened| matches!(happened, Lifecycle::Adopted { by, .. } if by == name));
     assert!(adopted, "{what}: {happened:#?}");
     let log = log(tried.session.store(), &tried.session);
     let summary = summaries(&log)[0];
@@ -255,10 +262,12 @@ async fn an_answer_that_is_no_summary_is_refused() {
     let html = Behaviour::Answer("<html>Bad gateway</html>".to_owned());
     fails("wrong JSON", html, PATIENT, "cannot be read").await;
     fails("huge", Behaviour::Huge(16 << 20), PATIENT, "larger than the").await;
-    let titles = ["Session Intent", "Constraints", "Current Task", "Files Modified", "Key Decisions", "Next Steps"];
+    let titles =
+        ["Session Intent", "Constraints", "Current Task", "Files Modified", "Key Decisions", "Next Steps"];
     let none: Vec<String> = titles.iter().map(|title| format!("## {title}\nNone.\n")).collect();
     fails("all none", said(&none.join("\n")), PATIENT, "every section of it is empty").await;
-    let many: Vec<String> = (0..900).map(|at| format!("- Count the lines of part {at}, then rest.")).collect();
+    let many: Vec<String> =
+        (0..900).map(|at| format!("- Count the lines of part {at}, then rest.")).collect();
     let inflated = format!("## Next Steps\n{}", many.join("\n"));
     fails("inflated", said(&inflated), PATIENT, "tokens and stands for").await;
     let long = format!("## Next Steps\n{}", many[..90].join("\n"));
@@ -270,7 +279,8 @@ async fn an_answer_that_is_no_summary_is_refused() {
     fails("error text", said(error), PATIENT, "the summary is refused").await;
     let error = "API error: 529 overloaded_error, please retry later";
     fails("error text", said(error), PATIENT, "text of an error").await;
-    let lies = "## Files Modified\n- src/never/was.rs: rewritten\n\n## Key Decisions\n- Ticket ABC-99123 is done.";
+    let lies =
+        "## Files Modified\n- src/never/was.rs: rewritten\n\n## Key Decisions\n- Ticket ABC-99123 is done.";
     fails("lies", said(lies), PATIENT, "bears out none").await;
 }
 
@@ -325,7 +335,10 @@ async fn no_request_waits_for_a_summariser_that_never_comes_back() {
     tokio::time::timeout(Duration::from_mins(2), played).await.unwrap();
     let jobs = session.jobs().await.unwrap();
     assert_eq!(jobs.len(), 1, "one is being made, and no second is begun: {jobs:#?}");
-    assert!(summaries(&log(session.store(), &session)).len() >= 3, "the built-in summariser makes room meanwhile");
+    assert!(
+        summaries(&log(session.store(), &session)).len() >= 3,
+        "the built-in summariser makes room meanwhile"
+    );
 }
 
 /// A summariser that breaks.
@@ -368,7 +381,8 @@ async fn a_summariser_that_panics_has_failed_like_any_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summariser_that_recovers_is_asked_again_after_the_breaker_has_closed() {
-    let script = std::iter::repeat_n(status(500, "oh no"), 3).chain(std::iter::repeat_n(said(&good().text), 9));
+    let script =
+        std::iter::repeat_n(status(500, "oh no"), 3).chain(std::iter::repeat_n(said(&good().text), 9));
     let server = Scripted::start(script).await;
     let remote = Remote::builder(Format::OpenaiChat, server.url(), "model-1", Tokens(100_000));
     let remote = remote.timeouts(PATIENT).retries(Retries::NONE).build().unwrap();
