@@ -137,7 +137,7 @@ impl Mind {
 }
 
 impl Summarize for Adversary {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "adversary"
     }
 

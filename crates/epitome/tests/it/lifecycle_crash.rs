@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -240,9 +240,9 @@ fn play_until_killed() {
     else {
         return;
     };
-    let (step, job) = stop.split_once('/').unwrap();
+    let (name, job) = stop.split_once('/').unwrap();
     let trap = Arc::new(Trap {
-        step: STEPS.into_iter().find(|known| format!("{known:?}") == step),
+        step: STEPS.into_iter().find(|known| format!("{known:?}") == name),
         job: job.parse().unwrap(),
         ..Trap::default()
     });
@@ -268,14 +268,7 @@ impl Trap {
     /// Comes to a step of the so manieth summary.
     fn come_to(&self, step: Step, job: usize) {
         if self.step == Some(step) && self.job == job {
-            self.stop();
-        }
-    }
-
-    fn stop(&self) -> ! {
-        writeln!(std::io::stdout(), "\n{STOPPED}").unwrap();
-        loop {
-            std::thread::park();
+            stop();
         }
     }
 
@@ -284,12 +277,20 @@ impl Trap {
     }
 }
 
+/// Says so, and waits to be killed.
+fn stop() -> ! {
+    println!("\n{STOPPED}");
+    loop {
+        std::thread::park();
+    }
+}
+
 /// A summariser that may never come back.
 #[derive(Debug)]
 struct Faithful(Arc<Trap>);
 
 impl Summarize for Faithful {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "faithful"
     }
 
@@ -382,7 +383,7 @@ async fn open(file: &Path, id: SessionId, hands: &Hands, trap: &Arc<Trap>) -> Se
         .file(file)
         .clock(move || {
             if clock.at_clock.load(Ordering::SeqCst) {
-                clock.stop();
+                stop();
             }
             time.read()
         })

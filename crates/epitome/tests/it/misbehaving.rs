@@ -307,7 +307,7 @@ async fn what_a_draft_may_not_say_is_left_out_of_it() {
 struct Silent;
 
 impl Summarize for Silent {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "silent"
     }
 
@@ -346,7 +346,7 @@ async fn no_request_waits_for_a_summariser_that_never_comes_back() {
 struct Breaks;
 
 impl Summarize for Breaks {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "breaks"
     }
 

@@ -31,7 +31,7 @@ use crate::agent::{
 struct Counted(Arc<AtomicUsize>);
 
 impl Summarize for Counted {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "counted"
     }
 
