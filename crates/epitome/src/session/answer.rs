@@ -189,7 +189,7 @@ pub(super) fn compact_built_in(
 pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let (mut made, mut tried, mut by) = (None, job, String::new());
+    let (mut made, mut tried) = (None, job);
     let appended = desk.append_to(&mut state, |state| {
         let row = desk.store.job(job)?;
         if let JobState::Adopted { compaction } = row.state {
@@ -202,8 +202,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
         tried = ready.job;
         let compaction = ready.compaction(state)?;
         let place = state.head().next();
-        made = Some((place, Some(compaction.clone())));
-        by = ready.by;
+        made = Some((place, Some((ready.by, compaction.clone()))));
         let adopted = Record::Adopted { job: ready.job, compaction: place };
         Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
     });
@@ -214,7 +213,7 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     }
     let head = appended?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some(compaction) = compaction {
+    if let Some((by, compaction)) = compaction {
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: place,

@@ -218,7 +218,10 @@ impl Desk {
             }
             match made {
                 Err(SessionError::Store(
-                    StoreError::Conflict { .. } | StoreError::JobNotReady(_) | StoreError::JobExists(_),
+                    StoreError::Conflict { .. }
+                    | StoreError::CallsConflict { .. }
+                    | StoreError::JobNotReady(_)
+                    | StoreError::JobExists(_),
                 )) => {}
                 other => return other,
             }
@@ -236,7 +239,9 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
-        let mut records = Vec::new();
+        let number = state.last.map_or(0, |(number, _)| number + 1);
+        // What was decided for a call that somebody else made meanwhile is not in this view.
+        let mut records = vec![Record::CallsSoFar(number)];
         let ready = self.ready(state)?;
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
@@ -258,7 +263,6 @@ impl Desk {
             state.push(self.thread, event);
         }
         let (rendered, prompt) = state.write(&setup, &mut prepared)?;
-        let number = state.last.map_or(0, |(number, _)| number + 1);
         let call = state.record(&setup, &prepared, &rendered, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
@@ -278,10 +282,11 @@ impl Desk {
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some((compaction, by)) = asked {
-            self.adopted(state, &compaction, Some(by), Author::Ready, number);
+            self.adopted(state, &compaction, Some(by), number);
         }
         if let Some(compaction) = &prepared.compaction {
-            self.adopted(state, compaction, ready.map(|ready| ready.by), prepared.author, number);
+            let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
+            self.adopted(state, compaction, by, number);
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
@@ -313,12 +318,9 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, author: Author, call: u64) {
+    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
-        let by = match (author, by) {
-            (Author::Ready, Some(by)) => by,
-            _ => BUILT_IN.to_owned(),
-        };
+        let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,

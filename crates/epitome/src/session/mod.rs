@@ -216,9 +216,7 @@ impl Session {
     /// reason to change what was sent. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
-        let mut request = self
-            .at_desk(move |desk| desk.next_request(&extras))
-            .await?;
+        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
         request.made_in = asked.elapsed();

@@ -89,7 +89,9 @@ impl State {
     fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         let Some((newest, _)) = self.last else { return Ok(()) };
         for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
-            for outcome in &row.outcomes {
+            // What another model counts or takes is nothing to this one.
+            let own = row.call.model.as_ref() == Some(&self.setup.model.0);
+            for outcome in row.outcomes.iter().filter(|_| own) {
                 if let Some(usage) = &outcome.usage {
                     self.learned.counted(row.call.estimated, usage.input());
                 }

@@ -2,17 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 
+mod adversarial;
+mod agent;
 mod compaction;
 mod examples;
+mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
 mod manual;
 mod memory_files;
 mod metrics;
+mod misbehaving;
 mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
+mod together;
 mod triggers;
 mod why;
 

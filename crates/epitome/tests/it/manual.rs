@@ -31,7 +31,9 @@ impl Summarize for Repeats {
 }
 
 fn builder() -> SessionBuilder {
-    Session::builder(Format::OpenaiChat, "a model nobody knows").window(Tokens(8_000)).workers(Workers::Elsewhere)
+    Session::builder(Format::OpenaiChat, "a model nobody knows")
+        .window(Tokens(8_000))
+        .workers(Workers::Elsewhere)
 }
 
 /// A session with more to tell than is kept.
