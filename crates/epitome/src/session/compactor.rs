@@ -4,7 +4,11 @@
 //! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
 
 use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
@@ -77,7 +81,7 @@ pub(super) fn worker() -> String {
 
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worked {
+pub enum Worked {
     /// A job was worked on, whatever came of it.
     One,
     /// There was none.
@@ -116,12 +120,19 @@ struct Material {
 }
 
 async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), SessionError> {
+    let started = desk.now();
     let material = {
         let (desk, row) = (Arc::clone(desk), row.clone());
-        blocking(move || material(&desk, &row)).await?
+        blocking(move || material(&desk, &row)).await
     };
-    let material = Arc::new(material);
-    let started = desk.now();
+    let material = match material {
+        Ok(material) => Arc::new(material),
+        Err(error @ SessionError::Record { .. }) => {
+            let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+            return blocking(move || give_up(&desk, &worker, &row, error.to_string(), started)).await;
+        }
+        Err(error) => return Err(error),
+    };
     let maker = maker_for(desk, &row, started)?;
     let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
     desk.listeners.tell(Lifecycle::Started {
@@ -166,11 +177,11 @@ async fn drafted(
         meter: &material.meter,
         warm: material.warm.clone(),
     };
-    let draft = summarise::draft(maker.for_trigger(row.job.trigger).as_ref(), &task);
-    tokio::pin!(draft);
+    let summariser = maker.for_trigger(row.job.trigger);
+    let mut draft = pin!(caught(summarise::draft(summariser.as_ref(), &task)));
     loop {
         tokio::select! {
-            done = &mut draft => return done.map(Some).map_err(|error| error.to_string()),
+            done = &mut draft => return done?.map(Some).map_err(|error| error.to_string()),
             () = tokio::time::sleep(HEARTBEAT) => {
                 let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
                 let mine = blocking(move || {
@@ -184,6 +195,16 @@ async fn drafted(
             }
         }
     }
+}
+
+/// Does somebody else's work. That it panicked is an error like any other: whoever works on jobs goes on.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err("the summariser panicked: its author has to see to that".to_owned())),
+    })
+    .await
 }
 
 impl Maker {
@@ -317,6 +338,25 @@ fn finish(
                 desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
             }
         }
+    }
+    Ok(())
+}
+
+/// Ends a job that nobody can work on, however often it is tried: another version wrote it, or it is damaged.
+fn give_up(
+    desk: &Desk,
+    worker: &str,
+    row: &JobRow,
+    error: String,
+    started: Time,
+) -> Result<(), SessionError> {
+    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let (ended, said) = (desk.now(), Some(error.clone()));
+    // The summariser was not asked, and its breaker has nothing to count.
+    let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
+    if desk.store.fail_job(row.job.id, worker, attempt, Next::GiveUp)? {
+        let (thread, job) = (row.job.thread, row.job.id);
+        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next: NextStep::Nothing });
     }
     Ok(())
 }

@@ -185,7 +185,7 @@ impl Desk {
     pub(crate) fn append_to(
         &self,
         state: &mut State,
-        mut make: impl FnMut(&State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
+        mut make: impl FnMut(&mut State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
     ) -> Result<Head, SessionError> {
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
@@ -218,7 +218,10 @@ impl Desk {
             }
             match made {
                 Err(SessionError::Store(
-                    StoreError::Conflict { .. } | StoreError::JobNotReady(_) | StoreError::JobExists(_),
+                    StoreError::Conflict { .. }
+                    | StoreError::CallsConflict { .. }
+                    | StoreError::JobNotReady(_)
+                    | StoreError::JobExists(_),
                 )) => {}
                 other => return other,
             }
@@ -236,7 +239,9 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
-        let mut records = Vec::new();
+        let number = state.last.map_or(0, |(number, _)| number + 1);
+        // What was decided for a call that somebody else made meanwhile is not in this view.
+        let mut records = vec![Record::CallsSoFar(number)];
         let ready = self.ready(state)?;
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
@@ -245,7 +250,7 @@ impl Desk {
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let mut prepared = state.prepare(&setup, &budget, &moment)?;
+        let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
@@ -258,7 +263,6 @@ impl Desk {
             state.push(self.thread, event);
         }
         let (rendered, prompt) = state.write(&setup, &mut prepared)?;
-        let number = state.last.map_or(0, |(number, _)| number + 1);
         let call = state.record(&setup, &prepared, &rendered, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
@@ -278,11 +282,13 @@ impl Desk {
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some((compaction, by)) = asked {
-            self.adopted(state, &compaction, Some(by), Author::Ready, number);
+            self.adopted(state, &compaction, Some(by), number);
         }
         if let Some(compaction) = &prepared.compaction {
-            self.adopted(state, compaction, ready.map(|ready| ready.by), prepared.author, number);
+            let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
+            self.adopted(state, compaction, by, number);
         }
+        state.view.forget();
         let epoch = state.view.epoch().number;
         let (body, cause, made_in) = (rendered.body, prepared.cause, Duration::ZERO);
         Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
@@ -312,12 +318,9 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, author: Author, call: u64) {
+    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
-        let by = match (author, by) {
-            (Author::Ready, Some(by)) => by,
-            _ => BUILT_IN.to_owned(),
-        };
+        let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,
@@ -373,7 +376,8 @@ impl Desk {
         Ok(Standby::Possible(by))
     }
 
-    /// The marker and the job that have a span summarised; nothing if that span was tried before.
+    /// The marker and the job that have a span summarised; nothing if that span was tried before. A person who asks for
+    /// it again, because it was undone or cancelled, gets it again.
     pub(crate) fn order(
         &self,
         state: &State,
@@ -385,10 +389,16 @@ impl Desk {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
-        let job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
+        let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
-        if known.iter().any(|known| known.job.key == job.key) {
-            return Ok(None);
+        let is_known = |key: &str| known.iter().any(|known| known.job.key == key);
+        if is_known(&job.key) {
+            if trigger != Trigger::Manual {
+                return Ok(None);
+            }
+            let mut times = (2_u64..).map(|time| format!("time {time}: {}", job.key));
+            job.key = times.find(|key| !is_known(key)).unwrap_or_default();
+            job.id = JobId::derived(&[&self.thread.to_string(), &job.key]);
         }
         let marker = Event::own(Fact::CompactionRequested { trigger, focus }, Some(now));
         Ok(Some((marker, job)))

@@ -26,6 +26,7 @@ use std::{
 use epitome_core::{
     Event, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Pin, ToolCall, Trigger},
+    id::JobId,
     policy::Policy,
     profile::Profiles,
 };
@@ -47,13 +48,14 @@ pub use self::{
     answer::Answer,
     audit::{Replayed, replay_call, verify_call},
     builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
+    compactor::Worked,
     desk::{Request, Warm},
     error::SessionError,
     lifecycle::{Callback, Lifecycle, NextStep},
 };
 use self::{
     builder::Extras,
-    compactor::{Worked, blocking, work_one},
+    compactor::{blocking, work_one},
     desk::Desk,
     setup::{Learned, Setup},
 };
@@ -214,9 +216,7 @@ impl Session {
     /// reason to change what was sent. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
         let (asked, extras) = (Instant::now(), self.shared.extras.clone());
-        let mut request = self
-            .at_desk(move |desk| desk.next_request(&extras))
-            .await?;
+        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
         request.made_in = asked.elapsed();
@@ -301,8 +301,9 @@ impl Session {
     }
 
     async fn make_compaction(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() {
-            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger)).await;
+        if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
+            let focus = focus.map(str::to_owned);
+            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus.as_deref())).await;
         }
         let job = self.order(trigger, focus).await?;
         let worker = compactor::worker();
@@ -325,18 +326,21 @@ impl Session {
         }
     }
 
-    /// Has a summary made in the background; the next request adopts it as soon as it is there.
-    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<(), SessionError> {
-        self.order(Trigger::Manual, focus).await?;
+    /// Has a summary made in the background; the next request adopts it as soon as it is there. Gives the job; one that
+    /// is under way already is taken for it.
+    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
+        let job = self.order(Trigger::Manual, focus).await?;
         self.wake.notify_one();
-        Ok(())
+        Ok(job)
     }
 
-    async fn order(
-        &self,
-        trigger: Trigger,
-        focus: Option<&str>,
-    ) -> Result<epitome_core::id::JobId, SessionError> {
+    /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
+    /// for whoever works on summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
+    pub async fn work(&self) -> Result<Worked, SessionError> {
+        work_one(&self.desk, &compactor::worker()).await
+    }
+
+    async fn order(&self, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
         self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref())).await
     }

@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Logged, Seq, ThreadId, Tokens, meter::Meter, project::Line};
+use epitome_core::{
+    EventId, Logged, Seq, ThreadId, Tokens,
+    meter::Meter,
+    project::Line,
+    seq_set::SeqSet,
+    view::{Pass, Window},
+};
 use epitome_store::{EventLog, Sqlite};
 use serde::Deserialize;
 
@@ -55,6 +61,59 @@ pub(super) fn read_page(
     } else {
         Vec::new()
     };
+    Ok(joined(events, counted, meter))
+}
+
+/// What must be read of a thread to show it through `end`, where it stands on `pivot`.
+pub(super) fn read_window(
+    store: &Sqlite,
+    thread: ThreadId,
+    passes: &[Pass],
+    (end, pivot): (Seq, Option<&Logged>),
+    meter: &Meter,
+) -> Result<Line, SessionError> {
+    let window = Window::of(passes, end, pivot);
+    let mut events = store.read_window(thread, window.from(), &window.without(), Window::KINDS)?;
+    events.retain(|logged| logged.id.seq <= end);
+    let counted = counts_of(store, thread, &events, meter)?;
+    let read = joined(events, counted, meter).into_iter();
+    Ok(window.line(read.map(|(logged, pieces)| (logged, Some(pieces)))))
+}
+
+/// These events of a thread.
+pub(super) fn read_these(
+    store: &Sqlite,
+    thread: ThreadId,
+    these: &SeqSet,
+    meter: &Meter,
+) -> Result<Vec<Counted>, SessionError> {
+    let mut events = Vec::new();
+    for run in these.runs() {
+        events.extend(read_span(store, thread, run.first, run.last)?);
+    }
+    let counted = counts_of(store, thread, &events, meter)?;
+    Ok(joined(events, counted, meter))
+}
+
+/// The counts that the store keeps, if they are the meter's.
+fn counts_of(
+    store: &Sqlite,
+    thread: ThreadId,
+    events: &[Logged],
+    meter: &Meter,
+) -> Result<Vec<(EventId, Vec<Tokens>)>, SessionError> {
+    if store.tokenizer() != Some(meter.name()) {
+        return Ok(Vec::new());
+    }
+    let mut seqs = SeqSet::default();
+    for logged in events {
+        seqs.insert(logged.id.seq);
+    }
+    Ok(store.pieces_of(thread, &seqs)?)
+}
+
+/// Events with their counts; those that have none are counted.
+fn joined(events: Vec<Logged>, counted: Vec<(EventId, Vec<Tokens>)>, meter: &Meter) -> Vec<Counted> {
     let mut counted = counted.into_iter().peekable();
     let mut page = Vec::with_capacity(events.len());
     for logged in events {
@@ -65,7 +124,7 @@ pub(super) fn read_page(
         };
         page.push((Arc::new(logged), pieces));
     }
-    Ok(page)
+    page
 }
 
 /// Reads a record that was written as JSON.

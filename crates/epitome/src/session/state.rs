@@ -13,7 +13,7 @@ use epitome_core::{
     view::{Cause, Moment, Pass, Prepared, Sent, View},
 };
 use epitome_store::{
-    Head, Sqlite,
+    EventLog, Head, Sqlite,
     records::{NewCall, NewOutcome},
 };
 use epitome_wire::{
@@ -26,7 +26,7 @@ use serde::Serialize;
 use super::{
     audit,
     error::SessionError,
-    reading::{PAGE, parse, read_line, read_page},
+    reading::{PAGE, parse, read_page, read_these, read_window},
     setup::{Learned, Setup},
     thrash::Thrash,
 };
@@ -62,21 +62,26 @@ impl State {
         }
         let sent = last.as_ref().map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
         let names = Names::Thread(thread);
-        let line = read_line(store, thread, &setup.meter, None)?;
+        let head = store.head(thread)?;
+        let pivot = store.pivot(thread)?;
+        let line = read_window(store, thread, &passes, (head.seq, pivot.as_ref()), &setup.meter)?;
+        // Somebody may have appended in between; what is not there yet is caught up with.
         let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
+        let last_prompt =
+            audit::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
         let mut state = Self {
             view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
             memo: PromptMemo::new(Arc::clone(&setup.meter)),
             setup,
             head: end,
-            sent: None,
+            sent: last_prompt,
             last: last.as_ref().map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
             noted: None,
         };
         state.learn(store, thread)?;
-        state.sent = audit::prompt_of(store, thread, last.as_ref(), &mut state.memo);
+        state.fill(store, thread)?;
         Ok(state)
     }
 
@@ -84,7 +89,9 @@ impl State {
     fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
         let Some((newest, _)) = self.last else { return Ok(()) };
         for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
-            for outcome in &row.outcomes {
+            // What another model counts or takes is nothing to this one.
+            let own = row.call.model.as_ref() == Some(&self.setup.model.0);
+            for outcome in row.outcomes.iter().filter(|_| own) {
                 if let Some(usage) = &outcome.usage {
                     self.learned.counted(row.call.estimated, usage.input());
                 }
@@ -109,9 +116,25 @@ impl State {
                 self.view.push(logged, pieces);
             }
             if !full {
-                return Ok(());
+                return self.fill(store, thread);
             }
         }
+    }
+
+    /// Reads what is needed again though notes or a summary stood for it.
+    pub(super) fn fill(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        while let Some(needed) = self.view.needs_more() {
+            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+        }
+        Ok(())
+    }
+
+    /// Reads everything that only notes tell of: a summary tells of what happened.
+    pub(super) fn fill_all(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        if let Some(needed) = self.view.needs_all() {
+            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+        }
+        Ok(())
     }
 
     /// Takes an event that is about to be appended.
@@ -126,15 +149,22 @@ impl State {
     /// Decides what the next request shows.
     pub(super) fn prepare(
         &mut self,
+        (store, thread): (&Sqlite, ThreadId),
         setup: &Setup,
         budget: &Budget,
         moment: &Moment<'_>,
-    ) -> Result<Prepared, CompactError> {
-        let prepared = self.view.prepare(&setup.policy, budget, moment)?;
+    ) -> Result<Prepared, SessionError> {
+        let refused = CompactError::from;
+        let mut prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
+        if self.view.needs_more().is_some() {
+            self.fill(store, thread)?;
+            prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
+        }
         if setup.options.rules.has(Rule::PreservedThinking) {
             self.view.settle(|context, sent| {
                 settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
                     .map(|settled| settled.context)
+                    .map_err(CompactError::from)
             })?;
         }
         Ok(prepared)

@@ -3,16 +3,24 @@
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
 #![expect(clippy::duplicate_mod, reason = "examples share an agent, and each is a program of its own")]
 
+mod adversarial;
+mod agent;
 mod compaction;
 mod examples;
+mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
+mod manual;
 mod memory_files;
+mod metrics;
+mod misbehaving;
 mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
+mod together;
 mod triggers;
+mod why;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]
