@@ -7,10 +7,12 @@ pub use epitome_core::verify::Finish;
 use epitome_core::{Event, Fact, Part, Tokens, event::Usage};
 
 use crate::{
+    answered::{self, Answered},
     error::WireError,
     format::Format,
     json::{Json, object, quoted},
     response,
+    stream::Ending,
 };
 
 /// A question to a model that has no tools.
@@ -130,38 +132,31 @@ impl Format {
     pub fn reply(self, body: &str) -> Result<Reply, WireError> {
         const WHAT: &str = "a model's answer";
         let response = Json::parse(body, WHAT)?.require_object(WHAT)?;
-        let events = response::decode(self, body)?;
-        let parts = || events.iter().filter_map(answered).flatten();
-        if events.iter().all(|event| answered(event).is_none()) && !is_an_answer(self, &response) {
-            return Err(WireError::Answerless { what: WHAT });
-        }
+        // What failed halfway has words too, and they are no answer.
         if let Some(said) = response::error_said(&response) {
             return Err(WireError::NoAnswer { what: WHAT, said });
         }
-        let usage = events.iter().find_map(|event| match &event.fact {
-            Fact::UsageReported { usage, .. } => Some(*usage),
-            _ => None,
-        });
-        let (text, content) = words(parts());
-        Ok(Reply {
-            text,
-            finish: finish(parts(), stated(self, &response)),
-            usage,
-            model: response.text_at("model").map(str::to_owned),
-            content,
-        })
+        if !is_an_answer(self, &response) {
+            return Err(WireError::NothingSaid { what: WHAT });
+        }
+        let events = response::decode(self, body)?;
+        let (text, content) = words(parts(&events));
+        // A model may end before its first word: then nothing is said, and that is an answer.
+        let answered = Answered::of(self, events, Ending::Complete).ok();
+        let finish = answered.as_ref().map_or(Finish::Unknown, ended);
+        let usage = answered.as_ref().and_then(|answered| answered.usage);
+        let model = response.text_at("model").map(str::to_owned);
+        Ok(Reply { text, finish, usage, model, content })
     }
 }
 
-/// What the model said in an event, if it is one of its own.
-fn answered(event: &Event) -> Option<&[Part]> {
-    match &event.fact {
-        Fact::AssistantSaid { parts, .. } => Some(parts),
-        _ => None,
-    }
+/// Everything the model said.
+fn parts(events: &[Event]) -> impl Iterator<Item = &Part> {
+    let answers = events.iter().filter(|event| matches!(event.fact, Fact::AssistantSaid { .. }));
+    answers.flat_map(|event| event.fact.parts())
 }
 
-/// Whether a response without any answer is one all the same: a model may end before its first word.
+/// Whether a body has the shape of a response: a server of another format, or of another kind, answers too.
 fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
     match format {
         Format::OpenaiChat => {
@@ -172,35 +167,10 @@ fn is_an_answer(format: Format, response: &Json<'_>) -> bool {
     }
 }
 
-/// How the response says that it ended.
-fn stated(format: Format, response: &Json<'_>) -> Finish {
-    let reason = match format {
-        Format::OpenaiChat => {
-            response.array_at("choices").first().and_then(|choice| choice.text_at("finish_reason"))
-        }
-        Format::OpenaiResponses => match response.text_at("status") {
-            Some("incomplete") => {
-                response.get("incomplete_details").and_then(|details| details.text_at("reason"))
-            }
-            other => other,
-        },
-        Format::Anthropic => response.text_at("stop_reason"),
-    };
-    match reason {
-        Some("stop" | "eos" | "completed" | "end_turn" | "stop_sequence") => Finish::Complete,
-        Some("length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded") => {
-            Finish::CutOff
-        }
-        Some("content_filter" | "refusal") => Finish::Refused,
-        Some("tool_calls" | "function_call" | "tool_use") => Finish::CalledTool,
-        _ => Finish::Unknown,
-    }
-}
-
 /// How it ended, judged by what it is made of and then by what the server says.
-fn finish<'p>(parts: impl Iterator<Item = &'p Part>, stated: Finish) -> Finish {
+fn ended(answered: &Answered) -> Finish {
     let mut refused = false;
-    for part in parts {
+    for part in parts(&answered.events) {
         match part {
             Part::ToolCall(_) => return Finish::CalledTool,
             // What this version cannot read as a call is one all the same.
@@ -211,7 +181,14 @@ fn finish<'p>(parts: impl Iterator<Item = &'p Part>, stated: Finish) -> Finish {
             Part::Text { .. } | Part::Reasoning { .. } | Part::Media(_) | Part::Opaque { .. } => {}
         }
     }
-    if refused { Finish::Refused } else { stated }
+    match &answered.finish {
+        _ if refused => Finish::Refused,
+        Some(answered::Finish::Stop) => Finish::Complete,
+        Some(answered::Finish::Calls) => Finish::CalledTool,
+        Some(answered::Finish::Length | answered::Finish::Window) => Finish::CutOff,
+        Some(answered::Finish::Refused) => Finish::Refused,
+        Some(answered::Finish::Other(_)) | None => Finish::Unknown,
+    }
 }
 
 /// The words of an answer, and what it is made of.

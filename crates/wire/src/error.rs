@@ -67,12 +67,6 @@ pub enum WireError {
         /// The provider's words.
         said: String,
     },
-    /// A response holds neither an answer nor an error.
-    #[error("reading {what}: it holds no answer; check that the server speaks this format at this address")]
-    Answerless {
-        /// What was being read.
-        what: &'static str,
-    },
     /// A streamed answer grew beyond what was allowed.
     #[error(
         "assembling a streamed answer: it is larger than the {limit} bytes allowed; raise the limit to read it"

@@ -4,11 +4,14 @@
 //! point at them and not write them. Changed files and plans are what tools did. Errors are exact or nothing. What is said
 //! of decisions, steps and the task is the model's to word, as long as the span bears out every name in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
 
 use super::{
     Report,
-    draft::Said,
+    draft::{Draft, Said},
     evidence::{Claim, Evidence, quotations, words},
     names::{Name, names},
     text::defused,
@@ -68,7 +71,7 @@ impl Bag {
         const NEGATIONS: [&str; 7] = ["not", "no", "never", "without", "cannot", "t", "nicht"];
         let words = words(text);
         let negations = words.iter().filter(|word| NEGATIONS.contains(&word.as_ref())).count();
-        Self { words: words.into_iter().map(|word| word.into_owned()).collect(), negations }
+        Self { words: words.into_iter().map(Cow::into_owned).collect(), negations }
     }
 
     /// Whether both say the same in nearly the same words.
@@ -85,9 +88,10 @@ impl Bag {
 }
 
 impl<'s> Gate<'s> {
-    pub(super) fn new(ground: &Brief, source: &'s Source<'s>, evidence: &'s Evidence) -> Self {
+    pub(super) fn new(ground: &Brief, source: &'s Source<'s>, evidence: &'s Evidence, draft: &Draft) -> Self {
         let mut known: BTreeMap<Section, Vec<Known>> = BTreeMap::new();
-        for item in &ground.items {
+        let spoken_of: HashSet<Section> = draft.items.iter().map(|said| said.section).collect();
+        for item in ground.items.iter().filter(|item| spoken_of.contains(&item.section)) {
             let identity = item.identity().to_owned();
             known.entry(item.section).or_default().push(Known { identity, bag: Bag::of(&item.text) });
         }
@@ -149,7 +153,9 @@ impl<'s> Gate<'s> {
             return false;
         };
         if at == 0 {
-            keys.iter().for_each(|key| drop(self.ledger.strike(said.section, key)));
+            for key in keys {
+                self.ledger.strike(said.section, key);
+            }
         }
         self.put(said, claim, Some((*key).to_owned()), ITEM);
         true
@@ -214,7 +220,7 @@ impl<'s> Gate<'s> {
             self.repeat(Section::FilesModified, identity);
         } else if let Some(identity) = self.file(Section::FilesRead, &said.text) {
             let note = without_path(&said.text);
-            self.note(said.section, identity, &note);
+            self.note(said.section, &identity, &note);
         } else if let Some(path) = path_in(&said.text) {
             self.put(said, claim, Some(work_key(&path)), NOTE + 60);
         } else {
@@ -223,20 +229,16 @@ impl<'s> Gate<'s> {
     }
 
     fn command(&mut self, said: &Said, claim: &Claim) {
-        let (command, note) = match quotations(&said.text).next() {
-            Some(quote) => (quote.trim().to_owned(), said.text.replacen(quote, "", 1)),
-            None => {
-                let (command, note) = said
-                    .text
-                    .split_once(" → ")
-                    .or_else(|| said.text.split_once(": "))
-                    .unwrap_or((&said.text, ""));
-                (command.to_owned(), note.to_owned())
-            }
+        let (command, note) = if let Some(quote) = quotations(&said.text).next() {
+            (quote.trim().to_owned(), said.text.replacen(quote, "", 1))
+        } else {
+            let parted = said.text.split_once(" → ").or_else(|| said.text.split_once(": "));
+            let (command, note) = parted.unwrap_or((&said.text, ""));
+            (command.to_owned(), note.to_owned())
         };
         let identity = work_key(&one_line(&command, usize::MAX));
         if self.ledger.get(Section::Commands, &identity).is_some() {
-            self.note(said.section, identity, note.trim_matches(|letter: char| !letter.is_alphanumeric()));
+            self.note(said.section, &identity, note.trim_matches(|letter: char| !letter.is_alphanumeric()));
         } else if let Some(identity) = self.same(said.section, &said.text) {
             self.repeat(said.section, identity);
         } else if self.evidence.is_in_its_words(claim) {
@@ -247,15 +249,12 @@ impl<'s> Gate<'s> {
     }
 
     /// Adds to what code says of a file or a command what the model says beyond it.
-    fn note(&mut self, section: Section, identity: String, note: &str) {
+    fn note(&mut self, section: Section, identity: &str, note: &str) {
         const PART: &str = " — ";
         let says_more = words(note).len() >= 3;
-        let before = self
-            .ledger
-            .get(section, &identity)
-            .filter(|item| says_more && !item.text.contains(PART))
-            .cloned();
-        self.repeat_uncounted(section, &identity);
+        let before =
+            self.ledger.get(section, identity).filter(|item| says_more && !item.text.contains(PART)).cloned();
+        self.repeat_uncounted(section, identity);
         let Some(before) = before else {
             self.report.repeated += 1;
             return;
@@ -345,9 +344,8 @@ fn whole(source: &Source<'_>) -> SeqSet {
 fn wishes(source: &Source<'_>) -> Vec<(Seq, String, Bag)> {
     let mut wishes = Vec::new();
     for event in source.span {
-        let parts = match &event.event.fact {
-            Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => parts,
-            _ => continue,
+        let (Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. }) = &event.event.fact else {
+            continue;
         };
         for part in parts {
             let Part::Text { text } = part else { continue };

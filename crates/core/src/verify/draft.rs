@@ -254,7 +254,7 @@ impl Reader {
             let is_name = word.len() > 1
                 && word.starts_with(['k', 'K'])
                 && word[1..].bytes().all(|byte| byte.is_ascii_digit());
-            if !is_name && !(word == "and" && !names.is_empty()) {
+            if !is_name && (word != "and" || names.is_empty()) {
                 break;
             }
             if is_name {
@@ -323,8 +323,11 @@ fn heading(line: &str) -> Option<Heading<'_>> {
         return None;
     }
     let (title, rest) = split_title(body);
-    let marked = title.len() < body.len() || body.chars().count() <= 24;
-    title_of(title).filter(|_| marked).map(|title| Heading { title, level: 2, rest })
+    let is_words = |title: &str| title.chars().all(|letter| letter.is_alphabetic() || letter == ' ');
+    // `Error: no such host` is no section: before other words only a title as it was asked for is one.
+    let asked_for = || Section::ALL.iter().any(|section| section.title().eq_ignore_ascii_case(title));
+    let meant = is_words(title) && (rest.is_empty() || asked_for() || title.eq_ignore_ascii_case(SUPERSEDED));
+    title_of(title).filter(|_| meant).map(|title| Heading { title, level: 2, rest })
 }
 
 fn split_title(body: &str) -> (&str, &str) {
@@ -386,10 +389,7 @@ const TITLES: [(Section, &[&str]); 11] = [
         Section::FailedApproaches,
         &["failed attempts", "what failed", "what did not work", "failed approach", "approaches that failed"],
     ),
-    (
-        Section::Errors,
-        &["errors", "error", "errors and fixes", "errors encountered and fixes", "error messages"],
-    ),
+    (Section::Errors, &["errors", "errors and fixes", "errors encountered and fixes", "error messages"]),
     (
         Section::NextSteps,
         &[

@@ -7,7 +7,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher},
 };
 
 use super::names::{Name, identifiers, is_hex, is_ideograph, names, numbers, pieces};
@@ -19,11 +19,11 @@ const STRETCH: usize = 16;
 /// How many words in a row are compared at a time.
 const WINDOW: usize = 4;
 
-/// How many runs of events are noted for one needle.
-const PLACES: usize = 128;
+/// How many places are noted for one needle, the first ones.
+const PLACES: usize = 256;
 
-/// How many events are weighed for the sources of one item.
-const WEIGHED: usize = 4_096;
+/// How many events are weighed for one needle.
+const WEIGHED: usize = 512;
 
 /// Words shorter than this say little about where something came from.
 const WORD: usize = 4;
@@ -31,8 +31,12 @@ const WORD: usize = 4;
 /// What the items of a draft speak of, and where it was found.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    needles: HashMap<Needle, usize>,
+    needles: HashMap<Needle, usize, BuildHasherDefault<Mix>>,
+    /// Whether ids are looked for, and numbers.
+    kinds: Kinds,
     found: Vec<Found>,
+    /// The events of each text that was read.
+    places: Vec<SeqSet>,
     /// The lengths of the stretches and windows that are looked for.
     stretches: Vec<usize>,
     windows: Vec<usize>,
@@ -52,10 +56,17 @@ enum Needle {
     Word(u64),
 }
 
+/// Of which kinds there are needles at all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds {
+    ids: usize,
+    numbers: usize,
+}
+
 #[derive(Debug, Default)]
 struct Found {
-    seen: bool,
-    at: SeqSet,
+    /// The places, each once.
+    at: Vec<usize>,
 }
 
 /// What one item speaks of.
@@ -125,7 +136,15 @@ impl Evidence {
             let (lengths, length) = match needle {
                 Needle::Stretch(length, _) => (&mut self.stretches, length),
                 Needle::Window(length, _) => (&mut self.windows, length),
-                _ => (&mut Vec::new(), 0),
+                Needle::Id(_) => {
+                    self.kinds.ids += 1;
+                    (&mut Vec::new(), 0)
+                }
+                Needle::Number(_) => {
+                    self.kinds.numbers += 1;
+                    (&mut Vec::new(), 0)
+                }
+                Needle::Hex(_) | Needle::Word(_) => (&mut Vec::new(), 0),
             };
             if !lengths.contains(&length) {
                 lengths.push(length);
@@ -145,7 +164,11 @@ impl Evidence {
     }
 
     /// Reads a text that belongs to these events.
-    pub(super) fn read(&mut self, text: &str, at: &SeqSet) {
+    pub(super) fn read(&mut self, text: &str, events: &SeqSet) {
+        if self.places.last() != Some(events) {
+            self.places.push(events.clone());
+        }
+        let at = self.places.len() - 1;
         self.read_as_it_is(text, at);
         // Arguments are JSON in a string, and results often JSON in that.
         if let Some(once) = unescaped(text) {
@@ -156,7 +179,7 @@ impl Evidence {
         }
     }
 
-    fn read_as_it_is(&mut self, text: &str, at: &SeqSet) {
+    fn read_as_it_is(&mut self, text: &str, at: usize) {
         let mut row = Row::default();
         pieces(text, &mut |piece| {
             if !piece.joined {
@@ -171,11 +194,13 @@ impl Evidence {
             }
             self.read_ids(piece.text, at);
         });
-        numbers(text, &mut |_, ways| {
-            for digits in ways.iter().flatten().filter(|digits| digits.len() >= 3) {
-                self.hit(Needle::Number(digest(digits)), at);
-            }
-        });
+        if self.kinds.numbers > 0 {
+            numbers(text, &mut |_, ways| {
+                for digits in ways.iter().flatten().filter(|digits| digits.len() >= 3) {
+                    self.hit(Needle::Number(digest(digits)), at);
+                }
+            });
+        }
         let mut row = Row::default();
         each_word(text, &mut |word| {
             let hash = digest(word);
@@ -190,7 +215,11 @@ impl Evidence {
         });
     }
 
-    fn read_ids(&mut self, piece: &str, at: &SeqSet) {
+    fn read_ids(&mut self, piece: &str, at: usize) {
+        // An id has a digit, and most words have none.
+        if self.kinds.ids + self.hashes.len() == 0 || !piece.bytes().any(|byte| byte.is_ascii_digit()) {
+            return;
+        }
         let lower = piece.to_lowercase();
         self.hit(Needle::Id(digest(&lower)), at);
         for part in lower.split(['.', '_']) {
@@ -219,14 +248,17 @@ impl Evidence {
         });
     }
 
-    fn hit(&mut self, needle: Needle, at: &SeqSet) {
+    fn hit(&mut self, needle: Needle, at: usize) {
         if let Some(index) = self.needles.get(&needle) {
-            let found = &mut self.found[*index];
-            found.seen = true;
-            if found.at.runs().len() < PLACES {
-                found.at.extend(at);
+            let places = &mut self.found[*index].at;
+            if places.len() < PLACES && places.last() != Some(&at) {
+                places.push(at);
             }
         }
+    }
+
+    fn is_seen(&self, needle: usize) -> bool {
+        !self.found[needle].at.is_empty()
     }
 
     /// What an item names that was found nowhere.
@@ -238,11 +270,11 @@ impl Evidence {
     /// Whether some words in a row of an item stand in the span as they are.
     pub(super) fn is_in_its_words(&self, claim: &Claim) -> bool {
         claim.quotes.iter().any(|quote| self.all_seen(quote))
-            || claim.windows.iter().any(|window| self.found[*window].seen)
+            || claim.windows.iter().any(|window| self.is_seen(*window))
     }
 
     fn all_seen(&self, needles: &[usize]) -> bool {
-        needles.iter().all(|needle| self.found[*needle].seen)
+        needles.iter().all(|needle| self.is_seen(*needle))
     }
 
     /// The events that an item came from: those with most of what it names or quotes, else those with most of its words,
@@ -269,17 +301,52 @@ impl Evidence {
     fn most<'n>(&self, needles: impl Iterator<Item = &'n usize>) -> (SeqSet, usize) {
         let mut held: HashMap<Seq, usize> = HashMap::new();
         for needle in needles {
-            let runs = self.found[*needle].at.runs().iter().rev();
-            let events = runs.flat_map(|run| (run.first.0..=run.last.0).rev()).take(WEIGHED);
-            events.for_each(|seq| *held.entry(Seq(seq)).or_default() += 1);
+            let runs = self.found[*needle].at.iter().flat_map(|place| self.places[*place].runs());
+            let mut events: Vec<u64> = runs.flat_map(|run| run.first.0..=run.last.0).take(WEIGHED).collect();
+            // What a summary says and what happened may name the same event.
+            events.sort_unstable();
+            events.dedup();
+            for seq in events {
+                *held.entry(Seq(seq)).or_default() += 1;
+            }
         }
         let most = held.values().copied().max().unwrap_or(0);
         let mut best: Vec<Seq> =
             held.into_iter().filter(|(_, count)| *count == most).map(|(seq, _)| seq).collect();
         best.sort_unstable();
         let mut set = SeqSet::default();
-        best.into_iter().for_each(|seq| set.insert(seq));
+        for seq in best {
+            set.insert(seq);
+        }
         (set, most)
+    }
+}
+
+/// Hashes what is a digest already.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = self.0.rotate_left(23).wrapping_mul(Row::BASE) ^ value;
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value.unsigned_abs() as u64);
     }
 }
 

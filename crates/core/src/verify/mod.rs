@@ -15,7 +15,7 @@ mod secrets;
 mod text;
 mod whole;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -50,7 +50,7 @@ use crate::{
 /// bears out. It is a function of its arguments alone.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use std::{collections::HashSet, sync::Arc};
 /// use epitome_core::{
 ///     meter::{Meter, Overhead}, summary::Caps, tokens::{Estimate, Tokens},
 ///     verify::{Finish, Rejected, Source, verify},
@@ -69,7 +69,7 @@ pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -
     let claims: Vec<Claim> = draft.items.iter().map(|said| evidence.look_for(&said.text)).collect();
     let reasons: Vec<Claim> = draft.superseded.iter().map(|(_, reason)| evidence.look_for(reason)).collect();
     hear(&mut evidence, source, &ground);
-    let mut gate = Gate::new(&ground, source, &evidence);
+    let mut gate = Gate::new(&ground, source, &evidence, &draft);
     gate.report = Report { items: draft.items.len() as u64, unread: draft.unread, ..Report::default() };
     for ((name, reason), claim) in draft.superseded.iter().zip(&reasons) {
         let founded = evidence.missing(claim).is_none() && !holds_secret(reason);
@@ -230,19 +230,22 @@ fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> 
 
 /// Reads everything that may bear a draft out: the span, and what summaries say already.
 fn hear(evidence: &mut Evidence, source: &Source<'_>, ground: &Brief) {
-    let earlier = source.previous.into_iter().flat_map(|previous| &previous.items);
-    for item in earlier.chain(&ground.items) {
-        evidence.read(&item.text, &item.sources);
-        if let Some(key) = &item.key {
-            evidence.read(key, &item.sources);
-        }
-        if let Some(Detail::Error { words, .. }) = &item.detail {
-            evidence.read(words, &item.sources);
-        }
-    }
     for event in source.span {
         let at = SeqSet::one(event.id.seq);
         event.event.fact.visit_text(&mut |text| evidence.read(text, &at));
+    }
+    let earlier = source.previous.into_iter().flat_map(|previous| &previous.items);
+    let mut heard: HashSet<&str> = HashSet::new();
+    // Most items are carried as they are, and most keys are words of their item.
+    for item in ground.items.iter().chain(earlier).filter(|item| heard.insert(&item.text)) {
+        evidence.read(&item.text, &item.sources);
+        let words = match &item.detail {
+            Some(Detail::Error { words, .. }) => Some(words),
+            _ => None,
+        };
+        for hidden in item.key.iter().chain(words).filter(|words| !item.text.contains(words.as_str())) {
+            evidence.read(hidden, &item.sources);
+        }
     }
 }
 
@@ -263,14 +266,13 @@ fn supersede(gate: &mut Gate<'_>, previous: Option<&Brief>, name: &str, reason: 
         }
         Some(_) => None,
     };
-    match why {
-        Some(why) => gate.report.keep(name, why),
-        None => {
-            gate.ledger.retire(item.section, item.identity());
-            let (text, reason) = (item.text.clone(), one_line(reason, 300));
-            gate.report.supersede(Superseded { section: item.section, text, reason });
-        }
+    if let Some(why) = why {
+        gate.report.keep(name, why);
+        return;
     }
+    gate.ledger.retire(item.section, item.identity());
+    let (text, reason) = (item.text.clone(), one_line(reason, 300));
+    gate.report.supersede(Superseded { section: item.section, text, reason });
 }
 
 /// Notes the calls that nothing came back from, and strikes those that something did come back from by now. Says how many

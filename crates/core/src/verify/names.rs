@@ -115,7 +115,7 @@ pub(super) fn names(text: &str) -> Vec<Name> {
     numbers(text, &mut |range, ways| {
         let of_an_id = ids.iter().any(|id| id.start <= range.start && range.end <= id.end);
         if !of_an_id && ways.iter().flatten().any(|digits| digits.len() >= 3) {
-            let ways = ways.iter().map(|digits| digits.iter().map(|run| run.to_string()).collect()).collect();
+            let ways = ways.iter().map(|digits| digits.iter().map(ToString::to_string).collect()).collect();
             names.push(Name::Number(ways));
         }
     });

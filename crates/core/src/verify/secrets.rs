@@ -45,7 +45,7 @@ const KEYS: [(&str, usize); 24] = [
 
 fn is_key(word: &str) -> bool {
     let fits = |rest: &str, least: usize| {
-        let letters = rest.chars().filter(|letter| letter.is_ascii_alphanumeric()).count();
+        let letters = rest.chars().filter(char::is_ascii_alphanumeric).count();
         letters >= least
             && rest.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./+~".contains(letter))
     };
@@ -75,14 +75,13 @@ fn names_value(text: &str) -> bool {
         lower.match_indices(name).any(|(at, _)| {
             let rest = &text[at + name.len()..];
             let rest = rest.trim_start_matches(['"', '\'', '`']);
-            let assigned = match (*name, rest.chars().next()) {
-                ("bearer", Some(' ')) => true,
-                (_, Some('=')) => true,
+            match (*name, rest.chars().next()) {
+                ("bearer", Some(' ')) => is_random_value(value(rest)),
                 // With a colon and a space words may follow as well as a value.
-                (_, Some(':')) => !rest[1..].starts_with(' ') || looks_random(value(&rest[1..])),
+                (_, Some(':')) if rest[1..].starts_with(' ') => is_random_value(value(&rest[1..])),
+                (_, Some('=' | ':')) => is_value(value(&rest[1..])),
                 _ => false,
-            };
-            assigned && is_value(value(rest.trim_start_matches(['=', ':'])), *name == "bearer")
+            }
         })
     })
 }
@@ -95,7 +94,7 @@ fn value(text: &str) -> &str {
 }
 
 /// Whether what is assigned is a value, and not a variable or a blank to be filled in.
-fn is_value(value: &str, must_be_random: bool) -> bool {
+fn is_value(value: &str) -> bool {
     const BLANKS: [&str; 10] = [
         "none",
         "null",
@@ -115,12 +114,11 @@ fn is_value(value: &str, must_be_random: bool) -> bool {
         && !value.contains("...")
         && !BLANKS.iter().any(|blank| lower.starts_with(blank))
         && !value.contains('(')
-        && (!must_be_random || looks_random(value))
 }
 
-fn looks_random(value: &str) -> bool {
+fn is_random_value(value: &str) -> bool {
     let has = |kind: fn(&char) -> bool| value.chars().any(|letter| kind(&letter));
-    value.len() >= 8 && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
+    is_value(value) && value.len() >= 8 && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
 }
 
 /// `https://user:password@host`
@@ -131,7 +129,7 @@ fn has_login(text: &str) -> bool {
             .find(|letter: char| letter.is_whitespace() || "/\"'`<>".contains(letter))
             .unwrap_or(rest.len());
         let login = rest[..end].rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
-        login.is_some_and(|(_, password)| is_value(password, false))
+        login.is_some_and(|(_, password)| is_value(password))
     })
 }
 

@@ -24,11 +24,11 @@ pub(super) fn without_reasoning(text: &str) -> Result<&str, Rejected> {
             rest = after;
         }
     }
-    let opens = |name: &&str| {
+    let opens = |name: &str| {
         let tag = rest.get(..name.len() + 2);
         tag.is_some_and(|tag| tag.eq_ignore_ascii_case(&format!("<{name}>")))
     };
-    if rest.is_empty() || TAGS.iter().any(|name| opens(&name)) {
+    if rest.is_empty() || TAGS.iter().any(|name| opens(name)) {
         return Err(Rejected::ReasoningOnly);
     }
     Ok(rest)
@@ -191,6 +191,10 @@ fn json(text: &str) -> Option<Json> {
 /// Whether a text ends in the middle, as far as that can be seen: in an open fence, quotation or bracket, after a word or
 /// mark that something must follow, or with a title.
 fn is_unfinished(text: &str) -> bool {
+    const DANGLING: [&str; 24] = [
+        "a", "an", "and", "are", "as", "at", "because", "but", "by", "for", "from", "if", "into", "is", "of",
+        "or", "so", "than", "that", "the", "to", "was", "when", "with",
+    ];
     let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
     if fences % 2 == 1 {
         return true;
@@ -212,10 +216,6 @@ fn is_unfinished(text: &str) -> bool {
     if last.matches('`').count() % 2 == 1 || open('(', ')') || open('[', ']') {
         return true;
     }
-    const DANGLING: [&str; 24] = [
-        "a", "an", "and", "are", "as", "at", "because", "but", "by", "for", "from", "if", "into", "is", "of",
-        "or", "so", "than", "that", "the", "to", "was", "when", "with",
-    ];
     let word = last.rsplit(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
     DANGLING.contains(&word)
 }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn thoughts_are_taken_off_and_thoughts_alone_are_nothing() {
         let check = |text: &str, expect: Result<&str, Rejected>| {
-            assert_eq!(without_reasoning(text), expect, "{text}")
+            assert_eq!(without_reasoning(text), expect, "{text}");
         };
         check("<think>\nhm\n</think>\n## A", Ok("## A"));
         check("<thinking>hm</thinking>\n\n## A", Ok("## A"));

@@ -14,9 +14,11 @@ use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
 use super::{
     builder::CompactTool,
-    desk::{BUILT_IN, Desk, Ready, State, read_line},
+    desk::{BUILT_IN, Desk},
     error::SessionError,
     lifecycle::Lifecycle,
+    reading::read_line,
+    state::State,
 };
 use crate::lineage::{self, Drafter};
 
@@ -48,12 +50,11 @@ pub(super) fn take(
     desk.answered(&answered)?;
     let mut ordered = None;
     let Answered { calls, finish, usage, .. } = &answered;
-    let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) = calls
-        .iter()
-        .partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
+    let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) =
+        calls.iter().partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match order(desk, Trigger::Agent, focus) {
+        let said = match order(desk, Trigger::Agent, focus.as_deref()) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
@@ -62,7 +63,7 @@ pub(super) fn take(
             Err(error) => return Err(error),
         };
         let result = format.say_result(call, said, Ended::Well).at(Some(desk.now()));
-        desk.append(vec![result])?;
+        desk.append(&[result])?;
     }
     let answer = Answer {
         text: answered.text(),
@@ -74,11 +75,7 @@ pub(super) fn take(
 }
 
 /// Has a span summarised: marker and job. One that is being made already is taken for it.
-pub(super) fn order(
-    desk: &Desk,
-    trigger: Trigger,
-    focus: Option<String>,
-) -> Result<JobId, SessionError> {
+pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
     let mut state = desk.state()?;
     let now = desk.now();
     let mut job = None;
@@ -88,9 +85,10 @@ pub(super) fn order(
             job = Some(running.job.id);
             return Ok((Vec::new(), Vec::new()));
         }
+        state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         drafting.cut(state.view.context(), state.view.line())?;
-        let ordered = desk.order(state, &budget, trigger, focus.clone(), None, now)?;
+        let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
             return Err(NothingGained::NothingOld.into());
@@ -133,6 +131,7 @@ pub(super) fn compact_built_in(desk: &Desk, trigger: Trigger) -> Result<Seq, Ses
     let now = Some(desk.now());
     let mut made = None;
     let head = desk.append_to(&mut state, |state| {
+        state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&state.budget());
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
@@ -156,27 +155,28 @@ pub(super) fn compact_built_in(desk: &Desk, trigger: Trigger) -> Result<Seq, Ses
 pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let mut made = None;
+    let (mut made, mut by) = (None, String::new());
     let head = desk.append_to(&mut state, |state| {
         let row = desk.store.job(job)?;
         if let JobState::Adopted { compaction } = row.state {
             made = Some((compaction, None));
             return Ok((Vec::new(), Vec::new()));
         }
-        let Some(Ready { job, by, finished }) = desk.ready(state)? else {
+        let Some(ready) = desk.ready(state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
         let caps = state.setup.policy.summary.unwrap_or_default().caps;
         let length = state.drafting(&state.budget()).length;
-        let finished = finished.with_pins(state.view.line(), &caps);
+        let finished = ready.finished.with_pins(state.view.line(), &caps);
         let compaction = finished.compaction(state.view.context(), length)?;
         let place = state.head().next();
-        made = Some((place, Some((by, compaction.clone()))));
-        let adopted = Record::Adopted { job, compaction: place };
+        made = Some((place, Some(compaction.clone())));
+        by = ready.by;
+        let adopted = Record::Adopted { job: ready.job, compaction: place };
         Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
     })?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some((by, compaction)) = compaction {
+    if let Some(compaction) = compaction {
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: place,
@@ -211,7 +211,9 @@ pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
             Turn::Redo => lineage::redo(line).map_err(|error| said(&error))?,
         };
         place = match event.fact {
-            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => Some(compaction),
+            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
+                Some(compaction)
+            }
             _ => None,
         };
         Ok((vec![event.at(now)], Vec::new()))

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Seq, ThreadId,
+    Digest, Logged, Seq, ThreadId,
     context::Names,
     cost::Prompt,
     meter::{Meter, Overhead},
     profile::Tokenizer,
     view::{Pass, Sent, View},
 };
-use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
+use epitome_store::{Sqlite, Start, records::CallRow};
 use epitome_wire::{PromptMemo, render::Rendered};
 
 use super::{
     Recalled,
-    desk::{parse, read_line},
     error::SessionError,
+    reading::{parse, read_line, read_span, read_window},
     setup::Rendering,
 };
 
@@ -82,15 +82,12 @@ pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Reca
     let is_here = is_in_view(store, thread, owner)?;
     let mut recalled = Vec::new();
     for run in events.split(',').map(str::trim).filter(|_| is_here) {
-        let (first, last) = run.split_once('-').unwrap_or((run, run));
-        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse()) else { return Err(lost()) };
-        let (mut from, last) = (Seq(first), Seq(last));
-        while from <= last {
-            let page = store.read(thread, from, 256)?;
-            let Some(newest) = page.last() else { break };
-            from = newest.id.seq.next();
-            recalled.extend(page.into_iter().filter(|event| event.id.seq <= last).map(|event| Recalled { event }));
-        }
+        let (from, through) = run.split_once('-').unwrap_or((run, run));
+        let (Ok(from), Ok(through)) = (from.trim().parse(), through.trim().parse()) else {
+            return Err(lost());
+        };
+        let span = read_span(store, thread, Seq(from), Seq(through))?;
+        recalled.extend(span.into_iter().map(|event| Recalled { event }));
     }
     if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
 }
@@ -125,10 +122,25 @@ pub(super) fn prompt_of(
     store: &Sqlite,
     thread: ThreadId,
     last: Option<&CallRow>,
-    memo: &mut PromptMemo,
+    passes: &[Pass],
+    pivot: Option<&Logged>,
+    meter: &Arc<Meter>,
 ) -> Option<Prompt> {
     let last = last?;
-    let replayed = replay_call(store, thread, last.number).ok().filter(Replayed::is_same)?;
-    let format = rendering(store, last).ok()?.format;
-    format.prompt(&replayed.rendered.body, memo).ok()
+    let end = last.call.head;
+    // What was stood on then is what is stood on now, unless something was said of a compaction since.
+    let words = ["compacted", "compaction_reverted", "compaction_restored"];
+    let is_same = store.of_kinds(thread, &words).ok()?.iter().all(|word| word.id.seq <= end);
+    let line = if is_same {
+        read_window(store, thread, passes, (end, pivot), meter).ok()?
+    } else {
+        read_line(store, thread, meter, Some(end)).ok()?
+    };
+    let sent = parse::<Sent>("sent", last.number, &last.call.sent).ok()?;
+    let view =
+        View::restore(&line, passes.to_vec(), Some(sent), Arc::clone(meter), Names::Thread(last.thread));
+    let rendering = rendering(store, last).ok()?;
+    let rendered = rendering.format.render(view.context(), &rendering.options).ok()?;
+    let mut memo = PromptMemo::new(Arc::clone(meter));
+    rendering.format.prompt(&rendered.body, &mut memo).ok()
 }

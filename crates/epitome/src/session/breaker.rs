@@ -13,7 +13,6 @@ const REST: i64 = 5 * 60 * 1_000;
 pub(crate) fn is_open(store: &Sqlite, summariser: &str, now: Time) -> Result<bool, StoreError> {
     let newest = store.attempts(None, Some(summariser), IN_A_ROW)?;
     let failed = newest.iter().all(|row| row.attempt.error.is_some());
-    let recent =
-        newest.first().is_some_and(|row| now.0.saturating_sub(row.attempt.ended.0) < REST);
+    let recent = newest.first().is_some_and(|row| now.0.saturating_sub(row.attempt.ended.0) < REST);
     Ok(newest.len() == IN_A_ROW && failed && recent)
 }

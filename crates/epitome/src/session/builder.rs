@@ -11,9 +11,9 @@ use epitome_core::{
     cost::Terms,
     event::Time,
     inject::{Hook, Hooks},
+    pipeline::Reducer,
     policy::{Policy, Step, When},
     profile::{CacheRules, Prices, Profiles, Tokenizer},
-    pipeline::Reducer,
     reducers::AnyReducer,
 };
 use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::NewSession};
@@ -57,6 +57,7 @@ pub struct SessionBuilder {
     opening: Vec<Opening>,
     hooks: Vec<Box<dyn Hook>>,
     summariser: Option<Arc<dyn Summarize>>,
+    careful: Option<Arc<dyn Summarize>>,
     prices: Option<Prices>,
     warm: Warm,
     instructions: Instructions,
@@ -142,6 +143,7 @@ impl SessionBuilder {
             opening: Vec::new(),
             hooks: Vec::new(),
             summariser: None,
+            careful: None,
             prices: None,
             warm: Warm::Never,
             instructions: Instructions::default(),
@@ -228,6 +230,13 @@ impl SessionBuilder {
     /// Who writes summaries, in the background; by default the built-in summariser, at once and without a model.
     pub fn summariser(mut self, summariser: impl Summarize + 'static) -> Self {
         self.summariser = Some(Arc::new(summariser));
+        self
+    }
+
+    /// Who writes the summaries that a person asks for, with a focus or to hand over: a better model, where the one for
+    /// background work is a fast one. By default the same.
+    pub fn careful_summariser(mut self, summariser: impl Summarize + 'static) -> Self {
+        self.careful = Some(Arc::new(summariser));
         self
     }
 
@@ -336,7 +345,8 @@ impl SessionBuilder {
             let row = store.session(session)?;
             let threads = store.threads(session)?;
             let head = row.head.or_else(|| threads.first().map(|thread| thread.id));
-            let head = head.ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
+            let head = head
+                .ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
             Ok((session, head))
         })
         .await
@@ -352,17 +362,12 @@ impl SessionBuilder {
         find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
-        let setup = Setup::new(
-            self.format,
-            &self.model,
-            self.window,
-            &self.policy,
-            &self.profiles,
-            hooks.reserve(),
-        );
+        let setup =
+            Setup::new(self.format, &self.model, self.window, &self.policy, &self.profiles, hooks.reserve());
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,
+            careful: self.careful,
             terms: Terms::new(&cache, &prices),
             prices,
             warm: self.warm,

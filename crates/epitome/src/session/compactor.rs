@@ -15,15 +15,18 @@ use std::{
 use epitome_core::{
     Fact, Logged, Seq, ThreadId,
     context::Names,
-    event::Time,
+    event::{Time, Trigger},
     meter::Meter,
     seq_set::SeqSet,
-    summary::{self, Brief, compaction::standing},
+    summary::{
+        self, Brief,
+        compaction::{Cutting, standing},
+    },
     verify::{self, Source},
 };
 use epitome_store::{
     EventLog, Sqlite,
-    records::{Attempt, JobRow, JobState, NewSummary, Next},
+    records::{Attempt, JobRow, NewSummary, Next},
 };
 use serde_json::json;
 use tokio::sync::Notify;
@@ -34,6 +37,7 @@ use super::{
     desk::{BUILT_IN, Desk, JobDetail, Maker, Warm},
     error::SessionError,
     lifecycle::{Lifecycle, NextStep},
+    reading::{read_line, read_span},
 };
 use crate::summarise::{self, Apart, Drafted, Instructions, Task, Way, prompt};
 
@@ -54,9 +58,9 @@ pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
     let worker = worker();
     loop {
         let Some(strong) = desk.upgrade() else { return };
-        let worked = work_one(&strong, &worker, None).await;
+        let done = work_one(&strong, &worker).await;
         drop(strong);
-        match worked {
+        match done {
             Ok(Worked::One) => {}
             Ok(Worked::Nothing) => {
                 // Waiting too long only means that somebody else's job is found later.
@@ -85,12 +89,8 @@ pub(crate) enum Worked {
 }
 
 /// Claims a job of the session's thread, if there is one, and works on it.
-pub(crate) async fn work_one(
-    desk: &Arc<Desk>,
-    worker: &str,
-    focus_only: Option<ThreadId>,
-) -> Result<Worked, SessionError> {
-    let thread = focus_only.unwrap_or(desk.thread);
+pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, SessionError> {
+    let thread = desk.thread;
     let claimed = {
         let (desk, worker) = (Arc::clone(desk), worker.to_owned());
         blocking(move || {
@@ -100,7 +100,8 @@ pub(crate) async fn work_one(
         .await?
     };
     let Some(job) = claimed else { return Ok(Worked::Nothing) };
-    let span = tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
+    let span =
+        tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
     work(desk, worker, job).instrument(span).await?;
     Ok(Worked::One)
 }
@@ -133,7 +134,7 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
         Err(error) => return Err(error),
     };
     let maker = maker_for(desk, &row, started)?;
-    let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
     desk.listeners.tell(Lifecycle::Started {
         thread: row.job.thread,
         job: row.job.id,
@@ -156,7 +157,7 @@ fn maker_for(desk: &Desk, row: &JobRow, now: Time) -> Result<Option<Maker>, Sess
     let Some(maker) = &desk.maker else { return Ok(None) };
     // A job that was tried in vain is not tried for ever, whoever else failed meanwhile.
     let worn = row.attempts > breaker::IN_A_ROW as u64;
-    let open = breaker::is_open(&desk.store, maker.summariser.name(), now)?;
+    let open = breaker::is_open(&desk.store, maker.for_trigger(row.job.trigger).name(), now)?;
     Ok((!worn && !open).then(|| maker.clone()))
 }
 
@@ -176,7 +177,7 @@ async fn drafted(
         meter: &material.meter,
         warm: material.warm.clone(),
     };
-    let mut draft = pin!(caught(summarise::draft(maker.summariser.as_ref(), &task)));
+    let mut draft = pin!(caught(summarise::draft(maker.for_trigger(row.job.trigger).as_ref(), &task)));
     loop {
         tokio::select! {
             done = &mut draft => return done?.map(Some).map_err(|error| error.to_string()),
@@ -213,6 +214,57 @@ impl Maker {
     }
 }
 
+/// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
+/// or it fails.
+pub(super) async fn brief_of_all(desk: &Arc<Desk>, goal: &str) -> Result<Option<Brief>, SessionError> {
+    let Some(maker) = desk.maker.clone() else { return Ok(None) };
+    let (cutting, limit, caps, meter) = {
+        let desk = Arc::clone(desk);
+        blocking(move || {
+            let mut state = desk.state()?;
+            state.catch_up(&desk.store, desk.thread)?;
+            let drafting = state.drafting(&state.budget());
+            let line = read_line(&desk.store, desk.thread, &state.setup.meter, None)?;
+            let cutting = Cutting::whole(state.view.context(), &line);
+            let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
+            Ok((cutting, limit, drafting.caps, Arc::clone(&state.setup.meter)))
+        })
+        .await?
+    };
+    let (Some(cutting), Some(limit)) = (cutting, limit) else { return Ok(None) };
+    let instructions = Instructions { focus: Some(goal.to_owned()), ..maker.instructions.clone() };
+    let task = Task {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        instructions: &instructions,
+        limit,
+        meter: &meter,
+        warm: None,
+    };
+    let summariser = maker.for_trigger(Trigger::Manual);
+    let drafted = match summarise::draft(summariser.as_ref(), &task).await {
+        Ok(drafted) => drafted,
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            return Ok(None);
+        }
+    };
+    let source = Source {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        caps: &caps,
+        replaces: cutting.covered,
+        limit,
+    };
+    match verify::verify(&drafted.text, drafted.finish, &source, &meter) {
+        Ok(verified) => Ok(Some(verified.brief)),
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            Ok(None)
+        }
+    }
+}
+
 /// Checks a draft and leaves it ready, or says why not.
 fn finish(
     desk: &Desk,
@@ -233,7 +285,9 @@ fn finish(
     let checked = match drafted {
         Ok(Some(drafted)) => {
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
-            check(&drafted, material).map(|(brief, report)| (brief, report, used.clone())).map_err(|error| (error, used))
+            check(&drafted, material)
+                .map(|(brief, report)| (brief, report, used.clone()))
+                .map_err(|error| (error, used))
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
@@ -273,7 +327,11 @@ fn finish(
             let said = attempt(Some(error.clone()), used);
             let mine = desk.store.fail_job(row.job.id, worker, said, next)?;
             let open = breaker::is_open(&desk.store, &by, now)?;
-            let next = if open || row.attempts >= breaker::IN_A_ROW as u64 { NextStep::BuiltIn } else { NextStep::Retry };
+            let next = if open || row.attempts >= breaker::IN_A_ROW as u64 {
+                NextStep::BuiltIn
+            } else {
+                NextStep::Retry
+            };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
                 desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
@@ -291,7 +349,7 @@ fn give_up(
     error: String,
     started: Time,
 ) -> Result<(), SessionError> {
-    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
     let (ended, said) = (desk.now(), Some(error.clone()));
     // The summariser was not asked, and its breaker has nothing to count.
     let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
@@ -320,12 +378,15 @@ fn check(drafted: &Drafted, material: &Material) -> Result<(Brief, serde_json::V
 /// Reads what a job is about from the log.
 fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     let job = &row.job;
-    let detail: JobDetail = serde_json::from_str(&job.detail)
-        .map_err(|source| SessionError::Record { what: "job", call: job.marker.0, source })?;
+    let detail: JobDetail = serde_json::from_str(&job.detail).map_err(|source| SessionError::Record {
+        what: "job",
+        call: job.marker.0,
+        source,
+    })?;
     let base = job.base.map(|seq| event_at(&desk.store, job.thread, seq)).transpose()?.flatten();
     let (after, previous) = base.as_ref().and_then(standing).unzip();
     let after = after.unwrap_or(Seq::START);
-    let mut span = read_span(&desk.store, job.thread, after.next(), job.through)?;
+    let mut span = told(&desk.store, job.thread, after.next(), job.through)?;
     let pins = desk.store.of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
@@ -334,7 +395,7 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
         (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup, previous.as_ref()))
     };
     let shown = match warm {
-        Some(_) => read_span(&desk.store, job.thread, after.next(), job.marker)?,
+        Some(_) => told(&desk.store, job.thread, after.next(), job.marker)?,
         None => span.clone(),
     };
     Ok(Material { span, shown, previous, detail, meter, warm })
@@ -364,31 +425,15 @@ fn warm(
     setup.format.warm(&replayed.rendered.body, &instruction, output).ok()
 }
 
+/// What happened between two places. What a summary says of the past it carries on by itself.
+fn told(store: &Sqlite, thread: ThreadId, from: Seq, through: Seq) -> Result<Vec<Arc<Logged>>, SessionError> {
+    let mut span = read_span(store, thread, from, through)?;
+    span.retain(|logged| !matches!(logged.event.fact, Fact::Compacted(_)));
+    Ok(span.into_iter().map(Arc::new).collect())
+}
+
 fn event_at(store: &Sqlite, thread: ThreadId, seq: Seq) -> Result<Option<Logged>, SessionError> {
     Ok(store.read(thread, seq, 1)?.into_iter().next())
-}
-
-fn read_span(
-    store: &Sqlite,
-    thread: ThreadId,
-    mut from: Seq,
-    through: Seq,
-) -> Result<Vec<Arc<Logged>>, SessionError> {
-    const PAGE: usize = 512;
-    let mut span = Vec::new();
-    while from <= through {
-        let page = store.read(thread, from, PAGE)?;
-        let Some(last) = page.last() else { break };
-        from = last.id.seq.next();
-        let told = |logged: &Logged| logged.id.seq <= through && !matches!(logged.event.fact, Fact::Compacted(_));
-        span.extend(page.into_iter().filter(told).map(Arc::new));
-    }
-    Ok(span)
-}
-
-/// Whether a job still has something to come.
-pub(super) fn is_open(state: &JobState) -> bool {
-    matches!(state, JobState::Queued | JobState::Running { .. })
 }
 
 /// Does something that may wait for the disk, beside the tasks that must not.
@@ -397,4 +442,3 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, SessionError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| SessionError::Interrupted)?
 }
-

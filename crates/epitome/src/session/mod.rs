@@ -12,7 +12,9 @@ mod compactor;
 mod desk;
 mod error;
 mod lifecycle;
+mod reading;
 mod setup;
+mod state;
 mod thrash;
 
 use std::sync::Arc;
@@ -46,7 +48,7 @@ use self::{
     builder::Extras,
     compactor::{Worked, blocking, work_one},
     desk::Desk,
-    setup::Setup,
+    setup::{Learned, Setup},
 };
 use crate::lineage::{self, ForkMode};
 
@@ -88,6 +90,15 @@ impl ToolOutput {
     pub fn failed(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Badly }
     }
+}
+
+/// Why a provider refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It was too long: ask for the next request and send that.
+    TooLong,
+    /// For another reason: the same request may be sent again later.
+    Otherwise,
 }
 
 /// An event that was asked back.
@@ -147,7 +158,7 @@ impl Session {
 impl Session {
     /// Appends events as they are: whatever [`epitome_wire`] decodes, or made by hand.
     pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| Ok(desk.append(events)?.seq)).await
+        self.at_desk(move |desk| Ok(desk.append(&events)?.seq)).await
     }
 
     /// The user said something.
@@ -155,7 +166,7 @@ impl Session {
         let text = text.to_owned();
         self.at_desk(move |desk| {
             let said = Self::format(desk)?.say_user(&text).at(Some(desk.now()));
-            Ok(desk.append(vec![said])?.seq)
+            Ok(desk.append(&[said])?.seq)
         })
         .await
     }
@@ -170,7 +181,8 @@ impl Session {
                 .collect();
             let now = Some(desk.now());
             let events = Self::format(desk)?.say_results(&said);
-            Ok(desk.append(events.into_iter().map(|event| event.at(now)).collect())?.seq)
+            let events: Vec<Event> = events.into_iter().map(|event| event.at(now)).collect();
+            Ok(desk.append(&events)?.seq)
         })
         .await
     }
@@ -204,21 +216,17 @@ impl Session {
     }
 
     /// The provider answered with an error. If it says that the request was too long, the next request will be smaller,
-    /// without asking any model: then this is `true`, and the request is worth making again.
-    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<bool, SessionError> {
+    /// without asking any model.
+    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<Refused, SessionError> {
         let body = body.to_vec();
         self.at_desk(move |desk| {
             let format = Self::format(desk)?;
-            match overflow(format, status, &body) {
-                Some(overflow) => {
-                    desk.overflowed(overflow.limit)?;
-                    Ok(true)
-                }
-                None => {
-                    desk.failed(format!("the provider answered {status}"))?;
-                    Ok(false)
-                }
-            }
+            let Some(overflow) = overflow(format, status, &body) else {
+                desk.failed(format!("the provider answered {status}"))?;
+                return Ok(Refused::Otherwise);
+            };
+            desk.overflowed(overflow.limit)?;
+            Ok(Refused::TooLong)
         })
         .await
     }
@@ -232,14 +240,13 @@ impl Session {
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
     pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
         let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup =
-            Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+        let setup = Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
             .at_desk(move |desk| {
                 let state = desk.state()?;
-                Ok(state.view.context().tokens() > next.budget(Default::default()).trigger())
+                Ok(state.view.context().tokens() > next.budget(Learned::default()).trigger())
             })
             .await?;
         if is_smaller {
@@ -270,7 +277,7 @@ impl Session {
             let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
-                    if work_one(&self.desk, &worker, None).await? == Worked::Nothing {
+                    if work_one(&self.desk, &worker).await? == Worked::Nothing {
                         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                     }
                 }
@@ -298,7 +305,7 @@ impl Session {
         focus: Option<&str>,
     ) -> Result<epitome_core::id::JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| answer::order(desk, trigger, focus)).await
+        self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref())).await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
@@ -352,12 +359,14 @@ impl Session {
 
     /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
-        let (goal, head) = (goal.to_owned(), self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?);
+        let brief = compactor::brief_of_all(&self.desk, goal).await?;
+        let goal = goal.to_owned();
+        let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
             let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
-            Ok(lineage::handoff(&line, said, None, &answer::drafter(state, &drafting)))
+            Ok(lineage::handoff(&line, said, brief, &answer::drafter(state, &drafting)))
         })
         .await
     }
@@ -366,7 +375,7 @@ impl Session {
         &self,
         at: Seq,
         title: String,
-        events: impl FnOnce(&Desk, &desk::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
+        events: impl FnOnce(&Desk, &state::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
     ) -> Result<Self, SessionError> {
         let desk = self
             .at_desk(move |desk| {
@@ -383,13 +392,15 @@ impl Session {
                     source: "library".to_owned(),
                     created: Some(now),
                 };
-                let fork =
-                    NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
+                let fork = NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
                 let head = desk.store.fork(&fork)?;
-                let events: Vec<Event> = events.into_iter().map(|event| {
-                    let time = event.time.or(Some(now));
-                    event.at(time)
-                }).collect();
+                let events: Vec<Event> = events
+                    .into_iter()
+                    .map(|event| {
+                        let time = event.time.or(Some(now));
+                        event.at(time)
+                    })
+                    .collect();
                 desk.store.append(thread, head.seq, events)?;
                 desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
             })

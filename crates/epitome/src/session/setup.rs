@@ -117,8 +117,7 @@ impl Setup {
         let base = Budget::new(learned.estimated(limit)).reserve(self.reserve);
         let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
         let of = |share: Share| share.of(base.ceiling());
-        let (target, trigger, force) =
-            (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+        let (target, trigger, force) = (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
         self.policy.budget(base.act(target, trigger, force))
     }
 }

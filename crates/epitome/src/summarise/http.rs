@@ -18,6 +18,7 @@ use epitome_core::Tokens;
 use epitome_wire::{
     Format, WireError,
     ask::{Ask, Content, LimitName},
+    overflow::overflow,
 };
 use reqwest::{
     Client, Response, Url,
@@ -36,7 +37,7 @@ use super::{
 mod address;
 mod answer;
 
-use self::answer::{after, overflows, redacted, said, short};
+use self::answer::{after, redacted, said, short};
 
 /// A model at an address.
 pub struct Remote {
@@ -313,7 +314,7 @@ impl Remote {
         let host = self.host.clone();
         let said = self.words(body, key);
         let after = after(headers);
-        if overflows(self.format, status, body) {
+        if overflow(self.format, status, body.as_bytes()).is_some() {
             SummarizeError::Overflow { host, said }
         } else if status == 429 && !body.contains("insufficient_quota") {
             SummarizeError::RateLimited { host, after, said }

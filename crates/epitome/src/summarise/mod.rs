@@ -9,7 +9,6 @@ mod choose;
 mod chunk;
 mod cut;
 mod error;
-mod form;
 mod http;
 pub mod key;
 mod material;
@@ -31,7 +30,7 @@ pub use self::{
     prompt::Instructions,
     retry::Retries,
 };
-pub use epitome_wire::ask::Finish;
+pub use epitome_core::verify::Finish;
 
 /// Somebody who writes summaries.
 ///

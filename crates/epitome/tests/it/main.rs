@@ -11,8 +11,8 @@ mod lineage_properties;
 mod memory_files;
 mod misbehaving;
 mod rehearsal;
-mod session;
 mod scripted;
+mod session;
 mod summarisers;
 mod together;
 

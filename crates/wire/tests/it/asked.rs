@@ -104,7 +104,9 @@ fn an_answer_is_its_words_and_how_it_ended() {
     responses(&format!(r#""output":[{message}],{cut}"#), "Hi", Finish::CutOff, Content::Said);
     responses(&format!(r#""output":[{thought}],{cut}"#), "", Finish::CutOff, Content::ReasoningOnly);
     responses(&format!(r#""output":[{call}],{completed}"#), "", Finish::CalledTool, Content::Nothing);
-    responses(&format!(r#""output":[],{completed}"#), "", Finish::Complete, Content::Nothing);
+    responses(&format!(r#""output":[],{completed}"#), "", Finish::Unknown, Content::Nothing);
+    let used = r#""usage":{"input_tokens":9,"output_tokens":0}"#;
+    responses(&format!(r#""output":[],{completed},{used}"#), "", Finish::Complete, Content::Nothing);
 
     let anthropic = |content: &str, reason: &str, text, finish, made| {
         let body = format!(r#"{{"role":"assistant","content":[{content}],"stop_reason":"{reason}"}}"#);
@@ -138,7 +140,7 @@ fn what_is_no_answer_is_an_error_that_says_so() {
         }
         for body in ["{}", r#"{"hello":1}"#, r#"{"choices":[]}"#, r#"{"choices":[{"text":"x"}]}"#] {
             let error = format.reply(body).unwrap_err();
-            assert!(matches!(error, WireError::Answerless { .. }), "{format} {body}: {error}");
+            assert!(matches!(error, WireError::NothingSaid { .. }), "{format} {body}: {error}");
         }
         let error = format.reply(r#"{"type":"error","error":{"message":"overloaded"}}"#).unwrap_err();
         assert!(matches!(&error, WireError::NoAnswer { said, .. } if said == "overloaded"), "{error}");

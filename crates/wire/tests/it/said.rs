@@ -8,6 +8,7 @@ use epitome_core::{
 };
 use epitome_wire::{
     Answered, Completion, Ending, Finish, Format, WireError,
+    legality::{Rules, check},
     say::{Ended, Piece, SaidResult},
 };
 
@@ -227,4 +228,28 @@ fn what_is_no_answer_is_an_error_and_half_of_one_says_so() {
     assert_eq!((cut.text().as_str(), cut.ending, cut.finish), ("hel", Ending::Cut, None));
     let broken = [half.as_slice(), b"data: {\"error\":{\"message\":\"out of memory\"}}\n\n"].concat();
     assert!(matches!(Format::OpenaiChat.answer_stream(&broken), Err(WireError::NoAnswer { .. })));
+}
+
+#[test]
+fn a_loop_of_plain_words_makes_requests_that_decode_to_the_same_digests() {
+    for (stream, whole) in fixtures::streams() {
+        let format = stream.format;
+        let answered = format.answer(&whole).unwrap();
+        let mut events = vec![format.say_system("Be kind."), format.say_user("go")];
+        events.extend(answered.events);
+        let results: Vec<SaidResult<'_>> =
+            answered.calls.iter().map(|call| SaidResult { call, text: "done", ended: Ended::Well }).collect();
+        events.extend(format.say_results(&results));
+        let legal = format.encode(&events, Completion::Legal).unwrap().body;
+        assert_eq!(check(format, &legal, &Rules::of(format)), [], "{format} {legal}");
+        // What a provider would not take back, such as a compaction amid an answer, is still part of what was said.
+        let body = format.encode(&events, Completion::AsRecorded).unwrap().body;
+        let digests = |events: &[Event]| {
+            let normal = events.iter().filter_map(|event| Some(event.normal?.to_string()));
+            normal.collect::<Vec<_>>()
+        };
+        let sent = format.decode_request(&body).unwrap();
+        assert_eq!(digests(&sent), digests(&events), "{format} {}\n{body}", stream.name);
+        assert!(!body.contains("usage"), "what no client sends back is not sent: {body}");
+    }
 }

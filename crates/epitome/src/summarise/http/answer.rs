@@ -1,4 +1,4 @@
-//! What a server says when it does not answer: its words, when to come back, and whether the question was too long.
+//! What a server says when it does not answer: its words, and when to come back.
 
 use std::time::Duration;
 
@@ -59,21 +59,6 @@ pub(super) fn after(headers: &HeaderMap) -> Option<Duration> {
     let date = |name: &str| text(name).and_then(|text| rfc2822::parse(text).ok());
     let wait = date(asked)?.timestamp().as_millisecond() - date("date")?.timestamp().as_millisecond();
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
-}
-
-/// Whether a server says that the question is longer than the model's window.
-pub(super) fn overflows(_format: Format, status: u16, body: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "context_length_exceeded",
-        "exceed_context_size",
-        "maximum context length",
-        "prompt is too long",
-        "exceed context limit",
-        "exceeds the available context size",
-        "context window",
-        "input is too long",
-    ];
-    status == 413 || status == 400 && WORDS.iter().any(|words| body.contains(words))
 }
 
 #[cfg(test)]
