@@ -16,14 +16,18 @@
 //! ```
 
 pub mod compact;
+pub mod eval;
 pub mod import;
+pub mod kept;
 pub mod lineage;
 pub mod margin;
 pub mod memory_files;
+pub mod metrics;
 pub mod plan;
 pub mod rehearse;
 pub mod session;
 pub mod summarise;
+pub mod why;
 
 pub use self::plan::{RequestError, compact_request};
 pub use epitome_core as core;

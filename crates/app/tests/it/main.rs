@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod commands;
+mod compaction;
+mod eval;
 mod harness;
 mod real_data;
 mod round_trip;

@@ -8,6 +8,7 @@ use epitome_core::{
     cost::Prompt,
     meter::{Meter, Overhead},
     profile::Tokenizer,
+    project::Line,
     view::{Pass, Sent, View},
 };
 use epitome_store::{Sqlite, Start, records::CallRow};
@@ -41,24 +42,77 @@ impl Replayed {
 /// Renders a past call of a thread's view again, from the log and the records beside it alone.
 pub fn replay_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replayed, SessionError> {
     let row = store.call(thread, call)?;
-    let rendering = rendering(store, &row)?;
-    let meter = Arc::new(meter_of(&rendering));
-    let line = read_line(store, thread, &meter, Some(row.call.head))?;
-    let mut passes = Vec::new();
-    for (number, _, pass) in store.passes(thread)? {
-        if number <= call {
-            passes.push(parse::<Pass>("pass", number, &pass)?);
+    Past::read(store, thread, Some(row.call.head))?.replay(row)
+}
+
+/// What a thread's calls are made again from, read once for as many of them as somebody asks for.
+pub(crate) struct Past<'s> {
+    store: &'s Sqlite,
+    line: Line,
+    /// What was decided for calls, by their numbers.
+    passes: Vec<(u64, Pass)>,
+    meter: Arc<Meter>,
+}
+
+impl<'s> Past<'s> {
+    /// Reads it, through an event or to the end.
+    pub(crate) fn read(
+        store: &'s Sqlite,
+        thread: ThreadId,
+        through: Option<Seq>,
+    ) -> Result<Self, SessionError> {
+        let meter = Arc::new(meter());
+        let line = read_line(store, thread, &meter, through)?;
+        let mut passes = Vec::new();
+        for (number, head, pass) in store.passes(thread)? {
+            if through.is_none_or(|through| head <= through) {
+                passes.push((number, parse::<Pass>("pass", number, &pass)?));
+            }
         }
+        Ok(Self { store, line, passes, meter })
     }
-    let sent = parse::<Sent>("sent", call, &row.call.sent)?;
-    // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
-    let names = Names::Thread(row.thread);
-    let view = View::restore(&line, passes, Some(sent), meter, names);
-    let rendered = rendering
-        .format
-        .render(view.context(), &rendering.options)
-        .map_err(crate::compact::CompactError::from)?;
-    Ok(Replayed { row, rendered, view })
+
+    /// What happened.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// What was decided for calls, by their numbers.
+    pub(crate) fn passes(&self) -> &[(u64, Pass)] {
+        &self.passes
+    }
+
+    /// Who counts here.
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Renders a call again.
+    pub(crate) fn replay(&self, row: CallRow) -> Result<Replayed, SessionError> {
+        let rendering = rendering(self.store, &row)?;
+        let mut line = Line::default();
+        for (event, pieces) in self.line.counted().take_while(|(event, _)| event.id.seq <= row.call.head) {
+            line.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        let passes = self.passes.iter().filter(|(number, _)| *number <= row.number);
+        let passes = passes.map(|(_, pass)| pass.clone()).collect();
+        let sent = parse::<Sent>("sent", row.number, &row.call.sent)?;
+        // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
+        let names = Names::Thread(row.thread);
+        let view = View::restore(&line, passes, Some(sent), Arc::clone(&self.meter), names);
+        let rendered = rendering
+            .format
+            .render(view.context(), &rendering.options)
+            .map_err(crate::compact::CompactError::from)?;
+        Ok(Replayed { row, rendered, view })
+    }
+
+    /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
+    pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<View, SessionError> {
+        let sent = last.map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
+        let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
+        Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
+    }
 }
 
 /// The same, and it must be what was sent.
@@ -113,7 +167,7 @@ fn rendering(store: &Sqlite, row: &CallRow) -> Result<Rendering, SessionError> {
 }
 
 /// Bytes do not depend on counts: any meter will do, and this one has counted most of them already.
-fn meter_of(_rendering: &Rendering) -> Meter {
+fn meter() -> Meter {
     Meter::new(Tokenizer::O200k.counter(), Overhead::default())
 }
 

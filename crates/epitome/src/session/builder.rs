@@ -51,6 +51,7 @@ pub struct SessionBuilder {
     model: String,
     place: Place,
     policy: Policy,
+    reducers: Vec<AnyReducer>,
     profiles: Profiles,
     window: Option<Tokens>,
     title: String,
@@ -137,6 +138,7 @@ impl SessionBuilder {
             model: model.to_owned(),
             place: Place::Temporary,
             policy: Policy::builtin()[0].clone(),
+            reducers: Vec::new(),
             profiles: Profiles::builtin(),
             window: None,
             title: String::new(),
@@ -178,9 +180,10 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a reducer of your own, which runs after those of the policy, at the same times.
+    /// Adds a reducer of your own, which runs at an epoch, before those of the policy: it knows your tools, and what it takes
+    /// is missed least. Several run in the order in which they are added.
     pub fn reducer(mut self, reducer: impl Reducer + 'static) -> Self {
-        self.policy.reduce.push(Step { when: When::AtEpoch, reducer: AnyReducer::custom(reducer) });
+        self.reducers.push(AnyReducer::custom(reducer));
         self
     }
 
@@ -362,8 +365,9 @@ impl SessionBuilder {
         find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
-        let setup =
-            Setup::new(self.format, &self.model, self.window, &self.policy, &self.profiles, hooks.reserve());
+        let reserve = hooks.reserve() + self.extras.reserve();
+        let policy = with_reducers(self.policy, self.reducers);
+        let setup = Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, reserve);
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,
@@ -386,8 +390,17 @@ impl SessionBuilder {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, self.window, self.policy))
+        Ok(Session::new(desk, wake, self.extras, profiles, self.window, policy))
     }
+}
+
+/// A policy with further reducers, before those that it runs at an epoch itself.
+fn with_reducers(mut policy: Policy, reducers: Vec<AnyReducer>) -> Policy {
+    let first = policy.reduce.iter().position(|step| step.when == When::AtEpoch);
+    let first = first.unwrap_or(policy.reduce.len());
+    let steps = reducers.into_iter().map(|reducer| Step { when: When::AtEpoch, reducer });
+    policy.reduce.splice(first..first, steps);
+    policy
 }
 
 fn open(place: Place) -> Result<Arc<Sqlite>, SessionError> {

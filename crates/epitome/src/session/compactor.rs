@@ -81,7 +81,7 @@ pub(super) fn worker() -> String {
 
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worked {
+pub enum Worked {
     /// A job was worked on, whatever came of it.
     One,
     /// There was none.
@@ -177,7 +177,8 @@ async fn drafted(
         meter: &material.meter,
         warm: material.warm.clone(),
     };
-    let mut draft = pin!(caught(summarise::draft(maker.for_trigger(row.job.trigger).as_ref(), &task)));
+    let summariser = maker.for_trigger(row.job.trigger);
+    let mut draft = pin!(caught(summarise::draft(summariser.as_ref(), &task)));
     loop {
         tokio::select! {
             done = &mut draft => return done?.map(Some).map_err(|error| error.to_string()),
@@ -349,7 +350,7 @@ fn give_up(
     error: String,
     started: Time,
 ) -> Result<(), SessionError> {
-    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
+    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
     let (ended, said) = (desk.now(), Some(error.clone()));
     // The summariser was not asked, and its breaker has nothing to count.
     let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };

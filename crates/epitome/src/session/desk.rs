@@ -3,20 +3,23 @@
 //! What is held in memory is a view of the log and of the records beside it. Whoever else writes to the same thread is
 //! caught up with; whatever fails leaves the log as it was, and the view is made again from it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use epitome_core::{
     Digest, Event, Fact, Logged, SessionId, ThreadId, Tokens,
     budget::Budget,
     cost::Terms,
-    event::{Time, Trigger},
+    event::{Compaction, Time, Trigger},
     id::JobId,
     inject::Hooks,
     plan::Summariser,
     profile::Prices,
     summary::{
         Brief,
-        compaction::{Cutting, Drafting, Finished},
+        compaction::{Cutting, Drafting, Finished, NothingGained},
     },
     view::{Author, Cause, Moment, Standby, Wish},
 };
@@ -24,11 +27,12 @@ use epitome_store::{
     EventLog, Head, Sqlite, StoreError,
     records::{Commit, JobRow, NewJob, NewOutcome, Record, SummaryRow},
 };
-use epitome_wire::Answered;
+use epitome_wire::{Answered, overflow::Overflow};
 use serde::{Deserialize, Serialize};
 
 use super::{
     breaker,
+    builder::Extras,
     error::SessionError,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
@@ -102,6 +106,8 @@ pub struct Request {
     pub cause: Option<Cause>,
     /// The hash of its bytes.
     pub hash: Digest,
+    /// How long whoever asked for it had to wait. No model is waited for.
+    pub made_in: Duration,
 }
 
 /// A summary that is ready to be adopted.
@@ -111,6 +117,16 @@ pub(crate) struct Ready {
     /// Who wrote it.
     pub(crate) by: String,
     pub(crate) finished: Finished,
+}
+
+impl Ready {
+    /// The compaction that puts it in force, or why it is not worth one.
+    pub(crate) fn compaction(&self, state: &State) -> Result<Compaction, NothingGained> {
+        let caps = state.setup.policy.summary.unwrap_or_default().caps;
+        let length = state.drafting(&state.budget()).length;
+        let finished = self.finished.clone().with_pins(state.view.line(), &caps);
+        finished.compaction(state.view.context(), length)
+    }
 }
 
 /// What a job remembers beside its span.
@@ -191,11 +207,11 @@ impl Desk {
     }
 
     /// Makes the next request, and records it. Whatever goes wrong, nothing has changed.
-    pub(crate) fn next_request(&self) -> Result<Request, SessionError> {
+    pub(crate) fn next_request(&self, extras: &Extras) -> Result<Request, SessionError> {
         let mut state = self.state()?;
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
-            let made = self.make(&mut state);
+            let made = self.make(&mut state, extras);
             if made.is_err() {
                 let setup = Arc::clone(&state.setup);
                 *state = State::restore(&self.store, self.thread, setup)?;
@@ -213,7 +229,7 @@ impl Desk {
         Err(SessionError::Busy)
     }
 
-    fn make(&self, state: &mut State) -> Result<Request, SessionError> {
+    fn make(&self, state: &mut State, extras: &Extras) -> Result<Request, SessionError> {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
@@ -223,16 +239,18 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
-        let budget = setup.budget(state.learned);
-        let ready = self.ready(state)?;
-        let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
-        let moment =
-            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let (prepared, rendered, prompt) =
-            state.render((&self.store, self.thread), &setup, &budget, &moment)?;
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // What was decided for a call that somebody else made meanwhile is not in this view.
         let mut records = vec![Record::CallsSoFar(number)];
+        let ready = self.ready(state)?;
+        let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
+        let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
+        let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
+        let budget = setup.budget(state.learned);
+        let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
+        let moment =
+            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
+        let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
@@ -240,6 +258,11 @@ impl Desk {
                 records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
+        for event in self.afterwards(state, extras, now) {
+            events.push(event.clone());
+            state.push(self.thread, event);
+        }
+        let (rendered, prompt) = state.write(&setup, &mut prepared)?;
         let call = state.record(&setup, &prepared, &rendered, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
@@ -258,20 +281,46 @@ impl Desk {
         self.store.commit(Commit { thread: self.thread, after, events, records })?;
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
+        if let Some((compaction, by)) = asked {
+            self.adopted(state, &compaction, Some(by), number);
+        }
         if let Some(compaction) = &prepared.compaction {
-            self.adopted(state, compaction, ready.map(|ready| ready.by), prepared.author, number);
+            let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
+            self.adopted(state, compaction, by, number);
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
-        Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
+        let (body, cause, made_in) = (rendered.body, prepared.cause, Duration::ZERO);
+        Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
     }
 
-    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, author: Author, call: u64) {
-        let Fact::Compacted(compaction) = &logged.event.fact else { return };
-        let by = match (author, by) {
-            (Author::Ready, Some(by)) => by,
-            _ => BUILT_IN.to_owned(),
+    /// Puts a summary in force that somebody asked for: whether it pays is not the question. One that saves nothing is
+    /// dropped.
+    fn adopt_asked(
+        &self,
+        state: &mut State,
+        ready: &Ready,
+        now: Time,
+        events: &mut Vec<Event>,
+        records: &mut Vec<Record>,
+    ) -> Option<(Arc<Logged>, String)> {
+        let compaction = match ready.compaction(state) {
+            Ok(compaction) => compaction,
+            Err(nothing) => {
+                records.push(Record::CancelJob { job: ready.job, reason: nothing.to_string() });
+                return None;
+            }
         };
+        let event = Event::own(Fact::Compacted(compaction), Some(now));
+        events.push(event.clone());
+        state.push(self.thread, event);
+        records.push(Record::Adopted { job: ready.job, compaction: state.head.seq });
+        Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
+    }
+
+    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
+        let Fact::Compacted(compaction) = &logged.event.fact else { return };
+        let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,
@@ -327,7 +376,8 @@ impl Desk {
         Ok(Standby::Possible(by))
     }
 
-    /// The marker and the job that have a span summarised; nothing if that span was tried before.
+    /// The marker and the job that have a span summarised; nothing if that span was tried before. A person who asks for
+    /// it again, because it was undone or cancelled, gets it again.
     pub(crate) fn order(
         &self,
         state: &State,
@@ -339,10 +389,16 @@ impl Desk {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
-        let job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
+        let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
-        if known.iter().any(|known| known.job.key == job.key) {
-            return Ok(None);
+        let is_known = |key: &str| known.iter().any(|known| known.job.key == key);
+        if is_known(&job.key) {
+            if trigger != Trigger::Manual {
+                return Ok(None);
+            }
+            let mut times = (2_u64..).map(|time| format!("time {time}: {}", job.key));
+            job.key = times.find(|key| !is_known(key)).unwrap_or_default();
+            job.id = JobId::derived(&[&self.thread.to_string(), &job.key]);
         }
         let marker = Event::own(Fact::CompactionRequested { trigger, focus }, Some(now));
         Ok(Some((marker, job)))
@@ -417,12 +473,11 @@ impl Desk {
     }
 
     /// The last request was refused as too long: the next one is smaller.
-    pub(crate) fn overflowed(&self, limit: Option<Tokens>) -> Result<(), SessionError> {
-        let refused = Overflowed { limit };
-        self.failed(refused.to_string())?;
+    pub(crate) fn overflowed(&self, refused: Overflow) -> Result<(), SessionError> {
+        self.failed(Overflowed(refused).to_string())?;
         let mut state = self.state()?;
         let (_, estimated) = state.last.ok_or(SessionError::NoCall)?;
-        state.learned.refused(estimated, limit);
+        state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: Trigger::Overflow, focus: None };
         let now = Some(self.now());
         self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;

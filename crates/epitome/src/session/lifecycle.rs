@@ -84,6 +84,13 @@ pub enum Lifecycle {
         /// The compaction.
         compaction: Seq,
     },
+    /// The memory files could not be written. The session goes on; it is tried again with the next request.
+    NotesFailed {
+        /// The thread.
+        thread: ThreadId,
+        /// Why not.
+        error: String,
+    },
     /// The context fills again as soon as it is compacted: no more summaries for a while.
     Thrashing {
         /// The thread.
@@ -177,6 +184,7 @@ impl fmt::Display for Lifecycle {
             }
             Self::Reverted { compaction, .. } => write!(f, "compaction {compaction} was undone"),
             Self::Restored { compaction, .. } => write!(f, "compaction {compaction} is in force again"),
+            Self::NotesFailed { error, .. } => f.write_str(error),
             Self::Thrashing { calls, .. } => write!(
                 f,
                 "the context is full again at most {calls} calls after each compaction: no more summaries for a while; \

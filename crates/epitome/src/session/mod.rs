@@ -4,6 +4,7 @@
 //! before it answers; what the model is to see next comes from [`Session::next_request`], which never waits for a model.
 //! Summaries are made beside it, and swapped in between two requests.
 
+mod afterwards;
 mod answer;
 pub mod audit;
 mod breaker;
@@ -17,11 +18,15 @@ mod setup;
 mod state;
 mod thrash;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use epitome_core::{
     Event, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Pin, ToolCall, Trigger},
+    id::JobId,
     policy::Policy,
     profile::Profiles,
 };
@@ -34,23 +39,30 @@ use epitome_wire::{
     overflow::overflow,
     say::{Ended, SaidResult},
 };
-use tokio::sync::{Notify, broadcast::Receiver};
+use tokio::sync::{
+    Notify,
+    broadcast::{Receiver, error::RecvError},
+};
 
 pub use self::{
     answer::Answer,
     audit::{Replayed, replay_call, verify_call},
     builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
+    compactor::Worked,
     desk::{Request, Warm},
     error::SessionError,
     lifecycle::{Callback, Lifecycle, NextStep},
 };
 use self::{
     builder::Extras,
-    compactor::{Worked, blocking, work_one},
+    compactor::{blocking, work_one},
     desk::Desk,
     setup::{Learned, Setup},
 };
-use crate::lineage::{self, ForkMode};
+use crate::{
+    lineage::{self, ForkMode},
+    memory_files::Written,
+};
 
 /// A session of an agent.
 #[derive(Clone, Debug)]
@@ -81,6 +93,14 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
+    /// What came of a call: what the tool gave back, or how it failed.
+    pub fn new(call: &ToolCall, done: Result<impl Into<String>, impl std::fmt::Display>) -> Self {
+        match done {
+            Ok(text) => Self::of(call, text),
+            Err(error) => Self::failed(call, error.to_string()),
+        }
+    }
+
     /// What a tool that worked gave back.
     pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Well }
@@ -149,6 +169,11 @@ impl Session {
         blocking(move || work(&desk)).await
     }
 
+    /// What must stay free for what is added to requests.
+    fn reserve(&self) -> Tokens {
+        self.desk.hooks.reserve() + self.shared.extras.reserve()
+    }
+
     fn format(desk: &Desk) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
@@ -190,18 +215,11 @@ impl Session {
     /// The next request, ready to be sent: within the window, legal, and an extension of the last one unless there was
     /// reason to change what was sent. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
-        let extras = self.shared.extras.clone();
-        let request = self
-            .at_desk(move |desk| {
-                let request = desk.next_request()?;
-                if let Some(folder) = &extras.memory {
-                    answer::keep_memory(desk, folder)?;
-                }
-                Ok(request)
-            })
-            .await?;
+        let (asked, extras) = (Instant::now(), self.shared.extras.clone());
+        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
+        request.made_in = asked.elapsed();
         Ok(request)
     }
 
@@ -225,7 +243,7 @@ impl Session {
                 desk.failed(format!("the provider answered {status}"))?;
                 return Ok(Refused::Otherwise);
             };
-            desk.overflowed(overflow.limit)?;
+            desk.overflowed(overflow)?;
             Ok(Refused::TooLong)
         })
         .await
@@ -240,7 +258,7 @@ impl Session {
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
     pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
         let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+        let setup = Setup::new(format, model, *window, policy, profiles, self.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
@@ -267,9 +285,25 @@ impl Session {
         self.compact_for(Trigger::Manual, focus).await
     }
 
+    /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure then is
+    /// told to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if there is nothing
+    /// to write: no compaction is in force, or no folder was given.
+    pub async fn write_memory_files(&self) -> Result<Option<Written>, SessionError> {
+        let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
+        self.at_desk(move |desk| desk.note(&folder)).await
+    }
+
     async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() {
-            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger)).await;
+        let place = self.make_compaction(trigger, focus).await?;
+        // The compaction stands, whatever becomes of the notes; whoever listens is told.
+        let _told = self.write_memory_files().await;
+        Ok(place)
+    }
+
+    async fn make_compaction(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
+        if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
+            let focus = focus.map(str::to_owned);
+            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus.as_deref())).await;
         }
         let job = self.order(trigger, focus).await?;
         let worker = compactor::worker();
@@ -278,7 +312,7 @@ impl Session {
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
                     if work_one(&self.desk, &worker).await? == Worked::Nothing {
-                        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                        tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
@@ -292,18 +326,21 @@ impl Session {
         }
     }
 
-    /// Has a summary made in the background; the next request adopts it as soon as it is there.
-    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<(), SessionError> {
-        self.order(Trigger::Manual, focus).await?;
+    /// Has a summary made in the background; the next request adopts it as soon as it is there. Gives the job; one that
+    /// is under way already is taken for it.
+    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
+        let job = self.order(Trigger::Manual, focus).await?;
         self.wake.notify_one();
-        Ok(())
+        Ok(job)
     }
 
-    async fn order(
-        &self,
-        trigger: Trigger,
-        focus: Option<&str>,
-    ) -> Result<epitome_core::id::JobId, SessionError> {
+    /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
+    /// for whoever works on summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
+    pub async fn work(&self) -> Result<Worked, SessionError> {
+        work_one(&self.desk, &compactor::worker()).await
+    }
+
+    async fn order(&self, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
         self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref())).await
     }
@@ -435,6 +472,21 @@ impl Session {
     /// What happens to summaries, as it happens.
     pub fn events(&self) -> Receiver<Lifecycle> {
         self.desk.listeners.subscribe()
+    }
+
+    /// Calls `listener` with what happens to summaries, as it happens, on a task of its own. One that is too slow misses the
+    /// oldest, and never holds up the session.
+    pub fn listen(&self, mut listener: impl FnMut(Lifecycle) + Send + 'static) {
+        let mut events = self.events();
+        tokio::spawn(async move {
+            loop {
+                match events.recv().await {
+                    Ok(happened) => listener(happened),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
     }
 
     /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`.

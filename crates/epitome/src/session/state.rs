@@ -18,6 +18,7 @@ use epitome_store::{
 };
 use epitome_wire::{
     Answered, PromptMemo,
+    overflow::Overflow,
     render::{Rendered, settle_thinking},
 };
 use serde::Serialize;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(super) last: Option<(u64, Tokens)>,
     pub(super) learned: Learned,
     pub(super) thrash: Thrash,
+    /// The compaction whose summary is in the memory files, as far as is known.
+    pub(super) noted: Option<Seq>,
 }
 
 impl State {
@@ -75,6 +78,7 @@ impl State {
             last: last.as_ref().map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
+            noted: None,
         };
         state.learn(store, thread)?;
         state.fill(store, thread)?;
@@ -92,7 +96,7 @@ impl State {
                     self.learned.counted(row.call.estimated, usage.input());
                 }
                 if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
-                    self.learned.refused(row.call.estimated, refused.limit);
+                    self.learned.refused(row.call.estimated, refused.0);
                 }
             }
             if row.call.summary.is_some_and(|summary| self.thrash.is_new(summary.seq)) {
@@ -142,13 +146,14 @@ impl State {
         self.view.push(Arc::new(Logged { id, event, link }), pieces);
     }
 
-    pub(super) fn render(
+    /// Decides what the next request shows.
+    pub(super) fn prepare(
         &mut self,
         (store, thread): (&Sqlite, ThreadId),
         setup: &Setup,
         budget: &Budget,
         moment: &Moment<'_>,
-    ) -> Result<(Prepared, Rendered, Prompt), SessionError> {
+    ) -> Result<Prepared, SessionError> {
         let refused = CompactError::from;
         let mut prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
         if self.view.needs_more().is_some() {
@@ -162,15 +167,23 @@ impl State {
                     .map_err(CompactError::from)
             })?;
         }
-        let rendered =
-            setup.format.render(self.view.context(), &setup.options).map_err(CompactError::from)?;
+        Ok(prepared)
+    }
+
+    /// Writes the request that was prepared.
+    pub(super) fn write(
+        &mut self,
+        setup: &Setup,
+        prepared: &mut Prepared,
+    ) -> Result<(Rendered, Prompt), CompactError> {
+        let rendered = setup.format.render(self.view.context(), &setup.options)?;
         let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
         let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
         if !is_grown && prepared.cause.is_none() {
             self.view.reset(Cause::Format);
             prepared.cause = Some(Cause::Format);
         }
-        Ok((prepared, rendered, prompt))
+        Ok((rendered, prompt))
     }
 
     /// The call as it is recorded. From here on the view counts it as sent.
@@ -238,19 +251,20 @@ impl State {
     }
 }
 
-/// A request was refused as too long.
+/// A request was refused as too long, as it is recorded with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overflowed {
-    pub(crate) limit: Option<Tokens>,
-}
+pub(crate) struct Overflowed(pub(crate) Overflow);
 
 impl std::fmt::Display for Overflowed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("too long for the provider")?;
-        match self.limit {
-            Some(limit) => write!(f, ", which takes {}", limit.0),
-            None => Ok(()),
+        if let Some(limit) = self.0.limit {
+            write!(f, ", which takes {}", limit.0)?;
         }
+        if let Some(asked) = self.0.asked {
+            write!(f, ", and counts {}", asked.0)?;
+        }
+        Ok(())
     }
 }
 
@@ -258,11 +272,31 @@ impl Overflowed {
     /// Reads what was recorded of a call's end; nothing if it says something else.
     fn read(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("too long for the provider")?;
-        let limit = rest.strip_prefix(", which takes ").and_then(|number| number.parse().ok());
-        Some(Self { limit: limit.map(Tokens) })
+        let number = |name: &str| {
+            let (_, number) = rest.split_once(name)?;
+            let end = number.find(',').unwrap_or(number.len());
+            number[..end].parse().ok().map(Tokens)
+        };
+        Some(Self(Overflow { limit: number(", which takes "), asked: number(", and counts ") }))
     }
 }
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records hold only strings, numbers and lists")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_refusal_said_is_read_from_its_record() {
+        for limit in [None, Some(Tokens(4_096))] {
+            for asked in [None, Some(Tokens(5_000))] {
+                let overflowed = Overflowed(Overflow { limit, asked });
+                assert_eq!(Overflowed::read(&overflowed.to_string()), Some(overflowed));
+            }
+        }
+        assert_eq!(Overflowed::read("the provider answered 500"), None);
+    }
 }

@@ -5,16 +5,21 @@
 mod adversarial;
 mod agent;
 mod compaction;
+mod examples;
 mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
+mod manual;
 mod memory_files;
+mod metrics;
 mod misbehaving;
 mod rehearsal;
 mod scripted;
 mod session;
 mod summarisers;
 mod together;
+mod triggers;
+mod why;
 
 /// Logs and contexts as people write them.
 #[path = "../../../core/tests/it/notation.rs"]

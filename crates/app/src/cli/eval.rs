@@ -1,0 +1,320 @@
+//! `eval`: what summaries keep of real sessions, after one compaction and after several in a row.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use epitome::{
+    core::{
+        Digest, Tokens,
+        meter::{Meter, Overhead},
+        policy::Policy,
+        tokens::O200k,
+    },
+    eval::{Evaluation, SECTIONS, Subject, built_in},
+    import::find_files,
+    kept::Tally,
+    wire::transcripts::{self, Limits, ReadError},
+};
+use serde_json::json;
+
+use super::{
+    output::{BOLD, DIM, NOTE, Output},
+    parallel::for_all,
+    text,
+    view::{Amount, parse_amount, thread_events},
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Every session over the size is compacted once, twice and five times on its way, and the last summary is held against what
+code finds in the whole span. Told: the summary says it. Counted: it says how many more there are, with the handle that
+leads to them. Unspoken: only the handle of the whole span leads there. What code does not find is not looked for: of
+the built-in summariser this says what is carried on and what there is room for, not what it overlooks.
+A session of which half was in one before it (*) is shown and not counted. Needs no database and no model.
+
+  epitome eval ~/.claude/projects
+  epitome eval sessions/ --over 150k --chain 1,10 --csv > kept.csv")]
+pub(crate) struct Args {
+    /// Transcripts, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+
+    /// Only sessions with more tokens than this.
+    #[arg(long, value_name = "N", default_value = "60k", value_parser = parse_amount)]
+    over: Amount,
+
+    /// How many compactions in a row.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,5")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    chain: Vec<u64>,
+
+    /// The policy whose rules for summaries hold.
+    #[arg(long, value_name = "POLICY", default_value = "epitome")]
+    policy: String,
+
+    /// Print comma-separated values.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+/// What was measured on a session.
+struct Measured {
+    name: String,
+    tokens: Tokens,
+    contents: Vec<(Digest, Tokens)>,
+    evaluations: Vec<Evaluation>,
+}
+
+/// What was measured on all sessions with one chain.
+#[derive(Default)]
+struct Total {
+    sessions: u64,
+    made: u64,
+    span: u64,
+    summary: u64,
+    least: Option<f64>,
+    filled: u64,
+    complete: u64,
+    items: Tally,
+}
+
+pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
+    let Amount::Tokens(over) = args.over else { bail!("--over is an amount of tokens, such as 60k") };
+    let rules = Policy::named(&args.policy)?.summary;
+    let Some(rules) = rules else { bail!("the policy `{}` makes no summaries: name another", args.policy) };
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    for path in &args.paths {
+        let (found, errors) = find_files(path);
+        files.extend(found);
+        unread.extend(errors.iter().map(ToString::to_string));
+    }
+    let mut totals: Vec<(u64, Total)> = args.chain.iter().map(|chain| (*chain, Total::default())).collect();
+    if args.csv {
+        out.line(
+            "session,tokens,new,chain,made,span,summary,ratio,filled,sections,items,told,counted,unspoken",
+        )?;
+    } else if !out.is_json() {
+        out.line(format_args!(
+            "{BOLD}{:34} {:>7} {:>5} {:>16} {:>7} {:>8} {:>5} {:>5} {:>7} {:>8}{BOLD:#}",
+            "session",
+            "tokens",
+            "chain",
+            "span → summary",
+            "ratio",
+            "sections",
+            "items",
+            "told",
+            "counted",
+            "unspoken"
+        ))?;
+    }
+    let mut known = Known::default();
+    let measure = |path: &PathBuf| {
+        measured(path, Tokens(over), |subject| {
+            let evaluate = |chain: &u64| subject.chained(*chain, &rules, |order| Ok(built_in(order)));
+            args.chain.iter().filter_map(evaluate).collect()
+        })
+    };
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for_all(&files, name, measure, |path, measured| {
+        match measured {
+            Ok(measured) => {
+                for one in measured {
+                    let standing = known.meet(&one);
+                    if standing == Standing::New {
+                        for evaluation in &one.evaluations {
+                            let total = totals.iter_mut().find(|(chain, _)| *chain == evaluation.chain);
+                            total.into_iter().for_each(|(_, total)| total.add(evaluation));
+                        }
+                    }
+                    tell(&one, standing, args, &mut out)?;
+                }
+            }
+            Err(error) => unread.push(format!("{}: {error}", path.display())),
+        }
+        Ok(())
+    })?;
+    summary(&totals, known.again, &unread, args, &mut out)?;
+    Ok(if unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The long sessions of a file; none if it is no transcript.
+fn measured(
+    path: &Path,
+    over: Tokens,
+    evaluate: impl Fn(&Subject) -> Vec<Evaluation>,
+) -> Result<Vec<Measured>, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let sessions = match transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default()) {
+        Ok(reading) => reading.sessions,
+        Err(ReadError::UnknownAgent { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let file = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut all = Vec::new();
+    for session in &sessions {
+        for (index, thread) in session.threads.iter().enumerate() {
+            let meter = Arc::new(Meter::new(Arc::new(O200k), Overhead::default()));
+            let subject = Subject::new(thread_events(session, thread.id), meter);
+            if subject.tokens() <= over {
+                continue;
+            }
+            let of = if index == 0 { String::new() } else { format!(", {}", thread.name) };
+            let name = if sessions.len() == 1 {
+                format!("{file}{of}")
+            } else {
+                format!("{file} {}{of}", session.key)
+            };
+            let contents = subject.contents().collect();
+            all.push(Measured { name, tokens: subject.tokens(), contents, evaluations: evaluate(&subject) });
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a session is another one than those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is.
+    New,
+    /// Half of it or more was in them: a file that was resumed, a fork, a part of another.
+    Again,
+}
+
+/// What was in the sessions so far.
+#[derive(Default)]
+struct Known {
+    contents: HashSet<Digest>,
+    again: u64,
+}
+
+impl Known {
+    fn meet(&mut self, one: &Measured) -> Standing {
+        let known = one.contents.iter().filter(|(content, _)| self.contents.contains(content));
+        let shared: Tokens = known.map(|(_, tokens)| *tokens).sum();
+        self.contents.extend(one.contents.iter().map(|(content, _)| *content));
+        if shared.0 * 2 < one.tokens.0 {
+            return Standing::New;
+        }
+        self.again += 1;
+        Standing::Again
+    }
+}
+
+fn tell(one: &Measured, standing: Standing, args: &Args, out: &mut Output) -> anyhow::Result<()> {
+    for (index, told) in one.evaluations.iter().enumerate() {
+        let tally = told.kept.total();
+        let ratio = told.ratio();
+        let Evaluation { chain, made, span, summary, filled, sections, .. } = told;
+        let Tally { items, shown, counted, covered, lost } = tally;
+        let unspoken = covered + lost;
+        if args.csv {
+            let name = one.name.replace('"', "\"\"");
+            out.line(format_args!(
+                "\"{name}\",{},{},{chain},{made},{},{},{ratio:.2},{filled},{sections},{items},{shown},{counted},{unspoken}",
+                one.tokens.0,
+                standing == Standing::New,
+                span.0,
+                summary.0
+            ))?;
+        } else if out.is_json() {
+            out.object(&json!({
+                "session": one.name, "tokens": one.tokens, "new": standing == Standing::New, "ratio": ratio, "items": tally, "evaluation": told,
+            }))?;
+        } else {
+            let (name, tokens) = match (index, standing) {
+                (0, Standing::New) => (ends(&one.name), text::tokens(one.tokens)),
+                (0, Standing::Again) => (ends(&format!("*{}", one.name)), text::tokens(one.tokens)),
+                _ => Default::default(),
+            };
+            let chain = if made == chain { chain.to_string() } else { format!("{made}/{chain}") };
+            let span = format!("{} → {}", text::tokens(*span), text::tokens(*summary));
+            let sections = format!("{filled}/{SECTIONS}");
+            out.line(format_args!(
+                "{name:34} {tokens:>7} {chain:>5} {span:>16} {:>7} {sections:>8} {items:>5} {shown:>5} {counted:>7} \
+                 {unspoken:>8}",
+                format!("{ratio:.1}x")
+            ))?;
+            for example in &told.kept.unspoken {
+                out.line(format_args!("    {NOTE}unspoken: {}{NOTE:#}", text::one_line(example, 100)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The beginning and the end of a name: files of one session differ there.
+fn ends(name: &str) -> String {
+    let letters: Vec<char> = name.chars().filter(|letter| !letter.is_control()).collect();
+    match letters.len() {
+        0..=34 => letters.iter().collect(),
+        all => letters[..18].iter().chain(['…'].iter()).chain(&letters[all - 15..]).collect(),
+    }
+}
+
+impl Total {
+    fn add(&mut self, told: &Evaluation) {
+        self.sessions += 1;
+        self.made += told.made;
+        self.span += told.span.0;
+        self.summary += told.summary.0;
+        self.least = Some(self.least.map_or(told.ratio(), |least| least.min(told.ratio())));
+        self.filled += told.filled;
+        self.complete += u64::from(told.sections == SECTIONS as u64);
+        self.items += told.kept.total();
+    }
+}
+
+fn summary(
+    totals: &[(u64, Total)],
+    again: u64,
+    unread: &[String],
+    args: &Args,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    for error in unread {
+        anstream::eprintln!("{NOTE}{error}{NOTE:#}");
+    }
+    if args.csv || out.is_json() {
+        return Ok(());
+    }
+    if totals.iter().all(|(_, total)| total.sessions == 0) {
+        return out.line("No session here has more tokens than that: --over says how many.");
+    }
+    out.line("")?;
+    for (chain, total) in totals.iter().filter(|(_, total)| total.sessions > 0) {
+        let Total { sessions, made, span, summary, least, filled, complete, items } = total;
+        #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        out.line(format_args!(
+            "{BOLD}{}{BOLD:#} on {}, {made} made: {:.1}x smaller (at least {:.1}x); {:.1} of {SECTIONS} sections filled, \
+             {complete} of {sessions} complete",
+            if *chain == 1 { "1 compaction".to_owned() } else { format!("{chain} in a row") },
+            text::count(*sessions, "session"),
+            share(*span, *summary),
+            least.unwrap_or_default(),
+            share(*filled, *sessions),
+        ))?;
+        let percent = |part: u64| 100.0 * share(part, items.items);
+        out.line(format_args!(
+            "  {DIM}of {} items that must be kept{DIM:#} {:.1} % told, {:.1} % counted with a handle, {} not spoken of",
+            items.items,
+            percent(items.shown),
+            percent(items.counted),
+            items.covered + items.lost,
+        ))?;
+    }
+    if again > 0 {
+        out.line(format_args!(
+            "{DIM}{} marked * not counted: half of it or more was in one before.{DIM:#}",
+            text::count(again, "session")
+        ))?;
+    }
+    Ok(())
+}

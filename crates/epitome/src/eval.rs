@@ -1,0 +1,279 @@
+//! What summaries keep of sessions that really happened: each is compacted, once or several times on the way, and what
+//! the last summary says is held against what was in the span.
+//!
+//! A session is cut into as many equal parts as there are to be compactions, by tokens. At the end of each part what is
+//! shown by then is compacted on top of the summary before, as a policy would; nothing else is left out, so that what is
+//! measured is the summaries' own doing. Compactions that the agent itself recorded are passed over.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Digest, Event, EventId, Fact, Logged, ThreadId, Tokens,
+    context::Names,
+    event::{Compaction, Trigger},
+    meter::Meter,
+    policy::SummaryRules,
+    project::{Line, project},
+    summary::{
+        Brief, Section,
+        compaction::{Cutting, Drafting, Finished},
+        summarise,
+    },
+    verify::{self, Source},
+};
+use serde::Serialize;
+
+use crate::{
+    kept::{Kept, is_filled, kept, sections},
+    metrics::{ratio, span_through},
+    summarise::{self, Instructions, Summarize, Task},
+};
+
+/// A session that is to be compacted.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    line: Line,
+    meter: Arc<Meter>,
+    tokens: Tokens,
+}
+
+/// What a chain of compactions made of a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// How many compactions were asked for.
+    pub chain: u64,
+    /// How many were made: a part that is too short for its summary to be smaller is left to the next one.
+    pub made: u64,
+    /// What each stood for as it was shown, the summary before it included, and what its summary takes.
+    pub steps: Vec<(Tokens, Tokens)>,
+    /// What the last one stands for, as it happened.
+    pub span: Tokens,
+    /// What its summary takes.
+    pub summary: Tokens,
+    /// How many sections of it say something.
+    pub filled: u64,
+    /// How many it has, filled or said to be empty.
+    pub sections: u64,
+    /// What it has kept of what must be kept.
+    pub kept: Kept,
+    /// Why a summariser's draft was not taken, each time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<String>,
+}
+
+impl Evaluation {
+    /// How many times smaller the last summary is than what it stands for.
+    pub fn ratio(&self) -> f64 {
+        ratio(self.span.0, self.summary.0.max(1))
+    }
+}
+
+/// What somebody is asked to summarise.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'o> {
+    /// The span, and what is known of what came before.
+    pub cutting: &'o Cutting,
+    /// How long the summary may be.
+    pub limit: Tokens,
+    /// How it is drafted.
+    pub drafting: &'o Drafting,
+    /// Who counts.
+    pub meter: &'o Meter,
+}
+
+impl Subject {
+    /// A session, oldest event first.
+    pub fn new(events: impl IntoIterator<Item = Event>, meter: Arc<Meter>) -> Self {
+        let recorded = |event: &Event| {
+            matches!(
+                event.fact,
+                Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. }
+            )
+        };
+        let events = events.into_iter().filter(|event| !recorded(event));
+        let line = crate::compact::line(events).counted_by(&meter);
+        let tokens = line.counted().map(|(event, pieces)| size(event, pieces)).sum();
+        Self { line, meter, tokens }
+    }
+
+    /// What everything takes that was said, instructions aside.
+    pub fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+
+    /// What was said, event by event, with what it takes: by which it is known how much two sessions share.
+    pub fn contents(&self) -> impl Iterator<Item = (Digest, Tokens)> {
+        self.line
+            .counted()
+            .map(|(event, pieces)| (Digest::of(event.event.fact.text().as_bytes()), size(event, pieces)))
+    }
+
+    /// Compacts it so many times on the way; `make` writes the summaries. Nothing if no compaction gained anything.
+    pub fn chained(
+        &self,
+        chain: u64,
+        rules: &SummaryRules,
+        mut make: impl FnMut(&Order<'_>) -> Result<Brief, String>,
+    ) -> Option<Evaluation> {
+        let names = Names::Thread(ThreadId::derived(&["evaluation"]));
+        let part = Tokens(self.tokens.0 / chain.max(1));
+        // What stays verbatim must leave something to summarise in every part.
+        let drafting =
+            Drafting { keep: rules.keep.at_most(Tokens(part.0 / 4)), length: rules.length, caps: rules.caps };
+        let mut line = Line::default();
+        let (mut seen, mut part_end, mut done) = (Tokens(0), part, 0);
+        let (mut steps, mut rejected, mut last) = (Vec::new(), Vec::new(), None);
+        for (event, pieces) in self.line.counted() {
+            line.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+            seen += size(event, pieces);
+            let is_last = self.line.last().is_some_and(|newest| newest.id == event.id);
+            if done == chain || (seen < part_end && !is_last) {
+                continue;
+            }
+            done += 1;
+            part_end += part;
+            let context = project(&line, Arc::clone(&self.meter), names);
+            let Ok(cutting) = drafting.cut(&context, &line) else { continue };
+            let limit = drafting.length.of(cutting.covered);
+            let order = Order { cutting: &cutting, limit, drafting: &drafting, meter: &self.meter };
+            let brief = make(&order).unwrap_or_else(|why| {
+                rejected.push(why);
+                built_in(&order)
+            });
+            let finished = Finished {
+                first: cutting.first,
+                first_kept: cutting.first_kept,
+                brief,
+                trigger: Trigger::Threshold,
+            };
+            let Ok(compaction) = finished.compaction(&context, drafting.length) else { continue };
+            steps.push((cutting.covered, self.meter.text(compaction.summary.text())));
+            last = Some(compaction.clone());
+            stand_on(&mut line, compaction, &self.meter);
+        }
+        let made = steps.len() as u64;
+        let compaction = last?;
+        let through = compaction.through;
+        let span = self.line.counted().take_while(|(event, _)| event.id.seq <= through);
+        let found = sections(compaction.summary.text());
+        Some(Evaluation {
+            chain,
+            made,
+            span: span.map(|(event, pieces)| size(event, pieces)).sum(),
+            summary: self.meter.text(compaction.summary.text()),
+            filled: found.values().filter(|body| is_filled(body)).count() as u64,
+            sections: found.values().filter(|body| !body.is_empty()).count() as u64,
+            kept: kept(&span_through(&self.line, through), &compaction, names),
+            steps,
+            rejected,
+        })
+    }
+}
+
+/// How many sections a summary has.
+pub const SECTIONS: usize = Section::ALL.len();
+
+/// The summary that is made without a model.
+pub fn built_in(order: &Order<'_>) -> Brief {
+    summarise(&order.cutting.events, order.cutting.previous.as_ref(), &order.drafting.caps)
+}
+
+/// The summary that a model makes, as the gate lets it through, or why it does not.
+pub async fn by_model(
+    summariser: &dyn Summarize,
+    instructions: &Instructions,
+    order: &Order<'_>,
+) -> Result<Brief, String> {
+    let Order { cutting, limit, drafting, meter } = *order;
+    let previous = cutting.previous.as_ref();
+    let task = Task { span: &cutting.events, previous, instructions, limit, meter, warm: None };
+    let drafted = summarise::draft(summariser, &task).await.map_err(|error| error.to_string())?;
+    let source =
+        Source { span: &cutting.events, previous, caps: &drafting.caps, replaces: cutting.covered, limit };
+    let verified = verify::verify(&drafted.text, drafted.finish, &source, meter);
+    verified.map(|verified| verified.brief).map_err(|rejected| rejected.to_string())
+}
+
+/// What an event takes, if it is anything that was said.
+fn size(event: &Logged, pieces: Option<&[Tokens]>) -> Tokens {
+    match event.event.fact {
+        Fact::Instructed { .. } => Tokens(0),
+        _ => pieces.unwrap_or_default().iter().copied().sum(),
+    }
+}
+
+/// Puts a compaction in force. It takes the number of the event before it, so that every other keeps its own.
+fn stand_on(line: &mut Line, compaction: Compaction, meter: &Meter) {
+    let Some(last) = line.last() else { return };
+    let event = Event::own(Fact::Compacted(compaction), None);
+    let id = EventId { thread: ThreadId::derived(&["evaluation"]), seq: last.id.seq };
+    let link = last.link.next(&event, &event.fact_json());
+    let pieces = meter.pieces(&event);
+    line.push(Arc::new(Logged { id, event, link }), pieces);
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::{Part, event::ToolCall, event::ToolResult, meter::Overhead, profile::Tokenizer};
+
+    use super::*;
+
+    fn session(turns: u64) -> Subject {
+        let mut events = vec![Event::native(
+            "test",
+            "{}",
+            Fact::UserSaid { parts: vec![Part::text("Build it. Never touch the lock file.")] },
+        )];
+        for turn in 0..turns {
+            let call =
+                ToolCall::function(format!("c{turn}"), "bash", format!("{{\"command\":\"make p{turn}\"}}"));
+            let said = vec![Part::text(format!("Trying plan {turn}.")), Part::ToolCall(call)];
+            events.push(Event::native(
+                "test",
+                "{}",
+                Fact::AssistantSaid { answer: None, model: None, parts: said },
+            ));
+            let output = format!("error: p{turn} has no rule\n{}", format!("entering p{turn}\n").repeat(120));
+            let parts = vec![Part::text(output)];
+            let result = ToolResult { call: format!("c{turn}").into(), name: None, parts, error: true };
+            let returned = Fact::ToolReturned { results: vec![result], parts: Vec::new() };
+            events.push(Event::native("test", "{}", returned));
+        }
+        Subject::new(events, Arc::new(Meter::new(Tokenizer::O200k.counter(), Overhead::default())))
+    }
+
+    #[test]
+    fn a_chain_of_compactions_covers_the_same_and_loses_nothing() {
+        let subject = session(40);
+        for chain in [1, 2, 5] {
+            let told = subject.chained(chain, &SummaryRules::default(), |order| Ok(built_in(order))).unwrap();
+            assert_eq!((told.chain, told.made), (chain, chain));
+            assert!(told.span > Tokens(subject.tokens().0 / 2) && told.ratio() > 3.0, "{told:?}");
+            assert_eq!(told.sections, SECTIONS as u64);
+            let total = told.kept.total();
+            assert!(total.items > 20, "{told:?}");
+            assert_eq!(total.kept(), total.items, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_summary_that_says_nothing_has_kept_nothing_but_the_way_back() {
+        let told = session(20).chained(1, &SummaryRules::default(), |_| Ok(Brief::default())).unwrap();
+        let total = told.kept.total();
+        assert_eq!((total.shown, total.counted, total.lost), (0, 0, 0));
+        assert_eq!((total.covered, told.filled), (total.items, 0));
+        assert_eq!(total.kept(), 0);
+    }
+
+    #[test]
+    fn a_draft_that_is_not_taken_is_told_and_the_built_in_summary_stands_in() {
+        let told = session(20).chained(2, &SummaryRules::default(), |_| Err("no".to_owned())).unwrap();
+        assert_eq!((told.made, told.rejected.len()), (2, 2));
+        assert!(told.kept.total().shown > 0);
+    }
+
+    #[test]
+    fn a_session_with_nothing_to_compact_has_no_evaluation() {
+        assert_eq!(session(0).chained(5, &SummaryRules::default(), |order| Ok(built_in(order))), None);
+    }
+}

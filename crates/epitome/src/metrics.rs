@@ -1,0 +1,534 @@
+//! How well compaction served a session: five figures, each measured, against the targets they were promised with.
+//!
+//! Everything is read from the log and from the records of calls. A figure that a session says nothing about is not
+//! guessed: it says what is missing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use epitome_core::{
+    Fact, Logged, Part, Seq, ThreadId, Tokens,
+    context::Names,
+    event::{Compaction, Summary, Usage},
+    id::AnswerId,
+    lineage::Standing,
+    project::Line,
+    summary::{Section, compaction::standing},
+};
+use epitome_store::{Sqlite, records::CallRow};
+use serde::Serialize;
+
+use crate::{
+    kept::{Kept, Tally, is_filled, kept, sections},
+    lineage::compactions,
+    session::{SessionError, audit::Past},
+};
+
+/// After a pause of so many milliseconds a cache is taken to be cold: the shortest lifetime that providers promise.
+const LIFETIME: i64 = 5 * 60 * 1_000;
+
+/// Messages of fewer words are said again without anything having been forgotten.
+const REPEATABLE: usize = 4;
+
+/// The figures of a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// How much smaller summaries are than what they stand for.
+    pub compression: Compression,
+    /// How much of what was sent came out of the provider's cache.
+    pub cache: Cache,
+    /// How often the agent could simply go on after a compaction.
+    pub continuation: Continuation,
+    /// What the summary in force has kept of what must be kept; nothing if none is in force.
+    pub kept: Option<Kept>,
+    /// Whether summaries have every section.
+    pub sections: Sections,
+}
+
+/// How much smaller summaries are than what they stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Compression {
+    /// Each compaction, oldest first.
+    pub compactions: Vec<Compressed>,
+    /// The one in force, with all that it stands for since the session began.
+    pub standing: Option<Compressed>,
+}
+
+/// A span and the summary that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Compressed {
+    /// The compaction.
+    pub compaction: Seq,
+    /// What its span takes as it happened, with the summary before it if it builds on one.
+    pub span: Tokens,
+    /// What its summary takes.
+    pub summary: Tokens,
+}
+
+impl Compressed {
+    /// How many times smaller it is.
+    pub fn ratio(&self) -> f64 {
+        ratio(self.span.0, self.summary.0.max(1))
+    }
+}
+
+impl Compression {
+    /// All spans against all summaries; nothing if there is none.
+    pub fn overall(&self) -> Option<f64> {
+        let sum = |of: fn(&Compressed) -> u64| self.compactions.iter().map(of).sum::<u64>();
+        let summaries = sum(|one| one.summary.0);
+        (summaries > 0).then(|| ratio(sum(|one| one.span.0), summaries))
+    }
+}
+
+/// How much of what was sent came out of the provider's cache, as it reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cache {
+    /// Each call that usage was reported for.
+    pub calls: Vec<CacheUse>,
+    /// How many calls nothing was reported for.
+    pub unreported: u64,
+}
+
+/// What a call got out of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CacheUse {
+    /// The call.
+    pub call: u64,
+    /// What was sent.
+    pub input: Tokens,
+    /// Of that, what was in the cache.
+    pub read: Tokens,
+    /// What was written to it.
+    pub written: Tokens,
+    /// Whether anything could have been there.
+    pub state: CacheState,
+}
+
+/// Whether anything could be in a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// It was used a moment ago.
+    Warm,
+    /// It was the first call, the first of another model, or one after a pause.
+    Cold,
+}
+
+impl Cache {
+    /// What share of the input was in the cache, of warm calls or of all; nothing if nothing was reported.
+    pub fn share(&self, of: Option<CacheState>) -> Option<f64> {
+        let calls = || self.calls.iter().filter(|call| of.is_none_or(|state| call.state == state));
+        let input: u64 = calls().map(|call| call.input.0).sum();
+        (input > 0).then(|| ratio(calls().map(|call| call.read.0).sum(), input))
+    }
+
+    /// Whether the provider ever said anything about a cache.
+    fn is_reported(&self) -> bool {
+        self.calls.iter().any(|call| call.read.0 + call.written.0 > 0)
+    }
+}
+
+/// How often the agent could simply go on: of the calls that stood on a summary, how many were answered, and the user did
+/// not have to say again what the summary should have told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Continuation {
+    /// Calls that stood on a summary and of which it is known how they ended.
+    pub calls: u64,
+    /// Those that were refused as too long, came to nothing, or ended in a refusal: by number, with the reason.
+    pub failed: Vec<(u64, String)>,
+    /// Those before which the user repeated a message that the summary stood for.
+    pub repeated: Vec<u64>,
+    /// Calls that stood on a summary and of which nobody reported the end.
+    pub unreported: u64,
+}
+
+impl Continuation {
+    /// The share of calls that went on; nothing if there is none.
+    pub fn share(&self) -> Option<f64> {
+        let stopped: HashSet<u64> =
+            self.failed.iter().map(|(call, _)| *call).chain(self.repeated.iter().copied()).collect();
+        (self.calls > 0).then(|| ratio(self.calls.saturating_sub(stopped.len() as u64), self.calls))
+    }
+}
+
+/// Whether summaries have every section, filled or said to be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sections {
+    /// Structured summaries.
+    pub summaries: u64,
+    /// Of those, how many have all sections.
+    pub complete: u64,
+    /// How many sections of the newest say something.
+    pub filled: u64,
+    /// Summaries in another agent's own form, which has no sections.
+    pub foreign: u64,
+}
+
+/// A figure, as a row of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// What is measured.
+    pub name: &'static str,
+    /// What was measured, or that it was not.
+    pub value: String,
+    /// What it should be.
+    pub target: &'static str,
+    /// Whether it is.
+    pub met: Met,
+    /// What the figure is made of, or why there is none.
+    pub detail: String,
+}
+
+/// Whether a target is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Met {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+    /// It cannot be measured on this session.
+    Unknown,
+}
+
+impl fmt::Display for Met {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Unknown => "not measured",
+        })
+    }
+}
+
+/// Measures a thread.
+pub fn metrics(store: &Sqlite, thread: ThreadId) -> Result<Metrics, SessionError> {
+    let past = Past::read(store, thread, None)?;
+    let calls = store.calls(thread, 0, usize::MAX)?;
+    let line = past.line();
+    let made = compactions(line);
+    let pivot = made.iter().rfind(|stood| stood.standing == Standing::Holds).map(|stood| stood.compaction);
+    let kept = pivot.and_then(|event| {
+        let (through, _) = standing(event)?;
+        let Fact::Compacted(compaction) = &event.event.fact else { return None };
+        Some(kept(&span_through(line, through), compaction, Names::Thread(event.id.thread)))
+    });
+    Ok(Metrics {
+        compression: compression(&past, pivot),
+        cache: cache(&calls),
+        continuation: continuation(line, &calls),
+        kept,
+        sections: section_counts(line),
+    })
+}
+
+/// What happened through an event, summaries aside.
+pub(crate) fn span_through(line: &Line, through: Seq) -> Vec<Arc<Logged>> {
+    let told = |event: &&Arc<Logged>| !matches!(event.event.fact, Fact::Compacted(_));
+    line.events().take_while(|event| event.id.seq <= through).filter(told).cloned().collect()
+}
+
+fn compression(past: &Past<'_>, pivot: Option<&Arc<Logged>>) -> Compression {
+    let sizes: Vec<(&Arc<Logged>, u64)> = past
+        .line()
+        .counted()
+        .map(|(event, pieces)| (event, pieces.unwrap_or_default().iter().map(|piece| piece.0).sum()))
+        .collect();
+    let place = |seq: Seq| sizes.partition_point(|(event, _)| event.id.seq <= seq);
+    let between = |after: Seq, through: Seq| {
+        let told = |event: &Logged| !matches!(event.event.fact, Fact::Compacted(_) | Fact::Instructed { .. });
+        let span = sizes.get(place(after)..place(through)).unwrap_or_default();
+        span.iter().filter(|(event, _)| told(event)).map(|(_, size)| size).sum::<u64>()
+    };
+    let mut standing_at: Vec<(Seq, Standing)> = Vec::new();
+    let mut made = Vec::new();
+    for event in past.line().events() {
+        let seq = event.id.seq;
+        match &event.event.fact {
+            Fact::Compacted(compaction) => {
+                let before = standing_at.iter().rfind(|(_, stands)| *stands == Standing::Holds);
+                let base = before.and_then(|(base, _)| sizes.get(place(*base).checked_sub(1)?));
+                let after =
+                    base.and_then(|(base, _)| standing(base)).map_or(Seq::START, |(through, _)| through);
+                let through = standing(event).map_or(compaction.through, |(through, _)| through);
+                let carried = base.map_or(0, |(_, size)| *size);
+                let span = Tokens(between(after, through) + carried);
+                made.push(Compressed { compaction: seq, span, summary: summary_tokens(past, compaction) });
+                standing_at.push((seq, Standing::Holds));
+            }
+            Fact::CompactionReverted { compaction } => stand(&mut standing_at, *compaction, Standing::Undone),
+            Fact::CompactionRestored { compaction } => stand(&mut standing_at, *compaction, Standing::Holds),
+            _ => {}
+        }
+    }
+    let standing = pivot.and_then(|event| {
+        let (through, _) = standing(event)?;
+        let Fact::Compacted(compaction) = &event.event.fact else { return None };
+        let span = Tokens(between(Seq::START, through));
+        Some(Compressed { compaction: event.id.seq, span, summary: summary_tokens(past, compaction) })
+    });
+    Compression { compactions: made, standing }
+}
+
+fn stand(all: &mut [(Seq, Standing)], compaction: Seq, standing: Standing) {
+    if let Some(known) = all.iter_mut().find(|(seq, _)| *seq == compaction) {
+        known.1 = standing;
+    }
+}
+
+fn summary_tokens(past: &Past<'_>, compaction: &Compaction) -> Tokens {
+    past.meter().text(compaction.summary.text())
+}
+
+fn cache(calls: &[CallRow]) -> Cache {
+    let mut cache = Cache::default();
+    let mut before: Option<&CallRow> = None;
+    for row in calls {
+        let is_warm = before.is_some_and(|before| {
+            let pause =
+                before.call.time.zip(row.call.time).map(|(before, now)| now.0.saturating_sub(before.0));
+            before.call.model == row.call.model && pause.is_none_or(|pause| pause <= LIFETIME)
+        });
+        before = Some(row);
+        let Some(usage) = usage(row) else {
+            cache.unreported += 1;
+            continue;
+        };
+        let state = if is_warm { CacheState::Warm } else { CacheState::Cold };
+        let (input, read, written) = (usage.input(), usage.cache_read, usage.cache_write);
+        cache.calls.push(CacheUse { call: row.number, input, read, written, state });
+    }
+    cache
+}
+
+/// What was last said about what a call used.
+fn usage(row: &CallRow) -> Option<Usage> {
+    row.outcomes.iter().rev().find_map(|outcome| outcome.usage)
+}
+
+fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
+    let refused = refusals(line);
+    let mut told = Continuation::default();
+    for row in calls.iter().filter(|row| row.call.summary.is_some()) {
+        if row.outcomes.is_empty() {
+            told.unreported += 1;
+            continue;
+        }
+        told.calls += 1;
+        let errors = row.outcomes.iter().filter_map(|outcome| outcome.error.clone());
+        let mut answers = row.outcomes.iter().filter_map(|outcome| outcome.answer.as_ref());
+        let refusal = answers.any(|answer| refused.contains(answer)).then(|| "the model refused".to_owned());
+        if let Some(reason) = errors.chain(refusal).next() {
+            told.failed.push((row.number, reason));
+        }
+    }
+    let said_again = repetitions(line);
+    let mut seen = Seq::START;
+    for row in calls {
+        let is_new = |seq: &&Seq| seen < **seq && **seq <= row.call.head;
+        let is_told = row.call.summary.is_some() && !row.outcomes.is_empty();
+        let first = &said_again[said_again.partition_point(|seq| *seq <= seen)..];
+        if is_told && first.first().filter(is_new).is_some() {
+            told.repeated.push(row.number);
+        }
+        seen = row.call.head;
+    }
+    told
+}
+
+/// The answers in which a model refused.
+fn refusals(line: &Line) -> HashSet<&AnswerId> {
+    let refused = line.events().filter_map(|event| match &event.event.fact {
+        Fact::AssistantSaid { answer: Some(answer), parts, .. } => {
+            parts.iter().any(|part| matches!(part, Part::Refusal { .. })).then_some(answer)
+        }
+        _ => None,
+    });
+    refused.collect()
+}
+
+/// The messages in which the user says again, word for word, what by then only a summary told.
+fn repetitions(line: &Line) -> Vec<Seq> {
+    let mut said: HashMap<String, Seq> = HashMap::new();
+    let mut covered = Seq::START;
+    let mut again = Vec::new();
+    for event in line.events() {
+        match &event.event.fact {
+            Fact::Compacted(_) => {
+                covered = standing(event).map_or(covered, |(through, _)| through.max(covered))
+            }
+            Fact::UserSaid { .. } => {
+                let text = event.event.fact.text().to_lowercase();
+                let words: Vec<&str> = text
+                    .split(|letter: char| !letter.is_alphanumeric())
+                    .filter(|word| !word.is_empty())
+                    .collect();
+                if words.len() < REPEATABLE {
+                    continue;
+                }
+                let before = said.insert(words.join(" "), event.id.seq);
+                if before.is_some_and(|before| before <= covered) {
+                    again.push(event.id.seq);
+                }
+            }
+            _ => {}
+        }
+    }
+    again
+}
+
+fn section_counts(line: &Line) -> Sections {
+    let mut counts = Sections::default();
+    for event in line.events() {
+        let Fact::Compacted(compaction) = &event.event.fact else { continue };
+        let Summary::Structured { text, .. } = &compaction.summary else {
+            counts.foreign += 1;
+            continue;
+        };
+        let found = sections(text);
+        counts.summaries += 1;
+        let complete = found.len() == Section::ALL.len() && found.values().all(|body| !body.is_empty());
+        counts.complete += u64::from(complete);
+        counts.filled = found.values().filter(|body| is_filled(body)).count() as u64;
+    }
+    counts
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few digits are shown")]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+impl Metrics {
+    /// The five figures, as rows of a table.
+    pub fn rows(&self) -> Vec<Row> {
+        vec![
+            self.compression_row(),
+            self.cache_row(),
+            self.continuation_row(),
+            self.failed_approaches_row(),
+            self.sections_row(),
+        ]
+    }
+
+    fn compression_row(&self) -> Row {
+        let row = Row::new("compression", "3-5x");
+        let Some(overall) = self.compression.overall() else {
+            return row.unknown("nothing was compacted in this session");
+        };
+        let each: Vec<String> =
+            self.compression.compactions.iter().map(|one| format!("{:.1}x", one.ratio())).collect();
+        let standing = self.compression.standing.map_or_else(
+            || "none is in force".to_owned(),
+            |one| {
+                format!(
+                    "the one in force stands for {} tokens in {} ({:.1}x)",
+                    one.span.0,
+                    one.summary.0,
+                    one.ratio()
+                )
+            },
+        );
+        let beyond = if overall > 5.0 { "more than the range asks for: " } else { "" };
+        let detail = format!("{beyond}per compaction {}; {standing}", each.join(", "));
+        row.value(format!("{overall:.1}x"), overall >= 3.0, detail)
+    }
+
+    fn cache_row(&self) -> Row {
+        let row = Row::new("cache hits", "> 80 %");
+        let cold = self.cache.calls.iter().filter(|call| call.state == CacheState::Cold).count();
+        match (self.cache.share(Some(CacheState::Warm)), self.cache.share(None)) {
+            (_, None) => row.unknown("no usage was reported for any call"),
+            _ if !self.cache.is_reported() => row.unknown("the provider reports nothing about its cache"),
+            (None, Some(_)) => row.unknown("every call was cold: the first one, or after a pause"),
+            (Some(warm), Some(all)) => {
+                let calls = self.cache.calls.len();
+                let detail = format!(
+                    "of the input of {} warm calls; {} with the {cold} cold ones; {} without a report",
+                    calls - cold,
+                    percent(all),
+                    self.cache.unreported
+                );
+                row.value(percent(warm), warm > 0.8, detail)
+            }
+        }
+    }
+
+    fn continuation_row(&self) -> Row {
+        let row = Row::new("continuation", "> 99 %");
+        let told = &self.continuation;
+        let Some(share) = told.share() else {
+            return row.unknown("no call that stood on a summary has been answered");
+        };
+        let mut detail = format!(
+            "of {} calls on a summary {} failed, before {} the user repeated a message it stood for",
+            told.calls,
+            told.failed.len(),
+            told.repeated.len()
+        );
+        if let Some((call, reason)) = told.failed.first() {
+            detail = format!("{detail}; first, call {call}: {reason}");
+        }
+        row.value(percent(share), share > 0.99, detail)
+    }
+
+    fn failed_approaches_row(&self) -> Row {
+        let row = Row::new("failed approaches", "100 %");
+        let Some(kept) = &self.kept else { return row.unknown("no summary is in force") };
+        let Tally { items, shown, counted, covered, lost } = kept.total();
+        let all = format!(
+            "of {items} items that must be kept, {shown} told, {counted} counted with a handle, {} not spoken of",
+            covered + lost
+        );
+        let Some(failed) = kept.sections.get(&Section::FailedApproaches).filter(|tally| tally.items > 0)
+        else {
+            return row.unknown(&format!("code finds no failed approach in the span; {all}"));
+        };
+        // The handle of the whole span leads to everything, whatever a summary says: it keeps no approach from being lost.
+        let share = ratio(failed.kept(), failed.items);
+        let detail = format!(
+            "of {}, {} told, {} counted with a handle; {all}",
+            failed.items, failed.shown, failed.counted
+        );
+        row.value(percent(share), failed.kept() == failed.items, detail)
+    }
+
+    fn sections_row(&self) -> Row {
+        let row = Row::new("sections complete", "all");
+        let Sections { summaries, complete, filled, foreign } = self.sections;
+        match (summaries, foreign) {
+            (0, 0) => row.unknown("nothing was compacted in this session"),
+            (0, _) => row.unknown("its summaries are in the agent's own form, without sections"),
+            _ => {
+                let all = Section::ALL.len();
+                let detail = format!(
+                    "{filled} of {all} sections of the newest say something, the others that they are empty"
+                );
+                row.value(format!("{complete} of {summaries}"), complete == summaries, detail)
+            }
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    // Rounded down: what is almost all is not all.
+    format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
+}
+
+impl Row {
+    fn new(name: &'static str, target: &'static str) -> Self {
+        Self { name, value: "-".to_owned(), target, met: Met::Unknown, detail: String::new() }
+    }
+
+    fn unknown(self, why: &str) -> Self {
+        Self { detail: why.to_owned(), ..self }
+    }
+
+    fn value(self, value: String, is_met: bool, detail: String) -> Self {
+        Self { value, met: if is_met { Met::Yes } else { Met::No }, detail, ..self }
+    }
+}

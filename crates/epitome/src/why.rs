@@ -1,0 +1,345 @@
+//! Why the model said what it said: did the agent forget, or was it compacted out?
+//!
+//! A text is looked for in everything that happened, and for each event that holds it the calls are told that saw it
+//! word for word, and what the others saw in its place: by which rule, from which call on, and how to get it back. The
+//! answer is no opinion of what ought to have been sent. It is made by rendering past calls again from their records, and
+//! says how many of them came out as the very bytes that were sent.
+//!
+//! Not every call is made again. What is shown of an event changes only at a call that decided something about it, or
+//! that stands on another compaction than the call before; those are few, and never more than [`MOST_REPLAYS`]. Every
+//! event of the thread is read once: a full-text index finds words, and not the pieces of words that people copy out of
+//! an answer, so that it would miss what is asked for here.
+
+mod find;
+mod say;
+mod sight;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use epitome_core::{
+    EventId, Fact, Seq, ThreadId,
+    context::{Change, Names},
+    event::Time,
+    pairing::{Outcome, pair},
+    project::{Line, project},
+    seq_set::SeqSet,
+};
+use epitome_store::{Sqlite, records::CallRow};
+use serde::Serialize;
+
+use self::{
+    find::{Found, Needle, find},
+    sight::{Witness, sight},
+};
+use crate::session::{SessionError, audit::Past};
+
+/// At most so many calls are made again for one answer.
+pub const MOST_REPLAYS: usize = 128;
+
+/// Of the events that hold a text, so many of the first and so many of the newest are told about.
+const FIRST: usize = 4;
+const NEWEST: usize = 8;
+
+/// What became of a text in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// What was asked for.
+    pub text: String,
+    /// How it was found.
+    pub matched: Matched,
+    /// What the answer is made from.
+    pub basis: Basis,
+    /// The events that hold it, oldest first.
+    pub events: Vec<Trace>,
+    /// Further events that hold it, of which nothing is told here.
+    #[serde(skip_serializing_if = "SeqSet::is_empty")]
+    pub others: SeqSet,
+}
+
+/// How a text was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Matched {
+    /// Letter by letter.
+    Exact,
+    /// With other capitals only.
+    IgnoringCase,
+    /// Not at all.
+    Nowhere,
+}
+
+/// What an answer is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum Basis {
+    /// From calls that were made again.
+    Calls {
+        /// How many are recorded.
+        recorded: u64,
+        /// How many were made again.
+        replayed: u64,
+        /// Of those, how many came out as the very bytes that were sent.
+        same: u64,
+        /// How many more there are at which something may have changed.
+        skipped: u64,
+    },
+    /// No call is recorded: from the log alone, as the compactions in it say.
+    Log,
+}
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// The event.
+    pub event: EventId,
+    /// Its kind, as [`Fact::kind`] names it.
+    pub kind: &'static str,
+    /// When it happened.
+    pub time: Option<Time>,
+    /// The text with what stands around it.
+    pub excerpt: String,
+    /// What calls saw of it, one stretch of calls after the other. Without calls: what the context of each event was.
+    pub seen: Vec<Stretch>,
+    /// What is shown of it in what would be sent now, if nothing more were decided.
+    pub now: Sight,
+    /// How to get it back.
+    pub handle: String,
+}
+
+/// Calls that saw the same of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stretch {
+    /// The first of them.
+    pub first: u64,
+    /// The last of them.
+    pub last: u64,
+    /// What they saw.
+    pub sight: Sight,
+    /// Why something that had been sent changed with the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// What is shown of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sight {
+    /// How it is shown.
+    pub how: How,
+    /// Who saw to that: a reducer, or whoever wrote the summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The compaction whose summary stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Seq>,
+    /// Whether the text itself is still there.
+    pub words: Words,
+}
+
+/// How an event is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// As it was.
+    Verbatim,
+    /// Its beginning and its end.
+    Cut,
+    /// By a path or a command to get it again.
+    Referred,
+    /// By a line that says what was there.
+    Stubbed,
+    /// By a note that stands for several events.
+    Folded,
+    /// By the summary of a compaction.
+    Summarised,
+    /// Not at all.
+    LeftOut,
+    /// Not by itself: it is no message.
+    Unsent,
+}
+
+/// Whether a text is still said by what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Words {
+    /// It is not.
+    Gone,
+    /// It is.
+    There,
+}
+
+/// Says what became of a text in a thread's view: which calls saw it, and what the others saw in its place.
+pub fn why(store: &Sqlite, thread: ThreadId, text: &str) -> Result<Why, SessionError> {
+    let past = Past::read(store, thread, None)?;
+    let (matched, mut found) = find(past.line(), text);
+    let others = set_aside(&mut found);
+    let calls = store.calls(thread, 0, usize::MAX)?;
+    let witness = Witness::new(store, past.line(), Needle::new(text, matched))?;
+    let (basis, seen) = match calls.is_empty() {
+        true => (Basis::Log, in_log(&past, thread, &found, &witness)),
+        false => in_calls(&past, &calls, &found, &witness)?,
+    };
+    let now = past.now(thread, calls.last())?;
+    let events = found.iter().zip(seen).map(|(found, seen)| Trace {
+        event: found.event.id,
+        kind: found.event.event.fact.kind(),
+        time: found.event.event.time,
+        excerpt: witness.needle.excerpt(found.text()),
+        seen,
+        now: sight(now.context(), found, &witness),
+        handle: Names::Thread(thread).handle(found.event.id.seq),
+    });
+    Ok(Why { text: text.to_owned(), matched, basis, events: events.collect(), others })
+}
+
+/// Keeps the first and the newest; gives the others.
+fn set_aside(found: &mut Vec<Found>) -> SeqSet {
+    let newest = found.len().saturating_sub(NEWEST).max(FIRST.min(found.len()));
+    let mut others = SeqSet::default();
+    for found in found.drain(FIRST.min(newest)..newest) {
+        others.insert(found.event.id.seq);
+    }
+    others
+}
+
+/// What calls saw of each event that was found.
+fn in_calls(
+    past: &Past<'_>,
+    calls: &[CallRow],
+    found: &[Found],
+    witness: &Witness,
+) -> Result<(Basis, Vec<Vec<Stretch>>), SessionError> {
+    let turning: Vec<BTreeSet<u64>> = found.iter().map(|found| turning_points(past, calls, found)).collect();
+    let mut wanted: Vec<u64> =
+        turning.iter().flatten().copied().collect::<BTreeSet<u64>>().into_iter().collect();
+    let skipped = wanted.len().saturating_sub(MOST_REPLAYS);
+    if skipped > 0 {
+        // Where something was first shown and how it ended matter most.
+        wanted.drain(MOST_REPLAYS / 2..MOST_REPLAYS / 2 + skipped);
+    }
+    let (mut same, mut seen) = (0, vec![Vec::new(); found.len()]);
+    for number in &wanted {
+        let Some(row) = row(calls, *number) else { continue };
+        let replayed = past.replay(row.clone())?;
+        same += u64::from(replayed.is_same());
+        for (at, found) in found.iter().enumerate().filter(|(at, _)| turning[*at].contains(number)) {
+            let sight = sight(replayed.view.context(), found, witness);
+            let cause = row.call.cause.clone();
+            seen[at].push(Stretch { first: *number, last: *number, sight, cause });
+        }
+    }
+    let last = calls.last().map_or(0, |row| row.number);
+    let seen = seen.into_iter().map(|points| stretches(points, last)).collect();
+    let (recorded, replayed) = (calls.len() as u64, wanted.len() as u64);
+    Ok((Basis::Calls { recorded, replayed, same, skipped: skipped as u64 }, seen))
+}
+
+fn row(calls: &[CallRow], number: u64) -> Option<&CallRow> {
+    calls.binary_search_by_key(&number, |row| row.number).ok().map(|at| &calls[at])
+}
+
+/// The calls at which what is shown of an event may differ from the call before, the first that could see it among them,
+/// and the last, as a check.
+fn turning_points(past: &Past<'_>, calls: &[CallRow], found: &Found) -> BTreeSet<u64> {
+    let seq = found.event.id.seq;
+    let shown = &calls[calls.partition_point(|row| row.call.head < seq)..];
+    let Some(first) = shown.first() else { return BTreeSet::new() };
+    let mut points: BTreeSet<u64> = [first.number].into();
+    points.extend(shown.last().map(|row| row.number));
+    let moved = shown.windows(2).filter(|pair| pair[0].call.summary != pair[1].call.summary);
+    points.extend(moved.map(|pair| pair[1].number));
+    let holders = holders(past.line(), found);
+    for (number, pass) in past.passes().iter().filter(|(number, _)| *number >= first.number) {
+        let about = |change: &Change| match change {
+            // The summary of a compaction is shown in place 0, and may stand for anything.
+            Change::Show { at, .. } | Change::Drop { at } => at.part == 0 || holders.contains(&at.seq),
+            Change::Fold { note, .. } => note.folded.events.contains(seq),
+        };
+        if pass.edits.iter().any(|edit| about(&edit.change)) {
+            points.insert(*number);
+        }
+    }
+    if matches!(found.event.event.fact, Fact::Instructed { .. }) {
+        // Another instruction of its kind takes its place.
+        points.extend(replacing(past.line(), shown, seq));
+    }
+    points
+}
+
+/// The events by which decisions name what is shown of an event: its own, and those that made the calls it answers.
+fn holders(line: &Line, found: &Found) -> BTreeSet<Seq> {
+    let seq = found.event.id.seq;
+    let mut holders: BTreeSet<Seq> = [seq].into();
+    if matches!(found.event.event.fact, Fact::ToolReturned { .. }) {
+        let before = line.events().take_while(|event| event.id.seq <= seq);
+        let paired = pair(before.map(|event| (event.id.seq, &event.event.fact)));
+        let answered = paired.exchanges.iter().filter(|exchange| match exchange.outcome {
+            Outcome::Returned { at, .. } => at == seq,
+            Outcome::Unanswered => false,
+        });
+        holders.extend(answered.map(|exchange| exchange.at));
+    }
+    holders
+}
+
+/// The first call after each later instruction.
+fn replacing<'c>(line: &'c Line, shown: &'c [CallRow], seq: Seq) -> impl Iterator<Item = u64> + 'c {
+    let later = line
+        .events()
+        .filter(move |event| event.id.seq > seq && matches!(event.event.fact, Fact::Instructed { .. }));
+    later.filter_map(move |event| {
+        shown.get(shown.partition_point(|row| row.call.head < event.id.seq)).map(|row| row.number)
+    })
+}
+
+/// What the log alone says: what the context of a thread without records was, from compaction to compaction.
+fn in_log(past: &Past<'_>, thread: ThreadId, found: &[Found], witness: &Witness) -> Vec<Vec<Stretch>> {
+    let is_turning = |fact: &Fact| {
+        matches!(fact, Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. })
+    };
+    let mut points: BTreeMap<Seq, Vec<usize>> = BTreeMap::new();
+    for (at, found) in found.iter().enumerate() {
+        points.entry(found.event.id.seq).or_default().push(at);
+    }
+    for event in past.line().events().filter(|event| is_turning(&event.event.fact)) {
+        let before = found.iter().enumerate().filter(|(_, found)| found.event.id.seq < event.id.seq);
+        points.entry(event.id.seq).or_default().extend(before.map(|(at, _)| at));
+    }
+    let mut seen = vec![Vec::new(); found.len()];
+    for (point, about) in points {
+        let mut line = Line::default();
+        for (event, pieces) in past.line().counted().take_while(|(event, _)| event.id.seq <= point) {
+            line.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        let meter = Arc::clone(past.meter());
+        let context = project(&line, meter, Names::Thread(thread));
+        for at in about {
+            let sight = sight(&context, &found[at], witness);
+            seen[at].push(Stretch { first: point.0, last: point.0, sight, cause: None });
+        }
+    }
+    let last = past.line().last().map_or(0, |event| event.id.seq.0);
+    seen.into_iter().map(|points| stretches(points, last)).collect()
+}
+
+/// Joins points after which nothing changed until the next.
+fn stretches(points: Vec<Stretch>, last: u64) -> Vec<Stretch> {
+    let mut joined: Vec<Stretch> = Vec::new();
+    for point in points {
+        match joined.last_mut() {
+            Some(before) if before.sight == point.sight => {}
+            before => {
+                if let Some(before) = before {
+                    before.last = point.first.saturating_sub(1);
+                }
+                joined.push(point);
+            }
+        }
+    }
+    if let Some(newest) = joined.last_mut() {
+        newest.last = last;
+    }
+    joined
+}

@@ -1,0 +1,226 @@
+//! Finding a text among everything that happened.
+
+use std::sync::Arc;
+
+use epitome_core::{Fact, Logged, project::Line};
+
+use super::Matched;
+
+/// How many letters are shown on each side of what was found.
+const AROUND: usize = 48;
+
+/// A piece of an event that holds the text.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) event: Arc<Logged>,
+    pub(super) piece: Piece,
+}
+
+/// A piece of an event, as contexts show or leave it out by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// All of it.
+    Whole,
+    /// A part of an answer.
+    Part(usize),
+    /// A result of a tool.
+    Result(usize),
+}
+
+impl Found {
+    /// What the piece says.
+    pub(super) fn text(&self) -> String {
+        text_of(&self.event, self.piece)
+    }
+}
+
+fn text_of(event: &Logged, piece: Piece) -> String {
+    let mut all = String::new();
+    let mut see = |text: &str| {
+        if !all.is_empty() {
+            all.push('\n');
+        }
+        all.push_str(text);
+    };
+    let fact = &event.event.fact;
+    match (piece, fact) {
+        (Piece::Result(at), _) => {
+            for part in fact.results().get(at).iter().flat_map(|result| &result.parts) {
+                part.visit_text(&mut see);
+            }
+        }
+        (Piece::Part(at), _) => {
+            if let Some(part) = fact.parts().get(at) {
+                part.visit_text(&mut see);
+            }
+        }
+        // What stands beside results is a message of its own.
+        (Piece::Whole, Fact::ToolReturned { parts, .. }) => {
+            parts.iter().for_each(|part| part.visit_text(&mut see));
+        }
+        (Piece::Whole, _) => event.event.visit_counted(&mut see),
+    }
+    all
+}
+
+/// The pieces of an event.
+fn pieces(fact: &Fact) -> Vec<Piece> {
+    match fact {
+        Fact::AssistantSaid { parts, .. } => (0..parts.len()).map(Piece::Part).collect(),
+        Fact::ToolReturned { results, .. } => {
+            let results = (0..results.len()).map(Piece::Result);
+            results.chain([Piece::Whole]).collect()
+        }
+        _ => vec![Piece::Whole],
+    }
+}
+
+/// Every event that holds a text, each once, oldest first. Only if none does, capitals do not count. That a summary
+/// says it too is told with the events it stands for: a compaction is found only if nothing else says it.
+pub(super) fn find(line: &Line, text: &str) -> (Matched, Vec<Found>) {
+    for matched in [Matched::Exact, Matched::IgnoringCase] {
+        let needle = Needle::new(text, matched);
+        let holding = |event: &Arc<Logged>| {
+            let holds = |piece: &Piece| needle.is_in(&text_of(event, *piece));
+            let piece = pieces(&event.event.fact).into_iter().find(holds)?;
+            Some(Found { event: Arc::clone(event), piece })
+        };
+        let found: Vec<Found> = line.events().filter_map(holding).collect();
+        let is_summary = |found: &Found| matches!(found.event.event.fact, Fact::Compacted(_));
+        let (summaries, originals): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_summary);
+        let found = if originals.is_empty() { summaries } else { originals };
+        if !found.is_empty() {
+            return (matched, found);
+        }
+    }
+    (Matched::Nowhere, Vec::new())
+}
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Needle {
+    matched: Matched,
+    text: String,
+    /// As it stands in JSON, if that is something else: arguments of calls are.
+    escaped: Option<String>,
+    /// In one line, as summaries write it.
+    folded: String,
+}
+
+impl Needle {
+    pub(super) fn new(text: &str, matched: Matched) -> Self {
+        let text = match matched {
+            Matched::IgnoringCase => text.to_lowercase(),
+            Matched::Exact | Matched::Nowhere => text.to_owned(),
+        };
+        let json = serde_json::Value::from(text.as_str()).to_string();
+        let escaped = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
+        let escaped = (escaped != text).then(|| escaped.to_owned());
+        let folded = fold(&text);
+        Self { matched, text, escaped, folded }
+    }
+
+    /// Whether a text of the log holds it. An empty one is nowhere.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let lower;
+        let text = match self.matched {
+            Matched::IgnoringCase => {
+                lower = text.to_lowercase();
+                &lower
+            }
+            Matched::Exact | Matched::Nowhere => text,
+        };
+        !self.text.trim().is_empty()
+            && (text.contains(&self.text)
+                || self.escaped.as_ref().is_some_and(|escaped| text.contains(escaped.as_str())))
+    }
+
+    /// Whether what stands for a text says it: summaries fold white space.
+    pub(super) fn is_told_in(&self, text: &str) -> bool {
+        let lower;
+        let text = match self.matched {
+            Matched::IgnoringCase => {
+                lower = text.to_lowercase();
+                &lower
+            }
+            Matched::Exact | Matched::Nowhere => text,
+        };
+        self.is_in(text) || (!self.folded.is_empty() && fold(text).contains(&self.folded))
+    }
+
+    /// The first place in a text where it stands, with what is around it, in one line.
+    pub(super) fn excerpt(&self, text: String) -> String {
+        // Where a letter of the text as it is compared comes from.
+        let (compared, origins) = match self.matched {
+            Matched::IgnoringCase => lowered(&text),
+            Matched::Exact | Matched::Nowhere => (text.clone(), None),
+        };
+        let forms = [Some(&self.text), self.escaped.as_ref()];
+        let place =
+            forms.into_iter().flatten().find_map(|form| Some((compared.find(form.as_str())?, form.len())));
+        let Some((at, length)) = place else { return String::new() };
+        let origin = |place: usize| match &origins {
+            Some(origins) => origins.get(place).copied().unwrap_or(text.len()),
+            None => place,
+        };
+        let (start, end) = (origin(at), origin(at + length));
+        let before: Vec<char> = text[..start].chars().rev().take(AROUND + 1).collect();
+        let after: Vec<char> = text[end..].chars().take(AROUND + 1).collect();
+        let cut = |letters: &[char]| if letters.len() > AROUND { "…" } else { "" };
+        let (head, tail) = (cut(&before), cut(&after));
+        let before: String = before.into_iter().take(AROUND).rev().collect();
+        let after: String = after.into_iter().take(AROUND).collect();
+        let said: String = text[start..end].chars().take(4 * AROUND).collect();
+        let line = format!("{head}{before}«{said}»{after}{tail}");
+        fold(&line.replace(|letter: char| letter.is_control() && !letter.is_whitespace(), ""))
+    }
+}
+
+/// A text in small letters, and for each byte of it where in the text its letter begins.
+fn lowered(text: &str) -> (String, Option<Vec<usize>>) {
+    let (mut lower, mut origins) = (String::with_capacity(text.len()), Vec::with_capacity(text.len()));
+    // A whole word decides how its last letter is written small; what is found is found in the text as a whole.
+    let whole = text.to_lowercase();
+    for (at, letter) in text.char_indices() {
+        for small in letter.to_lowercase() {
+            lower.push(small);
+            origins.resize(lower.len(), at);
+        }
+    }
+    if lower.len() == whole.len() { (whole, Some(origins)) } else { (lower, Some(origins)) }
+}
+
+/// A text in one line.
+fn fold(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_shown_with_what_is_around_it_whatever_letters_there_are() {
+        let check = |text: &str, needle: &str, matched: Matched, expect: &str| {
+            assert_eq!(Needle::new(needle, matched).excerpt(text.to_owned()), expect, "{needle} in {text}");
+        };
+        check("say it twice", "it", Matched::Exact, "say «it» twice");
+        check("SAY İT Twice", "twice", Matched::IgnoringCase, "SAY İT «Twice»");
+        check("ΟΔΟΣ", "οδος", Matched::IgnoringCase, "«ΟΔΟΣ»");
+        check("{\"a\":\"x\\ny\"}", "x\ny", Matched::Exact, "{\"a\":\"«x\\ny»\"}");
+        let long = format!("{} needle {}", "日".repeat(100), "本".repeat(100));
+        let shown = Needle::new("needle", Matched::Exact).excerpt(long);
+        assert!(shown.starts_with("…日") && shown.ends_with("本…"), "{shown}");
+        check("a\u{1b}[31m b", "b", Matched::Exact, "a[31m «b»");
+        check("nothing", "else", Matched::Exact, "");
+    }
+
+    #[test]
+    fn an_empty_text_is_nowhere() {
+        for matched in [Matched::Exact, Matched::IgnoringCase] {
+            for text in ["", " \n"] {
+                assert!(!Needle::new(text, matched).is_in("a \n b"), "{text:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! An answer in words: the verdict first, then each event with what became of it.
+
+use std::fmt;
+
+use super::{Basis, How, Matched, Sight, Stretch, Trace, Why, Words};
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict())?;
+        writeln!(f, "{}", self.found())?;
+        for trace in &self.events {
+            write!(f, "\n{}", Told { trace, unit: self.unit() })?;
+        }
+        if !self.others.is_empty() {
+            writeln!(f, "\n{} more of them, not told here: {}", self.others.count(), self.others)?;
+        }
+        Ok(())
+    }
+}
+
+impl Why {
+    /// What stretches are counted in.
+    fn unit(&self) -> &'static str {
+        match self.basis {
+            Basis::Calls { .. } => "call",
+            Basis::Log => "event",
+        }
+    }
+
+    /// The answer, in a sentence.
+    pub fn verdict(&self) -> String {
+        if self.text.trim().is_empty() {
+            return "Nothing was asked for: give some words of what you look for.".to_owned();
+        }
+        if self.matched == Matched::Nowhere {
+            return "It never happened: no event of the session holds it.".to_owned();
+        }
+        if self.basis == Basis::Log {
+            return self.verdict_of_log();
+        }
+        let last = self.events.iter().filter_map(|trace| trace.seen.last());
+        let Some(best) = last.max_by_key(|stretch| worth(&stretch.sight)) else {
+            return "No call has seen it yet: it came after the last of them.".to_owned();
+        };
+        match (best.sight.how, best.sight.words) {
+            (How::Verbatim, _) => {
+                format!("Not compacted out: call {}, the last, had it word for word.", best.last)
+            }
+            (_, Words::There) => format!(
+                "Not lost: call {}, the last, had the words, though no longer the whole event ({}).",
+                best.last, best.sight
+            ),
+            (_, Words::Gone) => match self.last_verbatim() {
+                Some(last) => format!(
+                    "Compacted out: call {last} was the last to have it word for word; since call {} it is {}.",
+                    last + 1,
+                    best.sight
+                ),
+                None => format!("Compacted out: no call had it word for word; it is {}.", best.sight),
+            },
+        }
+    }
+
+    fn verdict_of_log(&self) -> String {
+        let now = self.events.iter().map(|trace| &trace.now).max_by_key(|sight| worth(sight));
+        let because = "No calls are recorded for this session, so that nobody knows what its models were sent. \
+                       By the log alone:";
+        match now {
+            Some(Sight { how: How::Verbatim, .. }) => {
+                format!("{because} it is in the context, word for word.")
+            }
+            Some(sight) => format!("{because} it is {sight}."),
+            None => because.to_owned(),
+        }
+    }
+
+    /// The last call that had the text word for word, in any event.
+    fn last_verbatim(&self) -> Option<u64> {
+        let seen = self.events.iter().flat_map(|trace| &trace.seen);
+        seen.filter(|stretch| stretch.sight.words == Words::There).map(|stretch| stretch.last).max()
+    }
+
+    /// Where it was found, and what the answer rests on.
+    fn found(&self) -> String {
+        let events = self.events.len() as u64 + self.others.count();
+        let capitals = match self.matched {
+            Matched::IgnoringCase => ", with other capitals",
+            Matched::Exact | Matched::Nowhere => "",
+        };
+        let found = format!("Found in {}{capitals}", count(events, "event"));
+        match self.basis {
+            Basis::Log => format!("{found}."),
+            Basis::Calls { recorded, replayed: 0, .. } => {
+                format!("{found}; {} recorded.", count(recorded, "call"))
+            }
+            Basis::Calls { recorded, replayed, same, skipped } => {
+                let proof = match replayed - same {
+                    0 => "every one to the bytes that were sent".to_owned(),
+                    other => format!("{other} of them NOT to the bytes that were sent"),
+                };
+                let skipped = match skipped {
+                    0 => String::new(),
+                    more => format!("; {} not looked at, where more may have changed", count(more, "call")),
+                };
+                let recorded = count(recorded, "call");
+                format!("{found}. Of {recorded}, {replayed} rendered again, {proof}{skipped}.")
+            }
+        }
+    }
+}
+
+/// How much of a text somebody has who sees this.
+fn worth(sight: &Sight) -> (bool, Words) {
+    (sight.how == How::Verbatim, sight.words)
+}
+
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// An event with what became of it.
+struct Told<'w> {
+    trace: &'w Trace,
+    unit: &'static str,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trace { event, kind, excerpt, seen, now, handle, .. } = self.trace;
+        writeln!(f, "event {} ({}): {excerpt}", event.seq, kind.replace('_', " "))?;
+        let ranges: Vec<String> = seen.iter().map(|stretch| self.range(stretch)).collect();
+        let width = ranges.iter().map(String::len).chain([9]).max().unwrap_or_default();
+        for (index, (range, stretch)) in ranges.iter().zip(seen).enumerate() {
+            write!(f, "  {range:width$}  {}", stretch.sight)?;
+            match &stretch.cause {
+                // What is new is shown by no decision about what was sent before.
+                Some(cause) if index > 0 => writeln!(f, "; because: {cause}")?,
+                _ if stretch.sight.how == How::Verbatim => writeln!(f)?,
+                _ if index == 0 => writeln!(f, "; from the first call on")?,
+                _ => writeln!(f)?,
+            }
+        }
+        if seen.is_empty() {
+            writeln!(f, "  {:width$}  no call has seen it yet", "calls")?;
+        }
+        writeln!(f, "  {:width$}  {now}", "now")?;
+        writeln!(f, "  {:width$}  {handle}", "get it")
+    }
+}
+
+impl Told<'_> {
+    fn range(&self, stretch: &Stretch) -> String {
+        if stretch.first == stretch.last {
+            format!("{} {}", self.unit, stretch.first)
+        } else {
+            format!("{}s {}-{}", self.unit, stretch.first, stretch.last)
+        }
+    }
+}
+
+impl fmt::Display for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = self.by.as_deref().unwrap_or("nobody");
+        match (self.how, self.compaction) {
+            (How::Verbatim, _) => return f.write_str("word for word"),
+            (How::Unsent, _) => return f.write_str("not sent by itself"),
+            (How::LeftOut, _) => return write!(f, "left out by {by}"),
+            (How::Cut, _) => write!(f, "cut by {by}")?,
+            (How::Referred, _) => write!(f, "only referred to, by {by}")?,
+            (How::Stubbed, _) => write!(f, "a stub, by {by}")?,
+            (How::Folded, _) => write!(f, "folded into a note by {by}")?,
+            (How::Summarised, Some(at)) => write!(f, "summarised by compaction {at} (summary: {by})")?,
+            (How::Summarised, None) => f.write_str("summarised")?,
+        }
+        match self.words {
+            Words::There => f.write_str(", which still says it"),
+            Words::Gone => f.write_str(", which does not say it"),
+        }
+    }
+}
