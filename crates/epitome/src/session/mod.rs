@@ -169,11 +169,6 @@ impl Session {
         blocking(move || work(&desk)).await
     }
 
-    /// What must stay free for what is added to requests.
-    fn reserve(&self) -> Tokens {
-        self.desk.hooks.reserve() + self.shared.extras.reserve()
-    }
-
     fn format(desk: &Desk) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
@@ -258,7 +253,7 @@ impl Session {
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
     pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
         let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, *window, policy, profiles, self.reserve());
+        let setup = Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
