@@ -250,8 +250,12 @@ impl Desk {
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
+        let covered = state.history();
         let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
+            if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
+                self.listeners.built_in(self.thread, made, covered);
+            }
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
             if let (Author::Ready, Some(ready)) = (prepared.author, &ready) {
@@ -282,11 +286,15 @@ impl Desk {
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some((compaction, by)) = asked {
-            self.adopted(state, &compaction, Some(by), number);
+            self.adopted(&compaction, Some(by));
         }
         if let Some(compaction) = &prepared.compaction {
             let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
-            self.adopted(state, compaction, by, number);
+            self.adopted(compaction, by);
+        }
+        let standing = state.view.context().summary().map(|summary| summary.id.seq);
+        if let Some(calls) = state.stands_on(number, standing) {
+            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
@@ -318,7 +326,7 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
+    fn adopted(&self, logged: &Logged, by: Option<String>) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
@@ -329,18 +337,21 @@ impl Desk {
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,
         });
-        if let Some(calls) = state.thrash.compacted_at(call) {
-            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
-        }
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
     pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
-        match fits(&self.store, state, &job, &summary)? {
-            Ok(finished) => Ok(Some(Ready { job: job.job.id, by: summary.summary.author, finished })),
+        let fitting = fits(&self.store, state, &job, &summary)?.map_err(str::to_owned);
+        let fitting = fitting.and_then(|finished| {
+            let ready = Ready { job: job.job.id, by: summary.summary.author.clone(), finished };
+            // One that saves nothing any more would be looked at before every call, in vain.
+            ready.compaction(state).map(|_| ready).map_err(|nothing| nothing.to_string())
+        });
+        match fitting {
+            Ok(ready) => Ok(Some(ready)),
             Err(why) => {
-                let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
+                let cancel = Record::CancelJob { job: job.job.id, reason: why };
                 let after = self.store.head(self.thread)?.seq;
                 self.store.commit(Commit {
                     thread: self.thread,

@@ -13,7 +13,7 @@ use std::{
 
 use epitome::{
     core::{Event, Fact, Part, Seq, Tokens, event::Time, policy::Policy},
-    session::{Lifecycle, Session, SessionError, Workers},
+    session::{Lifecycle, Refused, Session, SessionError, Workers},
     store::{
         EventLog, Options, Sqlite,
         records::{Commit, JobRow, JobState, Record},
@@ -308,10 +308,10 @@ async fn what_another_model_counted_or_refused_is_nothing_to_this_one() {
     }
     session.next_request().await.unwrap();
     let refusal = r#"{"error":{"message":"This model's maximum context length is 1000 tokens.","code":"context_length_exceeded"}}"#;
-    assert!(session.refused(400, refusal.as_bytes()).await.unwrap());
+    assert_eq!(session.refused(400, refusal.as_bytes()).await.unwrap(), Refused::TooLong);
     let (_, smaller) = session.size().await.unwrap();
     assert!(smaller <= Tokens(1_000), "{smaller}");
-    session.switch_model(epitome::wire::Format::OpenaiChat, "another model").await.unwrap();
+    session.switch_model(epitome::wire::Format::OpenaiChat, "another model", None).await.unwrap();
     let (_, again) = session.size().await.unwrap();
     assert_eq!(again, CEILING);
 }
