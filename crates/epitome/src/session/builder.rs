@@ -390,7 +390,7 @@ impl SessionBuilder {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, self.window, policy))
+        Ok(Session::new(desk, wake, self.extras, profiles, policy))
     }
 }
 
