@@ -113,9 +113,10 @@ pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Resul
                 return Ok((Vec::new(), Vec::new()));
             }
             // What it builds on is no longer stood on, or it attends to something else.
-            let reason = match still_stands {
-                true => "somebody asked for another with a focus",
-                false => "another compaction was adopted or undone since",
+            let reason = if still_stands {
+                "somebody asked for another with a focus"
+            } else {
+                "another compaction was adopted or undone since"
             };
             let reason = reason.to_owned();
             records.push(Record::CancelJob { job: running.job.id, reason });

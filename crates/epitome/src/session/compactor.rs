@@ -232,8 +232,6 @@ enum Failed {
         why: String,
         /// How long it wants to be left alone.
         rest: Option<Duration>,
-        /// Whether asking again could help.
-        is_transient: bool,
     },
 }
 
@@ -245,11 +243,11 @@ impl Failed {
             why = format!("{why}: {source}");
             cause = source.source();
         }
-        Self::Summariser { why, rest: error.retry_after(), is_transient: error.is_transient() }
+        Self::Summariser { why, rest: error.retry_after() }
     }
 
     fn other(why: String) -> Self {
-        Self::Summariser { why, rest: None, is_transient: true }
+        Self::Summariser { why, rest: None }
     }
 }
 
@@ -365,18 +363,6 @@ fn finish(
             let names = Names::Thread(row.job.thread);
             let text = brief.render(&covered, material.detail.limit, &material.meter, names);
             let tokens_after = material.meter.text(&text);
-            if tokens_after >= material.detail.covered {
-                let why = format!(
-                    "the summary has {tokens_after} tokens and what it stands for {}: nothing is gained",
-                    material.detail.covered
-                );
-                let said = attempt(Some(why.clone()), used);
-                if desk.store.fail_job(row.job.id, worker, said, Next::GiveUp)? {
-                    let (thread, job, next) = (row.job.thread, row.job.id, NextStep::Nothing);
-                    desk.listeners.tell(Lifecycle::Failed { thread, job, by, error: why, next });
-                }
-                return Ok(());
-            }
             let summary = NewSummary {
                 author: by.clone(),
                 prompt_version: prompt::PROMPT_VERSION.clone(),
@@ -398,14 +384,14 @@ fn finish(
         Err((Failed::Lost, _)) => {
             tracing::info!(target: "epitome::compaction", "the job was taken over");
         }
-        Err((Failed::Summariser { why, rest, is_transient }, used)) => {
+        Err((Failed::Summariser { why, rest }, used)) => {
             let now = desk.now();
             let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
             let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
             let said = attempt(Some(why.clone()), used);
             let retry = Next::RetryAt(Time(now.0.saturating_add(back_off.max(asked_for))));
             let mine = desk.store.fail_job(row.job.id, worker, said, retry)?;
-            let open = !is_transient || breaker::is_open(&desk.store, &by, now)?;
+            let open = breaker::is_open(&desk.store, &by, now)?;
             let is_worn = row.attempts >= breaker::IN_A_ROW as u64;
             let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {

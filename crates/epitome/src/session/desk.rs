@@ -242,7 +242,12 @@ impl Desk {
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // What was decided for a call that somebody else made meanwhile is not in this view.
         let mut records = vec![Record::CallsSoFar(number)];
-        let ready = self.ready(state)?;
+        let mut ready = self.ready(state)?;
+        // One that saves nothing any more would be looked at before every call, in vain.
+        if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
+            records.push(Record::CancelJob { job, reason: nothing.to_string() });
+            ready = None;
+        }
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
@@ -302,8 +307,7 @@ impl Desk {
         Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
     }
 
-    /// Puts a summary in force that somebody asked for: whether it pays is not the question. One that saves nothing is
-    /// dropped.
+    /// Puts a summary in force that somebody asked for: whether it pays is not the question.
     fn adopt_asked(
         &self,
         state: &mut State,
@@ -312,13 +316,7 @@ impl Desk {
         events: &mut Vec<Event>,
         records: &mut Vec<Record>,
     ) -> Option<(Arc<Logged>, String)> {
-        let compaction = match ready.compaction(state) {
-            Ok(compaction) => compaction,
-            Err(nothing) => {
-                records.push(Record::CancelJob { job: ready.job, reason: nothing.to_string() });
-                return None;
-            }
-        };
+        let compaction = ready.compaction(state).ok()?;
         let event = Event::own(Fact::Compacted(compaction), Some(now));
         events.push(event.clone());
         state.push(self.thread, event);
@@ -342,16 +340,10 @@ impl Desk {
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
     pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
-        let fitting = fits(&self.store, state, &job, &summary)?.map_err(str::to_owned);
-        let fitting = fitting.and_then(|finished| {
-            let ready = Ready { job: job.job.id, by: summary.summary.author.clone(), finished };
-            // One that saves nothing any more would be looked at before every call, in vain.
-            ready.compaction(state).map(|_| ready).map_err(|nothing| nothing.to_string())
-        });
-        match fitting {
-            Ok(ready) => Ok(Some(ready)),
+        match fits(&self.store, state, &job, &summary)? {
+            Ok(finished) => Ok(Some(Ready { job: job.job.id, by: summary.summary.author, finished })),
             Err(why) => {
-                let cancel = Record::CancelJob { job: job.job.id, reason: why };
+                let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
                 let after = self.store.head(self.thread)?.seq;
                 self.store.commit(Commit {
                     thread: self.thread,
