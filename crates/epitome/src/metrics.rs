@@ -332,7 +332,7 @@ fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
         let is_new = |seq: &&Seq| seen < **seq && **seq <= row.call.head;
         let is_told = row.call.summary.is_some() && !row.outcomes.is_empty();
         let first = &said_again[said_again.partition_point(|seq| *seq <= seen)..];
-        if is_told && first.first().filter(is_new).is_some() {
+        if is_told && first.first().as_ref().is_some_and(is_new) {
             told.repeated.push(row.number);
         }
         seen = row.call.head;
@@ -359,7 +359,7 @@ fn repetitions(line: &Line) -> Vec<Seq> {
     for event in line.events() {
         match &event.event.fact {
             Fact::Compacted(_) => {
-                covered = standing(event).map_or(covered, |(through, _)| through.max(covered))
+                covered = standing(event).map_or(covered, |(through, _)| through.max(covered));
             }
             Fact::UserSaid { .. } => {
                 let text = event.event.fact.text().to_lowercase();

@@ -222,7 +222,7 @@ impl Live {
 fn tell(happened: &Lifecycle) {
     match happened {
         Lifecycle::Started { .. } | Lifecycle::Ended { .. } => anstream::eprintln!("{DIM}{happened}{DIM:#}"),
-        Lifecycle::Failed { .. } | Lifecycle::Thrashing { .. } => {
+        Lifecycle::Failed { .. } | Lifecycle::NotesFailed { .. } | Lifecycle::Thrashing { .. } => {
             anstream::eprintln!("{NOTE}note:{NOTE:#} {happened}");
         }
         // The command itself says what came of it.

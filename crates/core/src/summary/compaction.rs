@@ -177,7 +177,8 @@ impl Drafting {
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        let standing = context.summary();
+        // Also where its summary is part of a note.
+        let standing = context.standing().and_then(|at| line.events().find(|event| event.id.seq == at));
         let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {

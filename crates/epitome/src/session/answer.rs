@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
-    Event, Fact, Seq,
+    Event, Fact, Seq, Tokens,
     event::{ToolCall, Trigger, Usage},
     id::JobId,
     project::Line,
@@ -71,7 +71,11 @@ pub(super) fn take(
                 "A summary of what lies behind is being made; go on."
             }
             Err(SessionError::Nothing(_)) => "There is nothing to compact yet; go on.",
-            Err(error) => return Err(error),
+            // The answer is in the log: whoever gave it must not give it again.
+            Err(error) => {
+                tracing::warn!(target: "epitome::compaction", %error, "the agent asked for a compaction");
+                "That did not work; go on without."
+            }
         };
         let result = format.say_result(call, said, Ended::Well).at(Some(desk.now()));
         desk.append(&[result])?;
@@ -102,15 +106,22 @@ pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Resul
         let budget = state.budget();
         let mut records = Vec::new();
         if let Some(running) = desk.store.running_job(desk.thread)? {
-            if running.job.base == state.view.context().standing() {
+            let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
+            let still_stands = running.job.base == state.view.context().standing();
+            if still_stands && is_for_this {
                 job = Some(running.job.id);
                 return Ok((Vec::new(), Vec::new()));
             }
-            // What it builds on is no longer stood on: nobody could adopt what comes of it.
-            let reason = "another compaction was adopted or undone since".to_owned();
+            // What it builds on is no longer stood on, or it attends to something else.
+            let reason = if still_stands {
+                "somebody asked for another with a focus"
+            } else {
+                "another compaction was adopted or undone since"
+            };
+            let reason = reason.to_owned();
             records.push(Record::CancelJob { job: running.job.id, reason });
         }
-        if let Some(ready) = desk.ready(state)? {
+        if let Some(ready) = desk.ready(state)?.filter(|_| focus.is_none()) {
             job = Some(ready.job);
             return Ok((Vec::new(), Vec::new()));
         }
@@ -163,9 +174,10 @@ pub(super) fn compact_built_in(
 ) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let mut made = None;
+    let (mut made, mut covered) = (None, (Seq::START, Tokens(0)));
     let head = desk.append_to(&mut state, |state| {
         state.fill_all(&desk.store, desk.thread)?;
+        covered = state.history();
         let drafting = state.drafting(&state.budget());
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
@@ -173,6 +185,7 @@ pub(super) fn compact_built_in(
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))
     })?;
     if let Some(compaction) = made {
+        desk.listeners.built_in(desk.thread, &compaction, covered);
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: head.seq,

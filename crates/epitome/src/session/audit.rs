@@ -12,7 +12,7 @@ use epitome_core::{
     view::{Pass, Sent, View},
 };
 use epitome_store::{Sqlite, Start, records::CallRow};
-use epitome_wire::{PromptMemo, render::Rendered};
+use epitome_wire::{Format, PromptMemo, render::Rendered};
 
 use super::{
     Recalled,
@@ -26,6 +26,8 @@ use super::{
 pub struct Replayed {
     /// What was recorded of it.
     pub row: CallRow,
+    /// Its format.
+    pub format: Format,
     /// The request, as it is rendered from the log and the records.
     pub rendered: Rendered,
     /// Its view: what was shown, what was not, and where that is.
@@ -104,7 +106,7 @@ impl<'s> Past<'s> {
             .format
             .render(view.context(), &rendering.options)
             .map_err(crate::compact::CompactError::from)?;
-        Ok(Replayed { row, rendered, view })
+        Ok(Replayed { row, format: rendering.format, rendered, view })
     }
 
     /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.

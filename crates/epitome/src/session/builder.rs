@@ -62,7 +62,6 @@ pub struct SessionBuilder {
     prices: Option<Prices>,
     warm: Warm,
     instructions: Instructions,
-    workers: Workers,
     before: Option<CallbackSlot>,
     after: Option<CallbackSlot>,
     clock: Clock,
@@ -76,6 +75,7 @@ pub(super) struct Extras {
     pub(super) auto_continue: AutoContinue,
     pub(super) idle: Option<Duration>,
     pub(super) memory: Option<PathBuf>,
+    pub(super) workers: Workers,
 }
 
 /// Whether the agent has a tool by which it asks for a compaction itself.
@@ -149,7 +149,6 @@ impl SessionBuilder {
             prices: None,
             warm: Warm::Never,
             instructions: Instructions::default(),
-            workers: Workers::Here,
             before: None,
             after: None,
             clock: Clock(Arc::new(now)),
@@ -158,6 +157,7 @@ impl SessionBuilder {
                 auto_continue: AutoContinue::On,
                 idle: None,
                 memory: None,
+                workers: Workers::Here,
             },
         }
     }
@@ -264,7 +264,7 @@ impl SessionBuilder {
 
     /// Who works on summaries; by default a task of this session.
     pub fn workers(mut self, workers: Workers) -> Self {
-        self.workers = workers;
+        self.extras.workers = workers;
         self
     }
 
@@ -377,7 +377,7 @@ impl SessionBuilder {
             instructions: self.instructions,
         });
         let listeners = Listeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
-        let (place, clock, has_maker) = (self.place, self.clock, maker.is_some());
+        let (place, clock) = (self.place, self.clock);
         let desk = blocking(move || {
             let store = open(place)?;
             let place = find(&store)?;
@@ -385,11 +385,11 @@ impl SessionBuilder {
         })
         .await?;
         let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
-        if has_maker && self.workers == Workers::Here {
+        if self.extras.workers == Workers::Here {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, self.window, policy))
+        Ok(Session::new(desk, wake, self.extras, profiles, policy))
     }
 }
 

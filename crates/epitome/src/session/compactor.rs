@@ -4,6 +4,7 @@
 //! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
 
 use std::{
+    error::Error,
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -17,6 +18,7 @@ use epitome_core::{
     context::Names,
     event::{Time, Trigger},
     meter::Meter,
+    project::project,
     seq_set::SeqSet,
     summary::{
         self, Brief,
@@ -39,7 +41,7 @@ use super::{
     lifecycle::{Lifecycle, NextStep},
     reading::{read_line, read_span},
 };
-use crate::summarise::{self, Apart, Drafted, Instructions, Task, Way, prompt};
+use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
 
 /// For how long a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
@@ -49,6 +51,12 @@ const HEARTBEAT: Duration = Duration::from_secs(8);
 
 /// How long to wait for work that nobody announced: another process's, or one that is to be tried again.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Nobody waits longer than this for a summariser, whatever it promises.
+const DEADLINE: Duration = Duration::from_secs(15 * 60);
+
+/// A job that was claimed so often, and ended neither well nor badly, is given up.
+const CLAIMS: u64 = breaker::IN_A_ROW as u64 + 3;
 
 /// After a failure a job rests for this long, twice as long after each further one, in milliseconds.
 const BACK_OFF: i64 = 2_000;
@@ -94,6 +102,10 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
     let claimed = {
         let (desk, worker) = (Arc::clone(desk), worker.to_owned());
         blocking(move || {
+            // To look costs less than to write.
+            if desk.store.running_job(thread)?.is_none() {
+                return Ok(None);
+            }
             let now = desk.now();
             Ok(desk.store.claim_job(&worker, now, Time(now.0 + LEASE), Some(thread))?)
         })
@@ -102,7 +114,13 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
     let Some(job) = claimed else { return Ok(Worked::Nothing) };
     let span =
         tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
-    work(desk, worker, job).instrument(span).await?;
+    let started = desk.now();
+    if let Err(error) = work(desk, worker, job.clone()).instrument(span).await {
+        // However it ended, the job is not left as it is: it would be claimed again for ever.
+        let next = if job.attempts >= CLAIMS { NextStep::Nothing } else { NextStep::Retry };
+        let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+        blocking(move || give_up(&desk, &worker, &job, error.to_string(), started, next)).await?;
+    }
     Ok(Worked::One)
 }
 
@@ -129,7 +147,8 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
         Ok(material) => Arc::new(material),
         Err(error @ SessionError::Record { .. }) => {
             let (desk, worker) = (Arc::clone(desk), worker.to_owned());
-            return blocking(move || give_up(&desk, &worker, &row, error.to_string(), started)).await;
+            let (error, next) = (error.to_string(), NextStep::Nothing);
+            return blocking(move || give_up(&desk, &worker, &row, error, started, next)).await;
         }
         Err(error) => return Err(error),
     };
@@ -137,7 +156,7 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
     let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
     desk.listeners.tell(Lifecycle::Started {
         thread: row.job.thread,
-        job: row.job.id,
+        job: Some(row.job.id),
         trigger: row.job.trigger,
         by: by.clone(),
         first: row.job.first,
@@ -167,7 +186,7 @@ async fn drafted(
     row: &JobRow,
     maker: &Maker,
     material: &Arc<Material>,
-) -> Result<Option<Drafted>, String> {
+) -> Result<Option<Drafted>, Failed> {
     let instructions = maker.instructions_for(row);
     let task = Task {
         span: &material.span,
@@ -178,10 +197,16 @@ async fn drafted(
         warm: material.warm.clone(),
     };
     let summariser = maker.for_trigger(row.job.trigger);
-    let mut draft = pin!(caught(summarise::draft(summariser.as_ref(), &task)));
+    let draft = caught(summarise::draft(summariser.as_ref(), &task));
+    let mut draft = pin!(tokio::time::timeout(DEADLINE, draft));
     loop {
         tokio::select! {
-            done = &mut draft => return done?.map(Some).map_err(|error| error.to_string()),
+            done = &mut draft => return match done {
+                Ok(Ok(Ok(drafted))) => Ok(Some(drafted)),
+                Ok(Ok(Err(error))) => Err(Failed::of(&error)),
+                Ok(Err(panicked)) => Err(Failed::other(panicked)),
+                Err(_) => Err(Failed::other(format!("nothing came within {} minutes", DEADLINE.as_secs() / 60))),
+            },
             () = tokio::time::sleep(HEARTBEAT) => {
                 let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
                 let mine = blocking(move || {
@@ -190,10 +215,39 @@ async fn drafted(
                 })
                 .await;
                 if let Ok(false) = mine {
-                    return Err("another worker has taken the job over".to_owned());
+                    return Err(Failed::Lost);
                 }
             }
         }
+    }
+}
+
+/// Why there is no draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Failed {
+    /// Another worker has the job now, or may have it: what becomes of it is not for this one to say.
+    Lost,
+    /// The summariser failed.
+    Summariser {
+        why: String,
+        /// How long it wants to be left alone.
+        rest: Option<Duration>,
+    },
+}
+
+impl Failed {
+    fn of(error: &SummarizeError) -> Self {
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            why = format!("{why}: {source}");
+            cause = source.source();
+        }
+        Self::Summariser { why, rest: error.retry_after() }
+    }
+
+    fn other(why: String) -> Self {
+        Self::Summariser { why, rest: None }
     }
 }
 
@@ -217,18 +271,24 @@ impl Maker {
 
 /// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
 /// or it fails.
-pub(super) async fn brief_of_all(desk: &Arc<Desk>, goal: &str) -> Result<Option<Brief>, SessionError> {
+pub(super) async fn brief_of_all(
+    desk: &Arc<Desk>,
+    goal: &str,
+    head: Seq,
+) -> Result<Option<Brief>, SessionError> {
     let Some(maker) = desk.maker.clone() else { return Ok(None) };
     let (cutting, limit, caps, meter) = {
         let desk = Arc::clone(desk);
         blocking(move || {
-            let mut state = desk.state()?;
-            state.catch_up(&desk.store, desk.thread)?;
-            let drafting = state.drafting(&state.budget());
-            let line = read_line(&desk.store, desk.thread, &state.setup.meter, None)?;
-            let cutting = Cutting::whole(state.view.context(), &line);
+            let (drafting, meter) = {
+                let state = desk.state()?;
+                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter))
+            };
+            let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
+            let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
+            let cutting = Cutting::whole(&context, &line);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
-            Ok((cutting, limit, drafting.caps, Arc::clone(&state.setup.meter)))
+            Ok((cutting, limit, drafting.caps, meter))
         })
         .await?
     };
@@ -272,7 +332,7 @@ fn finish(
     worker: &str,
     row: &JobRow,
     material: &Material,
-    drafted: Result<Option<Drafted>, String>,
+    drafted: Result<Option<Drafted>, Failed>,
     by: String,
     started: Time,
 ) -> Result<(), SessionError> {
@@ -288,14 +348,14 @@ fn finish(
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
             check(&drafted, material)
                 .map(|(brief, report)| (brief, report, used.clone()))
-                .map_err(|error| (error, used))
+                .map_err(|error| (Failed::other(error), used))
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
             let brief = summary::summarise(&material.span, material.previous.as_ref(), caps);
             Ok((brief, json!({}), json!({})))
         }
-        Err(error) => Err((error, json!({}))),
+        Err(failed) => Err((failed, json!({}))),
     };
     match checked {
         Ok((brief, report, used)) => {
@@ -314,28 +374,29 @@ fn finish(
             if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
                 desk.listeners.tell(Lifecycle::Ended {
                     thread: row.job.thread,
-                    job: row.job.id,
+                    job: Some(row.job.id),
                     by,
                     tokens_before: material.detail.covered,
                     tokens_after,
                 });
             }
         }
-        Err((error, used)) => {
+        Err((Failed::Lost, _)) => {
+            tracing::info!(target: "epitome::compaction", "the job was taken over");
+        }
+        Err((Failed::Summariser { why, rest }, used)) => {
             let now = desk.now();
-            let rest = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
-            let next = Next::RetryAt(Time(now.0 + rest));
-            let said = attempt(Some(error.clone()), used);
-            let mine = desk.store.fail_job(row.job.id, worker, said, next)?;
+            let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
+            let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
+            let said = attempt(Some(why.clone()), used);
+            let retry = Next::RetryAt(Time(now.0.saturating_add(back_off.max(asked_for))));
+            let mine = desk.store.fail_job(row.job.id, worker, said, retry)?;
             let open = breaker::is_open(&desk.store, &by, now)?;
-            let next = if open || row.attempts >= breaker::IN_A_ROW as u64 {
-                NextStep::BuiltIn
-            } else {
-                NextStep::Retry
-            };
+            let is_worn = row.attempts >= breaker::IN_A_ROW as u64;
+            let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
+                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error: why, next });
             }
         }
     }
@@ -349,14 +410,19 @@ fn give_up(
     row: &JobRow,
     error: String,
     started: Time,
+    next: NextStep,
 ) -> Result<(), SessionError> {
     let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
     let (ended, said) = (desk.now(), Some(error.clone()));
     // The summariser was not asked, and its breaker has nothing to count.
     let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
-    if desk.store.fail_job(row.job.id, worker, attempt, Next::GiveUp)? {
+    let then = match next {
+        NextStep::Retry | NextStep::BuiltIn => Next::RetryAt(Time(ended.0.saturating_add(BACK_OFF))),
+        NextStep::Nothing => Next::GiveUp,
+    };
+    if desk.store.fail_job(row.job.id, worker, attempt, then)? {
         let (thread, job) = (row.job.thread, row.job.id);
-        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next: NextStep::Nothing });
+        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
     }
     Ok(())
 }
@@ -391,10 +457,9 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     let pins = desk.store.of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
-    let (meter, warm) = {
-        let state = desk.state()?;
-        (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup, previous.as_ref()))
-    };
+    // The lock is not held while a request is rendered again: whoever wants the next one must not wait for that.
+    let setup = Arc::clone(&desk.state()?.setup);
+    let (meter, warm) = (Arc::clone(&setup.meter), warm(desk, row, &detail, &setup, previous.as_ref()));
     let shown = match warm {
         Some(_) => told(&desk.store, job.thread, after.next(), job.marker)?,
         None => span.clone(),
@@ -423,7 +488,7 @@ fn warm(
         return None;
     }
     let instruction = prompt::aside(previous, &maker.instructions_for(row), output);
-    setup.format.warm(&replayed.rendered.body, &instruction, output).ok()
+    replayed.format.warm(&replayed.rendered.body, &instruction, output).ok()
 }
 
 /// What happened between two places. What a summary says of the past it carries on by itself.

@@ -242,7 +242,12 @@ impl Desk {
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // What was decided for a call that somebody else made meanwhile is not in this view.
         let mut records = vec![Record::CallsSoFar(number)];
-        let ready = self.ready(state)?;
+        let mut ready = self.ready(state)?;
+        // One that saves nothing any more would be looked at before every call, in vain.
+        if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
+            records.push(Record::CancelJob { job, reason: nothing.to_string() });
+            ready = None;
+        }
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
@@ -250,8 +255,12 @@ impl Desk {
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
+        let covered = state.history();
         let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
+            if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
+                self.listeners.built_in(self.thread, made, covered);
+            }
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
             if let (Author::Ready, Some(ready)) = (prepared.author, &ready) {
@@ -282,11 +291,15 @@ impl Desk {
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some((compaction, by)) = asked {
-            self.adopted(state, &compaction, Some(by), number);
+            self.adopted(&compaction, Some(by));
         }
         if let Some(compaction) = &prepared.compaction {
             let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
-            self.adopted(state, compaction, by, number);
+            self.adopted(compaction, by);
+        }
+        let standing = state.view.context().summary().map(|summary| summary.id.seq);
+        if let Some(calls) = state.stands_on(number, standing) {
+            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
@@ -294,8 +307,7 @@ impl Desk {
         Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
     }
 
-    /// Puts a summary in force that somebody asked for: whether it pays is not the question. One that saves nothing is
-    /// dropped.
+    /// Puts a summary in force that somebody asked for: whether it pays is not the question.
     fn adopt_asked(
         &self,
         state: &mut State,
@@ -304,13 +316,7 @@ impl Desk {
         events: &mut Vec<Event>,
         records: &mut Vec<Record>,
     ) -> Option<(Arc<Logged>, String)> {
-        let compaction = match ready.compaction(state) {
-            Ok(compaction) => compaction,
-            Err(nothing) => {
-                records.push(Record::CancelJob { job: ready.job, reason: nothing.to_string() });
-                return None;
-            }
-        };
+        let compaction = ready.compaction(state).ok()?;
         let event = Event::own(Fact::Compacted(compaction), Some(now));
         events.push(event.clone());
         state.push(self.thread, event);
@@ -318,7 +324,7 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    fn adopted(&self, state: &mut State, logged: &Logged, by: Option<String>, call: u64) {
+    fn adopted(&self, logged: &Logged, by: Option<String>) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
@@ -329,9 +335,6 @@ impl Desk {
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,
         });
-        if let Some(calls) = state.thrash.compacted_at(call) {
-            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
-        }
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.

@@ -77,7 +77,6 @@ pub struct Session {
 struct Shared {
     extras: Extras,
     profiles: Arc<Profiles>,
-    window: Option<Tokens>,
     policy: Policy,
 }
 
@@ -139,10 +138,9 @@ impl Session {
         wake: Arc<Notify>,
         extras: Extras,
         profiles: Arc<Profiles>,
-        window: Option<Tokens>,
         policy: Policy,
     ) -> Self {
-        let shared = Shared { extras, profiles, window, policy };
+        let shared = Shared { extras, profiles, policy };
         Self { desk, wake, shared: Arc::new(shared) }
     }
 
@@ -251,9 +249,16 @@ impl Session {
     }
 
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
-    pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
-        let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+    ///
+    /// `window` is that of the new model, where no profile says it. It waits for the summary, if there is to be one.
+    pub async fn switch_model(
+        &self,
+        format: Format,
+        model: &str,
+        window: Option<Tokens>,
+    ) -> Result<(), SessionError> {
+        let Shared { profiles, policy, .. } = &*self.shared;
+        let setup = Setup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
@@ -391,13 +396,15 @@ impl Session {
 
     /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
-        let brief = compactor::brief_of_all(&self.desk, goal).await?;
-        let goal = goal.to_owned();
         let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
+        let brief = compactor::brief_of_all(&self.desk, goal, head).await?;
+        let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
+            // What was said while a model summarised is not handed over: the new thread begins where it was asked for.
             let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            let line = lineage::until(&line, head);
             Ok(lineage::handoff(&line, said, brief, &answer::drafter(state, &drafting)))
         })
         .await
@@ -439,7 +446,7 @@ impl Session {
             .await?;
         let desk = Arc::new(desk);
         let wake = Arc::new(Notify::new());
-        if desk.maker.is_some() {
+        if self.shared.extras.workers == Workers::Here {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })

@@ -99,11 +99,19 @@ impl State {
                     self.learned.refused(row.call.estimated, refused.0);
                 }
             }
-            if row.call.summary.is_some_and(|summary| self.thrash.is_new(summary.seq)) {
-                let _ = self.thrash.compacted_at(row.number);
-            }
+            let _ = self.stands_on(row.number, row.call.summary.map(|summary| summary.seq));
         }
         Ok(())
+    }
+
+    /// A call stands on a compaction. Tells how close to each other they have become, if that is too close.
+    pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>) -> Option<u64> {
+        let compaction = compaction?;
+        let is_due = self.view.line().events().rev().any(|logged| match &logged.event.fact {
+            Fact::Compacted(made) => logged.id.seq == compaction && !made.trigger.is_asked(),
+            _ => false,
+        });
+        self.thrash.stands_on(call, compaction, is_due)
     }
 
     /// Takes what others have appended since.
@@ -218,6 +226,14 @@ impl State {
             hash: Digest::of(rendered.body.as_bytes()),
             bytes: rendered.body.len() as u64,
         }
+    }
+
+    /// Where the history begins, and what it costs: what a summary can be of.
+    pub(super) fn history(&self) -> (Seq, Tokens) {
+        let context = self.view.context();
+        let shown = &context.segments()[context.prefix_len()..];
+        let first = shown.iter().filter_map(|segment| segment.stands_for().first()).min();
+        (first.unwrap_or_default(), context.tokens().less(context.tier_tokens(Tier::Prefix)))
     }
 
     /// How compactions are drafted under a budget.

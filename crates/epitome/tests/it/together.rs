@@ -303,6 +303,7 @@ async fn what_another_model_counted_or_refused_is_nothing_to_this_one() {
     let hands = Hands::default();
     let session = builder(&hands).begin().await.unwrap();
     session.user(TASK).await.unwrap();
+    let (_, whole) = session.size().await.unwrap();
     for turn in 0..4 {
         turn_of(&session, turn, &output(turn)).await;
     }
@@ -311,9 +312,9 @@ async fn what_another_model_counted_or_refused_is_nothing_to_this_one() {
     assert_eq!(session.refused(400, refusal.as_bytes()).await.unwrap(), Refused::TooLong);
     let (_, smaller) = session.size().await.unwrap();
     assert!(smaller <= Tokens(1_000), "{smaller}");
-    session.switch_model(epitome::wire::Format::OpenaiChat, "another model").await.unwrap();
+    session.switch_model(epitome::wire::Format::OpenaiChat, "another model", Some(Tokens(8_000))).await.unwrap();
     let (_, again) = session.size().await.unwrap();
-    assert_eq!(again, CEILING);
+    assert_eq!(again, whole);
 }
 
 #[tokio::test(flavor = "multi_thread")]

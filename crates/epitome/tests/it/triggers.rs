@@ -424,7 +424,7 @@ async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
     let requests = play(&session, format, 0..60).await;
     assert!(requests.iter().all(|request| request.cause.is_none()), "the old model has room");
     let before = session.size().await.unwrap().0;
-    session.switch_model(format, "gpt-5.1").await.unwrap();
+    session.switch_model(format, "gpt-5.1", None).await.unwrap();
     let facts: Vec<&'static str> =
         log(&session).iter().rev().take(2).map(|logged| logged.event.fact.kind()).collect();
     assert_eq!(facts, ["model_changed", "compacted"], "compacted first, and with the old one");
