@@ -120,7 +120,7 @@ async fn the_agent_asks_again_smaller_when_a_request_was_too_long_and_tells_any_
 async fn the_agent_speaks_anthropic_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("colour.txt");
-    std::fs::write(&path, "blue").unwrap();
+    std::fs::write(&path, "blue\n".repeat(700)).unwrap();
     let too_long = json!({"type": "error", "error": {"type": "invalid_request_error",
         "message": "prompt is too long: 210000 tokens > 200000 maximum"}});
     let server = Scripted::start([
