@@ -120,7 +120,7 @@ async fn the_agent_asks_again_smaller_when_a_request_was_too_long_and_tells_any_
 async fn the_agent_speaks_anthropic_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("colour.txt");
-    std::fs::write(&path, "blue\n".repeat(700)).unwrap();
+    std::fs::write(&path, "blue\n".repeat(1_000)).unwrap();
     let too_long = json!({"type": "error", "error": {"type": "invalid_request_error",
         "message": "prompt is too long: 210000 tokens > 200000 maximum"}});
     let server = Scripted::start([
@@ -141,6 +141,7 @@ async fn the_agent_speaks_anthropic_too() {
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /v1/messages");
     assert_eq!(seen[0].header("anthropic-version"), Some("2023-06-01"));
+    assert!(seen[2].body.len() < seen[1].body.len());
     let request = seen[2].json();
     assert!(request["max_tokens"].as_u64().unwrap() > 0);
     let results = &request["messages"][2]["content"];
