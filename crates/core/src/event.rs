@@ -426,6 +426,13 @@ pub struct Compaction {
     pub trigger: Trigger,
 }
 
+impl Compaction {
+    /// Where what it keeps from before itself begins, given its own place: at its first kept event, if that is before it.
+    pub fn kept_from(&self, at: Seq) -> Seq {
+        self.first_kept.filter(|first| *first < at).unwrap_or(at)
+    }
+}
+
 /// What stands for a compacted span.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

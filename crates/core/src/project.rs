@@ -4,25 +4,37 @@
 //! context together as both grow. What comes out pairs by construction; what a provider demands beyond that is checked
 //! when it is rendered.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
-    context::{Context, Extended, Names, is_rendered},
+    context::{Body, Context, Extended, Gap, Names, Segment, is_rendered},
     event::{Compaction, Fact, Instruction, Logged},
     id::{EventId, Seq},
     lineage::Standing,
     meter::Meter,
-    seq_set::SeqSet,
+    seq_set::{Run, SeqSet},
     tokens::Tokens,
 };
 
 /// A line of events with the counts the log keeps of them.
 ///
-/// It holds every event of the thread from some place on. What is before that place need not be there if a compaction
-/// stands for it; the instructions that hold, and those at the head of the thread, must be there in any case.
+/// It holds every event of the thread from some place on, but for gaps. What is before that place need not be there if a
+/// compaction stands for it, nor what is in a gap, for which a note does; what
+/// [outlasts notes](Gap::outlasts_notes), and the instructions at the head of the thread, must be there in any case.
+/// What the notes say is known to a [`View`](crate::view::View) alone.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     events: Vec<Entry>,
+    /// In order and apart.
+    gaps: Vec<Gap>,
+    /// Where it begins.
+    from: Seq,
+    /// Where the conversation begins, after the instructions at the head of the thread, if that cannot be seen from the
+    /// events because some are missing.
+    begins: Option<Seq>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +46,21 @@ struct Entry {
 impl Line {
     /// Events, oldest first, not yet counted.
     pub fn new(events: impl IntoIterator<Item = Arc<Logged>>) -> Self {
-        Self { events: events.into_iter().map(|event| Entry { event, pieces: None }).collect() }
+        let events = events.into_iter().map(|event| Entry { event, pieces: None }).collect();
+        Self { events, ..Self::default() }
+    }
+
+    /// A line that begins at an event, and holds from before it only what outlasts notes; `gaps` are in order and apart.
+    /// Its conversation begins at `begins`.
+    pub(crate) fn with_gaps(from: Seq, begins: Seq, gaps: Vec<Gap>) -> Self {
+        Self { events: Vec::new(), gaps, from, begins: Some(begins) }
+    }
+
+    /// Adds an event, unless it is in a gap and nobody needs it there.
+    pub(crate) fn push_outside_gaps(&mut self, event: Arc<Logged>, pieces: Option<Vec<Tokens>>) {
+        if Gap::outlasts_notes(&event) || self.gap_at(event.id.seq).is_none() {
+            self.events.push(Entry { event, pieces });
+        }
     }
 
     /// Adds an event with the counts of its texts.
@@ -77,6 +103,104 @@ impl Line {
         self
     }
 
+    /// The part of it through an event.
+    pub(crate) fn through(&self, last: Seq) -> Self {
+        let length = self.events.partition_point(|entry| entry.event.id.seq <= last);
+        let events = self.events[..length].to_vec();
+        Self { events, gaps: self.gaps.clone(), from: self.from, begins: self.begins }
+    }
+
+    /// The gaps, in order.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    fn gap_at(&self, seq: Seq) -> Option<&Gap> {
+        let before = self.gaps.partition_point(|gap| gap.events().first <= seq);
+        self.gaps[..before].last().filter(|gap| seq <= gap.events().last)
+    }
+
+    /// The events that must be read before the line can be shown: what stands for them no longer does, because a
+    /// compaction was adopted or undone.
+    pub fn missing(&self) -> SeqSet {
+        let (kept, standing) = self.shown_from();
+        let mut missing = SeqSet::run(kept.max(Seq::START.next()), self.from.previous());
+        for gap in &self.gaps {
+            let Run { first, last } = gap.events();
+            if last >= kept && !gap.holds(kept, standing) {
+                missing.extend(&SeqSet::run(first, last));
+            }
+        }
+        missing
+    }
+
+    /// The events that are not there and of which only notes in a context tell.
+    pub(crate) fn unread(&self, context: &Context) -> SeqSet {
+        let (mut kept, standing) = self.shown_from();
+        let is_summary = |segment: &Segment| matches!(segment.body(), Body::Summary(_));
+        if standing.is_some() && !context.segments().iter().any(is_summary) {
+            // Where even the summary is part of a note, nothing tells of what it told of.
+            kept = Seq::START;
+        }
+        let mut unread = SeqSet::run(kept.max(Seq::START.next()), self.from.previous());
+        for gap in self.gaps.iter().map(Gap::events).filter(|gap| gap.last >= kept) {
+            unread.extend(&SeqSet::run(gap.first, gap.last));
+        }
+        unread
+    }
+
+    /// Where what is shown begins, the prefix aside, and the compaction that is stood on.
+    pub(crate) fn shown_from(&self) -> (Seq, Option<Seq>) {
+        match self.pivot() {
+            Some((pivot, compaction)) => {
+                let at = pivot.event.id.seq;
+                (compaction.kept_from(at), Some(at))
+            }
+            None => (Seq::START, None),
+        }
+    }
+
+    /// Puts in what was missing: of each gap that is among `read`, and of what is before the line, the events are there
+    /// now.
+    pub(crate) fn fill(&mut self, read: &SeqSet, events: Vec<(Arc<Logged>, Vec<Tokens>)>) {
+        self.gaps.retain(|gap| !read.contains(gap.events().first));
+        if let Some(first) = read.first().filter(|first| *first < self.from) {
+            self.from = first;
+        }
+        let known: HashSet<EventId> = self.events.iter().map(|entry| entry.event.id).collect();
+        for (event, pieces) in events {
+            if !known.contains(&event.id) {
+                self.push_outside_gaps(event, Some(pieces));
+            }
+        }
+        // What a rehearsal made has the number of the event before it, and comes after it.
+        self.events.sort_by_key(|entry| entry.event.id.seq);
+    }
+
+    /// Forgets what is in these gaps and what is shown no longer, and where the conversation begins remembers it.
+    pub(crate) fn forget(&mut self, gaps: Vec<Gap>) {
+        let (kept, _) = self.shown_from();
+        self.begins = Some(self.after_leading());
+        let begins = self.begins.unwrap_or_default();
+        // What was a gap before the compaction still is one, should that be undone: of that nothing is there.
+        self.gaps.retain(|gap| gap.events().last < kept);
+        self.gaps.extend(gaps);
+        self.from = self.from.max(kept);
+        let (from, line) = (self.from, std::mem::take(&mut self.events));
+        for Entry { event, pieces } in line {
+            let seq = event.id.seq;
+            let leads = seq < begins && matches!(event.event.fact, Fact::Instructed { .. });
+            if leads || seq >= from || Gap::outlasts_notes(&event) {
+                self.push_outside_gaps(event, pieces);
+            }
+        }
+    }
+
+    /// Where what happened begins: after the instructions that stand before everything else.
+    pub(crate) fn after_leading(&self) -> Seq {
+        after_leading(self.events(), self.begins)
+    }
+
     /// The newest compaction that holds. The last word about a compaction decides, so that the first one met on the way
     /// back is the one that counts.
     fn pivot(&self) -> Option<(&Entry, &Compaction)> {
@@ -109,11 +233,18 @@ pub fn project(line: &Line, meter: Arc<Meter>, names: Names) -> Context {
         Some((pivot, compaction)) => stand_on(&mut context, line, pivot, compaction),
         None => &line.events,
     };
+    let (kept, _) = line.shown_from();
+    let mut gaps = line.gaps.iter().filter(|gap| gap.events().first >= kept).peekable();
     for entry in shown {
+        // Of what is in a gap only that is there which belongs nowhere.
+        while let Some(gap) = gaps.next_if(|gap| gap.events().first <= entry.event.id.seq) {
+            context.pass_over(gap);
+        }
         if pivot.is_none_or(|(pivot, _)| pivot.event.id != entry.event.id) {
             context.grow(&entry.event, entry.pieces.as_deref());
         }
     }
+    gaps.for_each(|gap| context.pass_over(gap));
     context
 }
 
@@ -125,35 +256,34 @@ fn stand_on<'a>(
     compaction: &Compaction,
 ) -> &'a [Entry] {
     let at = pivot.event.id.seq;
-    // What is kept from before the compaction begins at its first kept event, if that is before it.
-    let kept = compaction.first_kept.filter(|first| *first < at).unwrap_or(at);
+    let kept = compaction.kept_from(at);
     let (before, shown) =
         line.events.split_at(line.events.partition_point(|entry| entry.event.id.seq < kept));
-    let mut begun = false;
+    let place = after_leading(before.iter().map(|entry| &entry.event), line.begins);
     for entry in before {
-        let Fact::Instructed { what, .. } = &entry.event.event.fact else {
-            begun |= is_rendered(&entry.event);
-            continue;
-        };
+        let Fact::Instructed { what, .. } = &entry.event.event.fact else { continue };
         let holds = match what {
-            Instruction::Message | Instruction::Project => !begun,
+            Instruction::Message | Instruction::Project => entry.event.id.seq < place,
             Instruction::Settings | Instruction::System | Instruction::Tools => true,
         };
         if holds {
             context.grow(&entry.event, entry.pieces.as_deref());
         }
     }
-    let place = after_leading(before.iter().map(|entry| &entry.event));
     let mut covered = SeqSet::run(place, kept.previous());
     covered.insert(at);
     context.stand_on(&pivot.event, pivot.pieces.as_deref(), place, covered);
     shown
 }
 
-/// Where what a summary stands for begins: after the instructions that stand before everything else.
-pub(crate) fn after_leading<'e>(events: impl IntoIterator<Item = &'e Arc<Logged>>) -> Seq {
+/// Where what a summary stands for begins: after the instructions that stand before everything else. If it is known where
+/// the conversation begins, they stand before that.
+fn after_leading<'e>(events: impl IntoIterator<Item = &'e Arc<Logged>>, begins: Option<Seq>) -> Seq {
     let mut leading = Seq::START;
     for event in events {
+        if begins.is_some_and(|begins| begins <= event.id.seq) {
+            break;
+        }
         match &event.event.fact {
             Fact::Instructed { .. } => leading = event.id.seq,
             _ if is_rendered(event) => break,

@@ -267,13 +267,9 @@ impl Drafter<'_> {
         let cutting = Cutting::whole(&context, line)?;
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
         let caps = &self.drafting.caps;
-        let finished = match brief {
-            Some(brief) => Finished { first, first_kept, brief, trigger }.with_pins(line, caps),
-            None => {
-                let brief = summarise(&cutting.events, cutting.previous.as_ref(), caps);
-                Finished { first, first_kept, brief, trigger }
-            }
-        };
+        let built_in = || summarise(&cutting.events, cutting.previous.as_ref(), caps);
+        let brief = brief.unwrap_or_else(built_in);
+        let finished = Finished { first, first_kept, brief, trigger }.with_pins(line, caps);
         let mut compaction = finished.compaction(&context, self.drafting.length).ok()?;
         compaction.first_kept = None;
         Some(Event::own(Fact::Compacted(compaction), None))

@@ -359,7 +359,7 @@ fn repetitions(line: &Line) -> Vec<Seq> {
     for event in line.events() {
         match &event.event.fact {
             Fact::Compacted(_) => {
-                covered = standing(event).map_or(covered, |(through, _)| through.max(covered))
+                covered = standing(event).map_or(covered, |(through, _)| through.max(covered));
             }
             Fact::UserSaid { .. } => {
                 let text = event.event.fact.text().to_lowercase();

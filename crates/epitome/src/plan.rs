@@ -130,7 +130,7 @@ impl Plan {
         let meter = profile.as_ref().map_or_else(usual, Profile::meter);
         let format = asked
             .format
-            .or_else(|| native_format(&line))
+            .or_else(|| native_format_of(line.events().map(|logged| &logged.event)))
             .or_else(|| profile.as_ref().and_then(spoken_by))
             .unwrap_or(Format::OpenaiChat);
         let line = match counted_by {
@@ -271,11 +271,11 @@ pub fn last_model_of<'e>(events: impl DoubleEndedIterator<Item = &'e Event>) -> 
     events.rev().find_map(said)
 }
 
-/// The format that most messages came in.
-fn native_format(line: &Line) -> Option<Format> {
+/// The format that most messages among these events came in.
+pub fn native_format_of<'e>(events: impl Iterator<Item = &'e Event>) -> Option<Format> {
     let mut counts = [0_usize; 3];
-    for event in line.events() {
-        match event.event.raw.dialect {
+    for event in events {
+        match event.raw.dialect {
             Dialect::OpenaiChat => counts[0] += 1,
             Dialect::OpenaiResponses => counts[1] += 1,
             Dialect::Anthropic => counts[2] += 1,

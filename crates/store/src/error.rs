@@ -20,6 +20,18 @@ pub enum StoreError {
         /// Where it is.
         head: Head,
     },
+    /// Someone made a call first.
+    #[error(
+        "the thread {thread} shows {made} calls, not {calls}: someone made one first; read what was decided for it and try again"
+    )]
+    CallsConflict {
+        /// The thread.
+        thread: ThreadId,
+        /// How many the caller knew.
+        calls: u64,
+        /// How many there are.
+        made: u64,
+    },
     /// No thread has this id.
     #[error("there is no thread {0}")]
     UnknownThread(ThreadId),

@@ -1,8 +1,11 @@
-//! `compact`: the main job. Messages in, messages that fit out, and a report of what was done.
+//! `compact`: the main job. Messages in, messages that fit out, and a report of what was done; or a compaction turn.
+//!
+//! A file can only be made to fit. Of a session both make sense: who says how large the request may be, or where it goes,
+//! wants a request, and nothing is written to the log; who does not wants the session itself compacted.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
@@ -16,16 +19,28 @@ use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
     text,
-    view::{Chosen, Played, Source, ViewArgs},
+    turn::{self, TurnArgs},
+    view::{self, Chosen, Played, Source, ViewArgs},
 };
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Takes a transcript of any agent, a file of messages, a whole request, or a session of the store. Writes a request that \
-fits the budget and that the provider accepts. It needs no configuration, no database and no key.
+A FILE is a transcript of any agent, a file of messages, or a whole request. Out comes a request that fits the budget and \
+that the provider accepts. It needs no configuration, no database and no key:
 
   epitome compact session.jsonl --budget 50k --out smaller.json
-  epitome compact request.json --model gpt-5.1 --budget 45% | curl …")]
+  epitome compact request.json --model gpt-5.1 --budget 45% | curl …
+
+A SESSION of the store is compacted itself: a summary is appended to its log, and stands for its past from the next \
+request on. --policy says what is kept and how long the summary may be; `epitome undo` takes it back:
+
+  epitome compact SESSION
+  epitome compact SESSION --keep-turns 3 --focus \"the failing upload test\"
+  epitome compact SESSION --summariser http://127.0.0.1:8080/v1 --summariser-model small
+  epitome compact SESSION --summariser https://api.openai.com/v1 --summariser-model gpt-5-mini --key-env OPENAI_API_KEY
+  epitome compact SESSION --background              then: epitome jobs SESSION --work
+
+With --budget, --out or --format a SESSION is treated as a FILE is: a request comes out, and its log stays as it is.")]
 pub(crate) struct Args {
     /// A file, or a session.
     #[arg(value_name = "FILE|SESSION")]
@@ -37,9 +52,31 @@ pub(crate) struct Args {
     /// The file to write; by default the request goes to standard output when that is no terminal.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    turn: TurnArgs,
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let is_file = view::is_file(&args.source)?;
+    let request = [
+        ("--budget", args.view.budget.is_some()),
+        ("--out", args.out.is_some()),
+        ("--format", args.view.format.is_some()),
+    ];
+    let request = request.iter().find(|(_, is_said)| *is_said).map(|(name, _)| *name);
+    match (is_file, request, args.turn.said()) {
+        (true, _, Some(said)) => bail!(
+            "{said} is for a compaction turn, and a file has no log to append one to: import it first (epitome import \
+             {}), then compact the session",
+            args.source
+        ),
+        (false, Some(request), Some(said)) => bail!(
+            "{request} asks for a request and {said} for a compaction turn: say one of them; nothing was done"
+        ),
+        (false, None, _) => return turn::run(&args.source, &args.turn, &args.view, store, out),
+        (true, _, None) | (false, Some(_), None) => {}
+    }
     let source = Source::find(&args.source, None, store)?;
     let mut chosen = args.view.choose(source)?;
     let compacted = compact(&mut chosen)?;

@@ -1,23 +1,34 @@
 //! `fork`: a new session that shares another's past.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::Args as ClapArgs;
 use epitome::{
-    core::{SessionId, ThreadId},
-    store::records::{NewFork, NewSession},
+    core::{Seq, SessionId, ThreadId},
+    lineage::ForkMode,
+    store::{
+        EventLog, Sqlite,
+        records::{NewFork, NewSession, SessionRow, ThreadRow},
+    },
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
+    live::{Live, Opening},
     open::{self, Store},
-    output::{BOLD, NAME, Output},
+    output::{BOLD, DIM, NAME, Output},
     text,
 };
 
 #[derive(ClapArgs)]
-#[command(after_help = "The new session shares the events up to the end of the turn; nothing is copied.")]
+#[command(after_help = "\
+The new session shares the events up to the end of the turn; nothing is copied. By default the model sees there what it \
+saw after that turn.
+
+  epitome fork SESSION --at 12
+  epitome fork SESSION --at 12 --with-summary     cheap: of what was summarised later, what had happened by then
+  epitome fork SESSION --at 12 --full             complete: every word, also of what was summarised before")]
 pub(crate) struct Args {
     /// Its id, the start or the last eight digits of it, or its title.
     session: String,
@@ -33,46 +44,106 @@ pub(crate) struct Args {
     /// What to call the new session.
     #[arg(long)]
     title: Option<String>,
+
+    /// Begin with a summary, where a later compaction covers the turn; with nothing in it that happened since.
+    #[arg(long, conflicts_with = "full")]
+    with_summary: bool,
+
+    /// Show everything word for word: compactions before the turn are undone in the fork.
+    #[arg(long)]
+    full: bool,
+}
+
+impl Args {
+    fn mode(&self) -> Option<ForkMode> {
+        match (self.with_summary, self.full) {
+            (true, _) => Some(ForkMode::WithSummary),
+            (false, true) => Some(ForkMode::InFull),
+            (false, false) => None,
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
-    let store = store.open_existing()?;
+    let store = Arc::new(store.open_existing()?);
     let session = store.find_session(&args.session)?;
     let thread = open::thread(&store, &session, args.thread.as_deref())?;
     let turns = store.turns(thread.id)?;
     let (number, row) = open::turn(thread.id, &turns, &args.at)?;
     let title = args.title.clone().unwrap_or_else(|| format!("{} (fork at turn {number})", session.title));
+    let at = row.turn.last;
+    let (id, new) = match args.mode() {
+        None => share(&store, &session, &thread, at, &title)?,
+        Some(mode) => {
+            let live = Live::open(&store, thread.id, Opening::default(), None)?;
+            let fork = live.wait(live.session.fork(at, mode, &title))?;
+            (fork.id(), fork.thread())
+        }
+    };
+    let appended = store.head(new)?.seq.0.saturating_sub(at.0);
+    if out.is_json() {
+        out.object(&json!({
+            "session": id,
+            "thread": new,
+            "title": title,
+            "of": session.id,
+            "of_thread": thread.id,
+            "turn": row.turn.id,
+            "at": at,
+            "appended": appended,
+        }))?;
+    } else {
+        out.line(format_args!(
+            "{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}",
+            id,
+            text::one_line(&title, text::width())
+        ))?;
+        out.line(format_args!("shares turns 1 to {number} ({at} events) with {}", session.id))?;
+        let said = match (args.mode(), appended) {
+            (None, _) => None,
+            (Some(ForkMode::WithSummary), 0) => Some(
+                "no later summary covers the turn, or none would be shorter: it stands as its parent did"
+                    .to_owned(),
+            ),
+            (Some(ForkMode::WithSummary), _) => {
+                Some("begins with a summary, of nothing that happened after the turn".to_owned())
+            }
+            (Some(ForkMode::InFull), 0) => {
+                Some("everything is shown word for word: nothing was compacted before the turn".to_owned())
+            }
+            (Some(ForkMode::InFull), undone) => Some(format!(
+                "everything is shown word for word: {} undone in it",
+                text::count(undone, "compaction")
+            )),
+        };
+        if let Some(said) = said {
+            out.line(format_args!("{DIM}{said}{DIM:#}"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A session that shares the past up to an event and says nothing of its own.
+fn share(
+    store: &Sqlite,
+    session: &SessionRow,
+    thread: &ThreadRow,
+    at: Seq,
+    title: &str,
+) -> anyhow::Result<(SessionId, ThreadId)> {
     let fork = NewFork {
         of: thread.id,
-        at: row.turn.last,
+        at,
         session: NewSession {
             id: SessionId::new(Uuid::now_v7()),
             key: None,
-            title: title.clone(),
+            title: title.to_owned(),
             source: session.source.clone(),
             created: Some(text::now()),
         },
         thread: ThreadId::new(Uuid::now_v7()),
         name: "main".to_owned(),
     };
-    let head = store.fork(&fork)?;
-    if out.is_json() {
-        out.object(&json!({
-            "session": fork.session.id,
-            "thread": fork.thread,
-            "title": title,
-            "of": session.id,
-            "of_thread": thread.id,
-            "turn": row.turn.id,
-            "at": head.seq,
-        }))?;
-    } else {
-        out.line(format_args!(
-            "{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}",
-            fork.session.id,
-            text::one_line(&title, text::width())
-        ))?;
-        out.line(format_args!("shares turns 1 to {number} ({} events) with {}", head.seq, session.id))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    store.fork(&fork)?;
+    Ok((fork.session.id, fork.thread))
 }

@@ -1,6 +1,7 @@
 //! The command line: one file a command, and what they share.
 
 mod backup;
+mod calls;
 mod compact;
 mod context;
 mod diff;
@@ -9,20 +10,29 @@ mod erase;
 mod eval;
 mod export;
 mod fork;
+mod handoff;
 mod history;
 mod import;
+mod jobs;
 mod ledger;
+mod live;
+mod metrics;
 mod models;
 mod open;
 mod output;
 mod parallel;
+mod pins;
 mod policies;
+mod recall;
 mod search;
 mod sessions;
 mod show;
 mod sweep;
 mod text;
+mod turn;
+mod undo;
 mod view;
+mod why;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -55,7 +65,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make messages fit a budget of tokens, ready to send.
+    /// Make messages fit a budget of tokens, ready to send; or compact a session.
     Compact(compact::Args),
     /// Read agents' transcripts into the log.
     Import(import::Args),
@@ -75,6 +85,30 @@ enum Command {
     Explain(context::ExplainArgs),
     /// Compare what the model saw at two turns, or would see under two policies.
     Diff(diff::Args),
+    /// List the summaries in the making, or work them off.
+    Jobs(jobs::Args),
+    /// Take the newest compaction of a session back.
+    Undo(undo::UndoArgs),
+    /// Bring back the compaction that was undone last.
+    Redo(undo::RedoArgs),
+    /// Show what a handle stands for, whole.
+    Recall(recall::Args),
+    /// Pin words or an event: no compaction loses them.
+    Pin(pins::PinArgs),
+    /// Take a pin away.
+    Unpin(pins::UnpinArgs),
+    /// List what is pinned.
+    Pins(pins::ListArgs),
+    /// Start a new session with a goal, from a summary of another.
+    Handoff(handoff::Args),
+    /// Say whether a text was forgotten or compacted out: which calls saw it, and what became of it.
+    Why(why::Args),
+    /// List the requests a session made: size, cache, cost, hash.
+    Calls(calls::Args),
+    /// Render a past request again, and check that it is what was sent.
+    ReplayCall(calls::ReplayArgs),
+    /// Measure compaction in a session against its targets.
+    Metrics(metrics::Args),
     /// List the models that are known.
     Models(models::Args),
     /// List the policies, and explain them.
@@ -115,6 +149,18 @@ impl Cli {
             Command::Context(args) => context::run(&args, &store, out),
             Command::Explain(args) => context::explain(&args, &store, out),
             Command::Diff(args) => diff::run(&args, &store, out),
+            Command::Jobs(args) => jobs::run(&args, &store, out),
+            Command::Undo(args) => undo::undo(&args, &store, out),
+            Command::Redo(args) => undo::redo(&args, &store, out),
+            Command::Recall(args) => recall::run(&args, &store, out),
+            Command::Pin(args) => pins::pin(&args, &store, out),
+            Command::Unpin(args) => pins::unpin(&args, &store, out),
+            Command::Pins(args) => pins::list(&args, &store, out),
+            Command::Handoff(args) => handoff::run(&args, &store, out),
+            Command::Why(args) => why::run(&args, &store, out),
+            Command::Metrics(args) => metrics::run(&args, &store, out),
+            Command::Calls(args) => calls::run(&args, &store, out),
+            Command::ReplayCall(args) => calls::replay(&args, &store, out),
             Command::Models(args) => models::run(&args, out),
             Command::Policies(args) => policies::run(&args, out),
             Command::Sweep(args) => sweep::run(&args, out),

@@ -118,7 +118,7 @@ pub(crate) fn turn<'a>(
 }
 
 /// `THREAD:NUMBER`, whatever form the thread is in; of several events the first.
-fn handle(name: &str) -> Option<(&str, Seq)> {
+pub(crate) fn handle(name: &str) -> Option<(&str, Seq)> {
     let (thread, events) = name.trim_start_matches("recall ").split_once(':')?;
     let first = events.split_once('-').map_or(events, |(first, _)| first);
     Some((thread, Seq(first.parse().ok()?)))

@@ -154,16 +154,12 @@ pub(crate) struct Played {
 impl Source {
     /// A file if there is one by that name, else a session of the store, up to what the model saw when it made turn `at`.
     pub(crate) fn find(name: &str, at: Option<&str>, store: &Store) -> anyhow::Result<Self> {
-        let path = Path::new(name);
-        if path.is_file() {
-            let source = Self::of_file(path)?;
+        if is_file(name)? {
+            let source = Self::of_file(Path::new(name))?;
             return match at {
                 None => Ok(source),
                 Some(turn) => source.before(turn),
             };
-        }
-        if looks_like_a_path(name) && !path.exists() {
-            bail!("there is no file {name}");
         }
         let store = store.open_existing()?;
         Self::of_session(&store, name, at)
@@ -253,6 +249,15 @@ pub(crate) fn thread_events(session: &transcripts::Session, thread: ThreadId) ->
         }
     }
     chain.into_iter().rev().flatten().cloned().collect()
+}
+
+/// Whether a name is a file's; else it is a session's, unless it can only be meant for a file.
+pub(crate) fn is_file(name: &str) -> anyhow::Result<bool> {
+    let path = Path::new(name);
+    if !path.is_file() && looks_like_a_path(name) && !path.exists() {
+        bail!("there is no file {name}");
+    }
+    Ok(path.is_file())
 }
 
 fn looks_like_a_path(name: &str) -> bool {

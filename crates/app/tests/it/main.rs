@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod compaction;
 mod eval;
 mod harness;
 mod real_data;

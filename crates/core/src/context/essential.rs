@@ -56,7 +56,7 @@ impl Context {
         let Some(last) = self.segments.iter().rposition(Segment::is_answer) else { return 0..0 };
         // If the newest answer is no longer shown, it called nothing, and what is shown was answered by it.
         let turn = self.segments[last].turn;
-        if self.growth.answered != Some(turn) {
+        if self.growth.turns.answered != Some(turn) {
             return 0..0;
         }
         let in_turn = self.segments[..=last].iter().rev().take_while(|segment| segment.turn == turn);

@@ -4,15 +4,15 @@
 //! event was a fragment of, whether the prefix is closed. So appending a turn costs that turn, whatever came before it,
 //! and a result finds its call even if the context was reduced in between.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    context::{Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, less},
+    context::{
+        Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, calls::OpenCalls, less,
+        turns::Turns,
+    },
     event::{Fact, Instruction, Logged, Part, Pin},
-    id::{AnswerId, CallId, Seq},
+    id::{AnswerId, Seq},
     meter::Costs,
     seq_set::SeqSet,
     tokens::Tokens,
@@ -33,14 +33,10 @@ pub enum Extended {
 /// What a context must know of its past to go on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
-    /// Calls that nothing has answered, by id and event: the places of the parts that make them.
-    open: HashMap<CallId, BTreeMap<Seq, VecDeque<usize>>>,
-    pub(super) turn: u64,
-    answer: Answering,
-    /// The turn of the newest answer, shown or not.
-    pub(super) answered: Option<u64>,
+    open: OpenCalls,
+    pub(super) turns: Turns,
     /// Whether anyone has spoken: the prefix ends there.
-    begun: bool,
+    pub(super) begun: bool,
     /// How many segments the prefix has.
     pub(super) prefix: usize,
     /// Settings, tools and system prompt: whether each is among the prefix, which they lead in this order.
@@ -48,16 +44,6 @@ pub(super) struct Growth {
     pub(super) pins: BTreeSet<Seq>,
     /// The newest event it has seen.
     pub(super) head: Seq,
-}
-
-/// How far the current turn is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Answering {
-    /// The model has not answered yet.
-    #[default]
-    Asked,
-    /// It has, in an answer of this id.
-    Answered(Option<AnswerId>),
 }
 
 impl Context {
@@ -154,7 +140,7 @@ impl Context {
         if let Some(summary) = self.segments.last_mut() {
             summary.fidelity = Fidelity::Summary;
         }
-        self.growth.turn = 1;
+        self.growth.turns.newest = 1;
     }
 
     /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older ones are part
@@ -203,9 +189,7 @@ impl Context {
     /// A new question belongs to the next turn.
     fn ask(&mut self) {
         self.growth.begun = true;
-        if std::mem::take(&mut self.growth.answer) != Answering::Asked {
-            self.growth.turn += 1;
-        }
+        self.growth.turns.ask();
     }
 
     fn user(&mut self, event: &Arc<Logged>, counts: Vec<Tokens>, fidelity: Fidelity) {
@@ -222,20 +206,13 @@ impl Context {
 
     fn answer(&mut self, event: &Arc<Logged>, answer: Option<&AnswerId>, parts: &[Part], costs: &Costs) {
         let seq = event.id.seq;
-        let answering = Answering::Answered(answer.cloned());
-        let fragment = answer.is_some() && self.growth.answer == answering;
-        if self.growth.answer != Answering::Asked && !fragment {
-            self.growth.turn += 1;
-        }
-        self.growth.answer = answering;
-        self.growth.answered = Some(self.growth.turn);
+        self.growth.turns.answer(answer);
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
         for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {
             let event = Arc::clone(event);
             if let Part::ToolCall(call) = shown {
-                let sites = self.growth.open.entry(call.id.clone()).or_default();
-                sites.entry(seq).or_default().push_back(part);
+                self.growth.open.open(&call.id, seq, part);
                 let wrapping = overhead.call + overhead.call + overhead.message + overhead.message;
                 let body = Body::Exchange { event, part, outcome: Shown::Unanswered };
                 self.push(seq, SeqSet::one(seq), body, *tokens + wrapping + stand_in);
@@ -253,7 +230,7 @@ impl Context {
         let seq = event.id.seq;
         let results = event.event.fact.results();
         for (index, (result, counts)) in results.iter().zip(counts).enumerate() {
-            match self.growth.close(&result.call) {
+            match self.growth.open.close(&result.call) {
                 Some(site) => self.answer_call(site, event, index, counts),
                 None => self.elide(&SeqSet::one(seq), "stray", counts.into_iter().sum()),
             }
@@ -292,7 +269,7 @@ impl Context {
                 self.total = less(self.total, stand_in) + content;
             }
             // The call was folded in the meantime: whatever stands for it stands for its result too.
-            Some(segment) if segment.stands_for().contains(at) => segment.stands_for_mut().insert(seq),
+            Some(segment) if segment.stands_for().contains(at) => segment.stand_for(seq),
             _ => self.elide(&SeqSet::one(seq), "late", content),
         }
     }
@@ -309,7 +286,7 @@ impl Context {
         self.segments.push(Segment {
             key: Key::of(place, &body),
             events,
-            turn: self.growth.turn,
+            turn: self.growth.turns.newest,
             body,
             fixed,
             counts: Vec::new(),
@@ -318,23 +295,6 @@ impl Context {
             fidelity: Fidelity::Verbatim,
             touched: None,
         });
-    }
-}
-
-impl Growth {
-    /// The open call that a result with this id belongs to: of the last message that made such calls, the first still
-    /// open. Within one message a repeated id is answered in order; across messages the newest is meant.
-    fn close(&mut self, id: &CallId) -> Option<(Seq, usize)> {
-        let sites = self.open.get_mut(id)?;
-        let mut newest = sites.last_entry()?;
-        let site = newest.get_mut().pop_front().map(|part| (*newest.key(), part));
-        if newest.get().is_empty() {
-            newest.remove();
-        }
-        if sites.is_empty() {
-            self.open.remove(id);
-        }
-        site
     }
 }
 

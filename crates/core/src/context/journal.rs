@@ -12,6 +12,7 @@ use crate::{
     context::{Context, Fidelity, Key, Note, Segment, segment::Replacement},
     event::Part,
     id::Seq,
+    seq_set::SeqSet,
 };
 
 /// Who changed something: mostly a reducer, by its name.
@@ -98,7 +99,7 @@ impl Change {
         }
     }
 
-    fn is_fold(&self) -> bool {
+    pub(crate) fn is_fold(&self) -> bool {
         matches!(self, Self::Fold { .. })
     }
 }
@@ -186,7 +187,7 @@ impl Context {
         let mut segments = std::mem::take(&mut self.segments);
         let mut records = batch.iter().peekable();
         segments.retain_mut(|segment| {
-            if segment.is_prefix() {
+            if segment.is_prefix() || segment.is_unread() {
                 return true;
             }
             let Some(record) = at(&mut records, segment.key).filter(|record| self.is_about_this(record))
@@ -228,10 +229,9 @@ impl Context {
                 members.push(segment);
             }
             // What has come in since, a late result, belongs to the note as well.
-            for member in &members {
-                note.folded.events.extend(member.stands_for());
-            }
-            self.put_note(by, *first, &members, note);
+            let late = SeqSet::union(members.iter().map(Segment::stands_for)).without(&note.folded.events);
+            note.folded.events.extend(&late);
+            self.put_note(by, *first, &members, note, late);
         }
         self
     }

@@ -6,19 +6,23 @@
 //! is not used, and leaves no trace. Only [`Context::retell`], for what its provider would refuse, looks at no price.
 //! What they did can be recorded, and done again by [`Context::redo`].
 
+mod calls;
 mod essential;
+mod gap;
 mod grow;
 mod journal;
 mod message;
 mod segment;
+mod turns;
 
 use std::{ops::Range, sync::Arc};
 
 use serde::Serialize;
 
-pub(crate) use self::grow::is_rendered;
+pub(crate) use self::{calls::OpenCalls, grow::is_rendered};
 pub use self::{
     essential::Essential,
+    gap::Gap,
     grow::Extended,
     journal::{Author, Change, Guard, Recorded},
     message::{Answer, Fragment, Message, Messages, Outcome, Returned},
@@ -248,7 +252,7 @@ impl Context {
 
     /// The newest turn.
     pub fn last_turn(&self) -> u64 {
-        self.growth.turn
+        self.growth.turns.newest
     }
 
     /// Whether somebody pinned an event that a segment of this context stands for.
@@ -386,19 +390,19 @@ impl Context {
         if let (Some(first), Some(last)) = (members.first(), members.last()) {
             let (first, last) = (first.key, last.key);
             self.record(by, || Change::Fold { first, last, note: note.clone() });
-            self.put_note(by, first, &members, note);
+            self.put_note(by, first, &members, note, SeqSet::default());
         }
     }
 
-    /// Puts a note in place of segments that have been taken out.
-    fn put_note(&mut self, by: &Author, key: Key, members: &[Segment], note: Note) {
+    /// Puts a note in place of segments that have been taken out; `late` came after it was written.
+    fn put_note(&mut self, by: &Author, key: Key, members: &[Segment], note: Note, late: SeqSet) {
         let (fixed, content) = self.note_cost(&note.text);
         let before: Tokens = members.iter().map(Segment::tokens).sum();
         self.total = less(self.total, before) + fixed + content;
         self.changes.removed += members.len() as u64;
         self.segments.push(Segment {
             key,
-            events: SeqSet::default(),
+            events: late,
             turn: members.first().map_or(note.folded.turns.start, |first| first.turn),
             body: Body::Note(note),
             fixed,

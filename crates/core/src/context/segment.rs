@@ -21,7 +21,7 @@ use crate::{
 pub struct Segment {
     /// Where in the line it stands: no segment after it has an earlier key.
     pub(super) key: Key,
-    /// The events it stands for; a note keeps its own.
+    /// The events it stands for. A note keeps its own; here are those that came after it was written.
     pub(super) events: SeqSet,
     pub(super) turn: u64,
     pub(super) body: Body,
@@ -191,11 +191,17 @@ impl Segment {
         }
     }
 
-    pub(super) fn stands_for_mut(&mut self) -> &mut SeqSet {
-        match &mut self.body {
-            Body::Note(note) => &mut note.folded.events,
-            _ => &mut self.events,
+    /// Takes in an event that came late.
+    pub(super) fn stand_for(&mut self, late: Seq) {
+        self.events.insert(late);
+        if let Body::Note(note) = &mut self.body {
+            note.folded.events.insert(late);
         }
+    }
+
+    /// Whether a note stands for an event that nobody knew of when it was written.
+    pub(crate) fn came_late(&self, event: Seq) -> bool {
+        matches!(self.body, Body::Note(_)) && self.events.contains(event)
     }
 
     /// The turn it belongs to, counted from 0 where the context begins.

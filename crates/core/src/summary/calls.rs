@@ -11,7 +11,7 @@ use crate::event::ToolCall;
 pub(super) const SUBJECT: usize = 120;
 
 /// What a call was about, in words that stay the same: a command, or the tool and its target.
-pub(super) fn subject(call: &ToolCall, done: &[Deed]) -> String {
+pub(crate) fn subject(call: &ToolCall, done: &[Deed]) -> String {
     let command = done.iter().find_map(|deed| match deed {
         Deed::Ran { command, .. } => Some(command),
         _ => None,
@@ -81,7 +81,7 @@ pub(super) fn takes_back(command: &str) -> Option<Scope> {
 }
 
 /// Whether a name on a command line means a file.
-pub(super) fn is_same_file(path: &str, name: &str) -> bool {
+pub(crate) fn is_same_file(path: &str, name: &str) -> bool {
     let (path, name) = (path.trim_start_matches("./"), name.trim_start_matches("./"));
     let tail = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|head| head.ends_with('/'));
     !name.is_empty() && (path == name || tail(path, name) || tail(name, path))

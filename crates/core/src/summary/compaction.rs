@@ -13,7 +13,7 @@ use crate::{
     context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
     id::Seq,
-    project::{Line, after_leading},
+    project::Line,
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -177,7 +177,8 @@ impl Drafting {
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        let standing = context.summary();
+        // Also where its summary is part of a note.
+        let standing = context.standing().and_then(|at| line.events().find(|event| event.id.seq == at));
         let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
@@ -191,7 +192,7 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        Ok(cutting(&events, standing, cut))
+        Ok(cutting(line, standing, cut))
     }
 }
 
@@ -209,12 +210,11 @@ impl Cutting {
             kept: Tokens(0),
             is_progress: true,
         };
-        let events: Vec<&Arc<Logged>> = line.events().collect();
         let standing = segments.iter().find(is_summary).and_then(|segment| match segment.body() {
             Body::Summary(event) => Some(event),
             _ => None,
         });
-        Some(cutting(&events, standing, &cut))
+        Some(cutting(line, standing, &cut))
     }
 }
 
@@ -359,23 +359,23 @@ pub fn standing(event: &Logged) -> Option<(Seq, Brief)> {
 }
 
 /// What lies before a cut, and the summary that stands.
-fn cutting(events: &[&Arc<Logged>], summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
+fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
     let (after, previous) = summary.and_then(|event| standing(event)).unzip();
     let after = after.unwrap_or(Seq::START);
     // A pin is never rendered by itself: what was pinned later, or no longer is, must be told now too.
-    let told = |event: &&&Arc<Logged>| {
+    let told = |event: &&Arc<Logged>| {
         let seq = event.id.seq;
         // What a summary says of the past it carries on by itself.
         let summary = matches!(event.event.fact, Fact::Compacted(_));
         (after < seq && seq < cut.first_kept && !summary) || is_pin(event)
     };
     Cutting {
-        first: after_leading(events.iter().copied()),
+        first: line.after_leading(),
         first_kept: cut.first_kept,
         covered: cut.covered,
         standing: summary.map(|event| event.id.seq),
         previous,
-        events: events.iter().filter(told).map(|event| Arc::clone(event)).collect(),
+        events: line.events().filter(told).cloned().collect(),
     }
 }
 
@@ -542,6 +542,20 @@ assistant: Fine.
         assert_eq!(pinned("unpin 2\n"), ["Port 8080."]);
         assert_eq!(pinned("unpin 2\nunpin: Port 8080.\nunpin: never\n"), [""; 0]);
         assert_eq!(pinned("unpin: Port 8080.\npin: Port 8080.\n"), ["event 2", "Port 8080."]);
+    }
+
+    #[test]
+    fn pins_made_since_change_nothing_else() {
+        let line = Line::new(read(LOG));
+        let cutting = drafting(Keep::Turns(2)).cut(&project(&line, meter(), Names::Messages), &line).unwrap();
+        let brief = summarise(&cutting.events, None, &Caps::default());
+        let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
+        let finished = Finished { first, first_kept, brief, trigger };
+        let with = |pins: &str| finished.clone().with_pins(&Line::new(read(pins)), &Caps::default());
+        assert_eq!(with("pin: One.\nunpin: One.\n"), finished);
+        let pinned = with("pin: One.\npin: Two.\nunpin: One.\n").brief.items;
+        assert_eq!((pinned[0].section, pinned[0].text.as_str()), (Section::Pins, "Two."));
+        assert_eq!(pinned[1..], finished.brief.items);
     }
 
     #[test]

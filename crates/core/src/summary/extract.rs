@@ -26,6 +26,12 @@ use crate::{
     turn::Turns,
 };
 
+/// The keys of what a model says of the current task.
+pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
+
+/// The keys of what a model says of the session's intent.
+pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
+
 /// The key of what was done, among the current task.
 const PROGRESS: &str = "progress";
 
@@ -126,9 +132,15 @@ impl Extraction {
             // What was done for an earlier request is past.
             ledger.strike(Section::CurrentTask, PROGRESS);
             ledger.strike(Section::CurrentTask, LAST_WORDS);
+            for key in TOLD_TASKS {
+                ledger.strike(Section::CurrentTask, key);
+            }
         }
         let Since { calls, changed, sources, ran } = self.work.since;
-        if !sources.is_empty() {
+        // What the summary before says of it, it says in full.
+        let is_known = ran.is_none()
+            && ledger.get(Section::CurrentTask, PROGRESS).is_some_and(|item| item.sources == sources);
+        if !sources.is_empty() && !is_known {
             let mut text = format!("Since then: {calls} {}", if calls == 1 { "call" } else { "calls" });
             if !changed.is_empty() {
                 let names: Vec<&str> = changed.iter().map(String::as_str).collect();

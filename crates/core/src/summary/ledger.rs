@@ -68,8 +68,8 @@ impl Caps {
             Section::Pins => PINS,
             Section::SessionIntent => self.session_intent,
             Section::Constraints => CONSTRAINTS,
-            // The request, what was done since, and the last words.
-            Section::CurrentTask => 3,
+            // The request, what was done since, the last words, and what a model says of it.
+            Section::CurrentTask => 5,
             Section::FilesModified => self.files_modified,
             Section::FilesRead => self.files_read,
             Section::Commands => self.commands,
@@ -83,7 +83,7 @@ impl Caps {
 
 /// Items, by section and identity.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     items: Vec<Option<Item>>,
     places: HashMap<(Section, String), usize>,
     by_section: BTreeMap<Section, Vec<usize>>,
@@ -92,7 +92,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Begins with what the summary before says.
-    pub(super) fn carrying(previous: Option<&Brief>) -> Self {
+    pub(crate) fn carrying(previous: Option<&Brief>) -> Self {
         let mut ledger = Self::default();
         if let Some(previous) = previous {
             previous.items.iter().for_each(|item| ledger.put(item.clone()));
@@ -102,19 +102,19 @@ impl Ledger {
     }
 
     /// The item of a section with this identity.
-    pub(super) fn get(&self, section: Section, identity: &str) -> Option<&Item> {
+    pub(crate) fn get(&self, section: Section, identity: &str) -> Option<&Item> {
         // A map's key of two parts cannot be borrowed apart.
         self.places.get(&(section, identity.to_owned())).and_then(|place| self.items[*place].as_ref())
     }
 
     /// The items of a section, the last put in first.
-    pub(super) fn newest(&self, section: Section) -> impl Iterator<Item = &Item> {
+    pub(crate) fn newest(&self, section: Section) -> impl Iterator<Item = &Item> {
         let places = self.by_section.get(&section).map_or(&[][..], Vec::as_slice);
         places.iter().rev().filter_map(|place| self.items[*place].as_ref())
     }
 
     /// Puts an item in, in place of the one with its identity, whose sources become its own.
-    pub(super) fn put(&mut self, mut item: Item) {
+    pub(crate) fn put(&mut self, mut item: Item) {
         let identity = (item.section, item.identity().to_owned());
         let place = *self.places.entry(identity).or_insert_with(|| {
             self.by_section.entry(item.section).or_default().push(self.items.len());
@@ -129,13 +129,20 @@ impl Ledger {
     }
 
     /// Takes an item out, because something else says what it said.
-    pub(super) fn strike(&mut self, section: Section, identity: &str) -> Option<Item> {
+    pub(crate) fn strike(&mut self, section: Section, identity: &str) -> Option<Item> {
         let place = self.places.remove(&(section, identity.to_owned()))?;
         self.items[place].take()
     }
 
+    /// Takes an item out that no longer holds; it is counted instead.
+    pub(crate) fn retire(&mut self, section: Section, identity: &str) {
+        if let Some(item) = self.strike(section, identity) {
+            fold(&mut self.folded, section, &[item]);
+        }
+    }
+
     /// The summary: items in order, each section within its cap.
-    pub(super) fn settle(self, caps: &Caps) -> Brief {
+    pub(crate) fn settle(self, caps: &Caps) -> Brief {
         let mut sections: BTreeMap<Section, Vec<Item>> = BTreeMap::new();
         for item in self.items.into_iter().flatten() {
             sections.entry(item.section).or_default().push(item);
@@ -228,9 +235,16 @@ fn weight(item: &Item) -> u8 {
     match &item.detail {
         Some(Detail::Wish(Force::Withdrawn) | Detail::Error { resolved: Some(_), .. }) => 0,
         Some(Detail::Wish(Force::Rule)) => 2,
+        // What a model added gives way to what happened.
+        None if item.section == Section::NextSteps || is_witnessed(item.section) => 0,
         _ if item.section == Section::SessionIntent && item.key.as_deref() == Some(FIRST_REQUEST) => 2,
         _ => 1,
     }
+}
+
+/// Whether the items of a section are what tools did or said, unless a model added them.
+fn is_witnessed(section: Section) -> bool {
+    matches!(section, Section::FilesModified | Section::FailedApproaches | Section::Errors)
 }
 
 #[cfg(test)]

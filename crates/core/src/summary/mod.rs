@@ -30,7 +30,13 @@ pub use self::{
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
 };
-pub(crate) use self::{ledger::FIRST_REQUEST, prose::one_line};
+pub(crate) use self::{
+    calls::{is_same_file, subject as call_subject},
+    extract::{TOLD_INTENTS, TOLD_TASKS},
+    ledger::{FIRST_REQUEST, Ledger},
+    prose::{one_line, sentences},
+    work::key as work_key,
+};
 use crate::seq_set::SeqSet;
 
 /// A structured summary.

@@ -14,9 +14,9 @@ const WRAPPED: usize = 60;
 
 /// A sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sentence {
+pub(crate) struct Sentence {
     /// What it says, in one line, without its list mark.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Its words in lower case, apostrophes left out.
     pub(super) words: Vec<Word>,
     /// How it stands in its message.
@@ -25,7 +25,7 @@ pub(super) struct Sentence {
 
 /// A word of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(crate) struct Word {
     /// The word in lower case.
     pub(super) text: String,
     /// Whether a clause begins with it: it is the first, or punctuation stands before it.
@@ -34,7 +34,7 @@ pub(super) struct Word {
 
 /// How a sentence stands in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Among others.
     Plain,
     /// As an entry of a list.
@@ -61,7 +61,7 @@ impl Sentence {
 }
 
 /// The sentences of a message, of what its writer wrote themselves.
-pub(super) fn sentences(text: &str) -> Vec<Sentence> {
+pub(crate) fn sentences(text: &str) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     for (line, form) in lines(&own_words(text)) {
         if form == Form::Title {

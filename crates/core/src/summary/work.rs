@@ -497,7 +497,7 @@ fn tale_key(kind: &str, words: &str) -> String {
 
 /// A text as a key: itself, or its beginning and a digest of all of it. It is no longer than [`KEY`] either way, so that
 /// the key of a key is that key.
-pub(super) fn key(text: &str) -> String {
+pub(crate) fn key(text: &str) -> String {
     const DIGEST: usize = 12;
     if text.char_indices().nth(KEY).is_none() {
         return text.to_owned();

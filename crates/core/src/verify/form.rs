@@ -34,7 +34,7 @@ const ASKED: [(Section, &str); 10] = [
     (Section::NextSteps, "what is left to do"),
 ];
 
-/// How a draft must be written, on top of the summary before: the titles and lines that the gate reads.
+/// How a draft must be written, on top of the summary before: the titles and lines that [`verify`](super::verify) reads.
 ///
 /// ```
 /// let form = epitome_core::verify::form(None);
@@ -75,10 +75,8 @@ fn earlier(form: &mut String, previous: &Brief) {
             previous.items.iter().enumerate().filter(|(_, item)| item.section == section).collect();
         for (at, item) in &items[items.len().saturating_sub(SHOWN)..] {
             let text = one_line(&item.text, SHOWN_LENGTH);
-            let _ = match is_the_models(item) {
-                true => writeln!(form, "- [{}] {}: {text}", name(*at), section.title()),
-                false => writeln!(form, "- {}: {text}", section.title()),
-            };
+            let name = if is_the_models(item) { format!("[{}] ", name(*at)) } else { String::new() };
+            let _ = writeln!(form, "- {name}{}: {text}", section.title());
         }
     }
 }

@@ -5,23 +5,101 @@
 //! events that do. So a model that forgets loses nothing, one that invents adds nothing, and one that obeys what it was to
 //! summarise gains no authority: pins and constraints are the user's words, whatever a draft calls them.
 
+mod admit;
+mod draft;
+mod evidence;
 mod form;
+mod names;
 mod report;
+mod secrets;
+mod text;
+mod whole;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use self::{
+    admit::Gate,
+    draft::{Draft, read},
+    evidence::{Claim, Evidence},
+    form::{PENDING, is_the_models, named},
+    secrets::holds_secret,
+    whole::{judge, without_reasoning},
+};
 pub use self::{
     form::form,
     report::{Dropped, Kept, Report, Superseded, WhyKept},
 };
 use crate::{
     event::Logged,
-    summary::{Brief, Caps},
+    meter::Meter,
+    pairing::{Exchange, Outcome, pair},
+    seq_set::SeqSet,
+    summary::{
+        Brief, Caps, Detail, Item, Ledger, Section, StepOrigin, call_subject, one_line, summarise,
+        tools::deeds, work_key,
+    },
     tokens::Tokens,
 };
+
+/// Makes a summary of a draft, or says why it is none.
+///
+/// What comes out is the built-in summary of the span on top of the one before, with the items of the draft that the span
+/// bears out. It is a function of its arguments alone.
+///
+/// ```
+/// use std::{collections::HashSet, sync::Arc};
+/// use epitome_core::{
+///     meter::{Meter, Overhead}, summary::Caps, tokens::{Estimate, Tokens},
+///     verify::{Finish, Rejected, Source, verify},
+/// };
+///
+/// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
+/// let (caps, replaces, limit) = (Caps::default(), Tokens(9_000), Tokens(900));
+/// let source = Source { span: &[], previous: None, caps: &caps, replaces, limit };
+/// let refused = verify("I can't help with that.", Finish::Complete, &source, &meter);
+/// assert_eq!(refused, Err(Rejected::Refusal));
+/// ```
+pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> Result<Verified, Rejected> {
+    let draft = readable(draft, finish, source, meter)?;
+    let ground = summarise(source.span, source.previous, source.caps);
+    let mut evidence = Evidence::default();
+    let claims: Vec<Claim> = draft.items.iter().map(|said| evidence.look_for(&said.text)).collect();
+    let reasons: Vec<Claim> = draft.superseded.iter().map(|(_, reason)| evidence.look_for(reason)).collect();
+    hear(&mut evidence, source, &ground);
+    let mut gate = Gate::new(&ground, source, &evidence, &draft);
+    gate.report = Report { items: draft.items.len() as u64, unread: draft.unread, ..Report::default() };
+    for ((name, reason), claim) in draft.superseded.iter().zip(&reasons) {
+        let founded = evidence.missing(claim).is_none() && !holds_secret(reason);
+        let reason = if founded { reason.as_str() } else { "" };
+        supersede(&mut gate, source.previous, name, reason);
+    }
+    for (said, claim) in draft.items.iter().zip(&claims) {
+        if holds_secret(&said.text) {
+            gate.report.secrets += 1;
+        } else if let Some(name) = evidence.missing(claim) {
+            gate.report.drop(said.section, &said.text, Some(name.shown()));
+        } else {
+            gate.decide(said, claim);
+        }
+    }
+    let Report { items, repeated, ref admitted, .. } = gate.report;
+    if items > 0 && repeated == 0 && admitted.is_empty() {
+        return Err(Rejected::NothingTrue { items });
+    }
+    gate.report.pending = wait(&mut gate.ledger, source);
+    gate.restore(&ground);
+    let Gate { ledger, mut report, .. } = gate;
+    let brief = ledger.settle(source.caps);
+    let is_told = |section: &Section| {
+        brief.section(*section).next().is_some() || brief.folded.iter().any(|row| row.section == *section)
+    };
+    report.filled = Section::ALL.into_iter().filter(is_told).collect();
+    report.secrets_in_source = brief.items.iter().filter(|item| holds_secret(&item.text)).count() as u64;
+    Ok(Verified { brief, report })
+}
 
 /// What a draft is checked against.
 #[derive(Clone, Copy, Debug)]
@@ -126,17 +204,115 @@ pub enum Rejected {
     },
 }
 
-/// Lets a draft through.
-pub fn verify(
-    draft: &str,
-    finish: Finish,
-    source: &Source<'_>,
-    meter: &crate::meter::Meter,
-) -> Result<Verified, Rejected> {
-    let _ = (finish, meter);
-    if draft.trim().is_empty() {
-        return Err(Rejected::Empty);
+/// The draft, if it can be one: complete, of sections, and short enough.
+fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> Result<Draft, Rejected> {
+    match finish {
+        Finish::Refused => return Err(Rejected::Refusal),
+        Finish::CalledTool => return Err(Rejected::ToolCall),
+        Finish::Complete | Finish::CutOff | Finish::Unknown => {}
     }
-    let brief = crate::summary::summarise(source.span, source.previous, source.caps);
-    Ok(Verified { brief, report: Report::default() })
+    let text = without_reasoning(draft)?;
+    let draft = read(text);
+    judge(text, finish, &draft)?;
+    let tokens = meter.text(text);
+    if tokens >= source.replaces {
+        return Err(Rejected::Larger { draft: tokens, replaces: source.replaces });
+    }
+    if tokens > source.limit {
+        return Err(Rejected::OverTarget { draft: tokens, limit: source.limit });
+    }
+    let said_something = source.span.iter().any(|event| event.event.fact.is_message());
+    if draft.items.is_empty() && said_something {
+        return Err(Rejected::AllNone);
+    }
+    Ok(draft)
+}
+
+/// Reads everything that may bear a draft out: the span, and what summaries say already.
+fn hear(evidence: &mut Evidence, source: &Source<'_>, ground: &Brief) {
+    for event in source.span {
+        let at = SeqSet::one(event.id.seq);
+        event.event.fact.visit_text(&mut |text| evidence.read(text, &at));
+    }
+    let earlier = source.previous.into_iter().flat_map(|previous| &previous.items);
+    let mut heard: HashSet<&str> = HashSet::new();
+    // Most items are carried as they are, and most keys are words of their item.
+    for item in ground.items.iter().chain(earlier).filter(|item| heard.insert(&item.text)) {
+        evidence.read(&item.text, &item.sources);
+        let words = match &item.detail {
+            Some(Detail::Error { words, .. }) => Some(words),
+            _ => None,
+        };
+        for hidden in item.key.iter().chain(words).filter(|words| !item.text.contains(words.as_str())) {
+            evidence.read(hidden, &item.sources);
+        }
+    }
+}
+
+/// Takes out an item that no longer holds. It is counted from then on, so that it can still be found.
+fn supersede(gate: &mut Gate<'_>, previous: Option<&Brief>, name: &str, reason: &str) {
+    let Some(item) = named(previous, name) else {
+        gate.report.keep(name, WhyKept::Unknown);
+        return;
+    };
+    let now = gate.ledger.get(item.section, item.identity());
+    let why = match now {
+        _ if reason.is_empty() => Some(WhyKept::NoReason),
+        _ if !is_the_models(item) => Some(WhyKept::NotTheModels),
+        None => Some(WhyKept::Unknown),
+        // Whatever the reason: the span has shown it again, or shown it otherwise.
+        Some(now) if now.sources.last() > item.sources.last() || now.text != item.text => {
+            Some(WhyKept::StillSpokenOf)
+        }
+        Some(_) => None,
+    };
+    if let Some(why) = why {
+        gate.report.keep(name, why);
+        return;
+    }
+    gate.ledger.retire(item.section, item.identity());
+    let (text, reason) = (item.text.clone(), one_line(reason, 300));
+    gate.report.supersede(Superseded { section: item.section, text, reason });
+}
+
+/// Notes the calls that nothing came back from, and strikes those that something did come back from by now. Says how many
+/// calls of the span are waited for.
+fn wait(ledger: &mut Ledger, source: &Source<'_>) -> u64 {
+    const SHOWN: usize = 8;
+    let paired = pair(source.span.iter().map(|event| (event.id.seq, &event.event.fact)));
+    let subject = |exchange: &Exchange<'_>| call_subject(exchange.call, &deeds(exchange.call, None));
+    let (open, done): (Vec<&Exchange<'_>>, Vec<&Exchange<'_>>) =
+        paired.exchanges.iter().partition(|exchange| exchange.outcome == Outcome::Unanswered);
+    let waiting: Vec<String> = ledger
+        .newest(Section::NextSteps)
+        .filter_map(|item| item.key.clone().filter(|key| key.starts_with(PENDING)))
+        .collect();
+    if !waiting.is_empty() {
+        let late = paired.strays.iter().map(|(_, result)| format!("{PENDING}{} ", result.call));
+        let late: Vec<String> = late.collect();
+        let again: Vec<String> = done.iter().map(|exchange| format!(" {}", subject(exchange))).collect();
+        for key in waiting {
+            let came =
+                late.iter().any(|start| key.starts_with(start)) || again.iter().any(|end| key.ends_with(end));
+            if came {
+                ledger.strike(Section::NextSteps, &key);
+            }
+        }
+    }
+    let older = open.len().saturating_sub(SHOWN);
+    let mut note = |text: String, key: String, sources: SeqSet| {
+        let detail = Some(Detail::Step(StepOrigin::Tracked));
+        ledger.put(Item { section: Section::NextSteps, text, key: Some(key), sources, detail });
+    };
+    for exchange in &open[older..] {
+        let subject = subject(exchange);
+        let key = work_key(&format!("{PENDING}{} {subject}", exchange.call.id));
+        note(format!("Called {subject}, and no result came."), key, SeqSet::one(exchange.at));
+    }
+    if older > 0 {
+        let mut sources = SeqSet::default();
+        open[..older].iter().for_each(|exchange| sources.insert(exchange.at));
+        note(format!("Of {older} earlier calls no result came either."), format!("{PENDING}others"), sources);
+    }
+    open.len() as u64
 }

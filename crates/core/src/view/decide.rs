@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Cause, View,
-    prepare::{Chosen, Making, Means, Moment, Standby},
+    prepare::{Chosen, Making, Means, Moment, Standby, Wish},
 };
 use crate::{
     budget::Budget,
@@ -70,7 +70,7 @@ impl Making {
             if !is_met(&trial.context, &chosen.budget) {
                 // Until there is a summary nothing is changed twice, as long as there is room.
                 self.considered = context.tokens();
-                self.wants_summary = matches!(moment.standby, Standby::Possible(_));
+                self.wish = Wish::summary_if(matches!(moment.standby, Standby::Possible(_)));
                 if context.tokens() <= budget.force() {
                     return None;
                 }
@@ -108,8 +108,9 @@ impl Making {
         let trial = self.trial(context, policy, &chosen.budget);
         let Some(terms) = moment.terms else {
             let missed = size > budget.trigger() && !is_met(&trial.context, &chosen.budget);
-            self.wants_summary =
-                missed && policy.summary.is_some() && matches!(moment.standby, Standby::Possible(_));
+            self.wish = Wish::summary_if(
+                missed && policy.summary.is_some() && matches!(moment.standby, Standby::Possible(_)),
+            );
             chosen.cause = match moment.standby {
                 _ if size > budget.force() => Cause::Force,
                 // What nobody knows to be dear is done when it is ready.
@@ -138,49 +139,17 @@ impl Making {
                 after: trial.context.tokens(),
                 first_changed_at: first_changed(context, &trial.context),
             },
-            summary: self.summary(view, context, policy, &chosen.budget, moment.standby),
+            summary: summary(view, context, policy, &chosen.budget, moment.standby),
         };
         let plan = plan(&situation);
         let decided = cause(&plan);
-        self.wants_summary = plan.action == Action::Summarise;
+        self.wish = Wish::summary_if(plan.action == Action::Summarise);
         self.plan = Some(plan);
         let (cause, means) = decided?;
         chosen.cause = cause;
         chosen.means = means;
         chosen.trial = Some(trial);
         Some(chosen)
-    }
-
-    /// How it stands with the summary that would take the history's place.
-    fn summary<'a>(
-        &self,
-        view: &View,
-        context: &Context,
-        policy: &Policy,
-        budget: &Budget,
-        standby: Standby<'a>,
-    ) -> Summary<'a> {
-        let Some(rules) = policy.summary else { return Summary::Never };
-        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let drafting = rules.drafting(budget.target(), prefix);
-        let covers = context.tokens().less(prefix).less(drafting.room());
-        let offer = |by, calls| Offer { covers, expected: rules.length.of(covers), calls, by };
-        match standby {
-            Standby::Off => Summary::Never,
-            Standby::BuiltIn => Summary::Possible(offer(Summariser::BuiltIn, 0)),
-            Standby::Possible(by) => Summary::Possible(offer(by, IN_THE_MAKING)),
-            Standby::Running(by) => Summary::Running(offer(by, IN_THE_MAKING)),
-            Standby::Ready(finished) => {
-                let made = finished.clone().with_pins(&view.line, &rules.caps);
-                match made.compaction(context, drafting.length) {
-                    Ok(Compaction { tokens_after: Some(after), .. }) => {
-                        Summary::Ready(PlanTrial { after, first_changed_at: prefix })
-                    }
-                    // It would gain nothing any more.
-                    Ok(_) | Err(_) => Summary::Possible(offer(Summariser::BuiltIn, 0)),
-                }
-            }
-        }
     }
 
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
@@ -248,4 +217,35 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
         | Reason::BelowThresholds => Cause::BreakEven,
     };
     Some((cause, means))
+}
+
+/// How it stands with the summary that would take the history's place.
+fn summary<'a>(
+    view: &View,
+    context: &Context,
+    policy: &Policy,
+    budget: &Budget,
+    standby: Standby<'a>,
+) -> Summary<'a> {
+    let Some(rules) = policy.summary else { return Summary::Never };
+    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+    let drafting = rules.drafting(budget.target(), prefix);
+    let covers = context.tokens().less(prefix).less(drafting.room());
+    let offer = |by, calls| Offer { covers, expected: rules.length.of(covers), calls, by };
+    match standby {
+        Standby::Off => Summary::Never,
+        Standby::BuiltIn => Summary::Possible(offer(Summariser::BuiltIn, 0)),
+        Standby::Possible(by) => Summary::Possible(offer(by, IN_THE_MAKING)),
+        Standby::Running(by) => Summary::Running(offer(by, IN_THE_MAKING)),
+        Standby::Ready(finished) => {
+            let made = finished.clone().with_pins(&view.line, &rules.caps);
+            match made.compaction(context, drafting.length) {
+                Ok(Compaction { tokens_after: Some(after), .. }) => {
+                    Summary::Ready(PlanTrial { after, first_changed_at: prefix })
+                }
+                // It would gain nothing any more.
+                Ok(_) | Err(_) => Summary::Possible(offer(Summariser::BuiltIn, 0)),
+            }
+        }
+    }
 }

@@ -7,7 +7,9 @@
 
 mod decide;
 mod epoch;
+mod floor;
 mod prepare;
+mod window;
 
 use std::sync::Arc;
 
@@ -15,7 +17,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     epoch::{Cause, Epoch},
-    prepare::{Author, Moment, Prepared, Shortfall, Standby},
+    floor::Floor,
+    prepare::{Author, Moment, Prepared, Shortfall, Standby, Wish},
+    window::Window,
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
@@ -25,6 +29,7 @@ use crate::{
     pipeline::State,
     plan::History,
     project::{Line, project},
+    seq_set::SeqSet,
     tokens::Tokens,
 };
 
@@ -42,6 +47,8 @@ pub struct View {
     pending: Option<Pending>,
     /// Who owns the compactions that are made, if this is a rehearsal.
     rehearsal: Option<ThreadId>,
+    /// The events without which no summary can be made.
+    needed: SeqSet,
 }
 
 /// What was decided before a call: a record beside the log, appended once.
@@ -57,6 +64,9 @@ pub struct Pass {
     pub edits: Vec<Recorded>,
     /// What the reducers remember.
     pub state: State,
+    /// What need not be read from then on, if that has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Floor>,
 }
 
 /// What a view remembers of its last call: a record beside the log, of which the newest counts.
@@ -109,6 +119,7 @@ impl View {
             disturbed: None,
             pending: None,
             rehearsal: None,
+            needed: SeqSet::default(),
         }
     }
 
@@ -130,49 +141,39 @@ impl View {
     ) -> Self {
         let mut view = Self::new(meter, names);
         let end = line.last().map_or(Seq::START, |last| last.id.seq);
+        view.passes = passes.into_iter().filter(|pass| pass.head <= end).collect();
         let last = last.filter(|last| last.head <= end);
-        let mut passes = passes.into_iter().filter(|pass| pass.head <= end).peekable();
-        for (event, pieces) in line.counted() {
-            while let Some(pass) = passes.next_if(|pass| pass.head < event.id.seq) {
-                view.take_pass(pass);
-            }
-            if last.as_ref().is_some_and(|last| last.head < event.id.seq) {
-                view.recall(last.as_ref());
-            }
+        let decided = view.passes.iter().map(|pass| pass.head).max();
+        // Everything through the last call is shown at once, and only what came after it as it came.
+        let sent = last.as_ref().map(|last| last.head).max(decided).unwrap_or(Seq::START);
+        view.line = line.through(sent);
+        view.rebuild();
+        view.remember(last, decided);
+        for (event, pieces) in line.counted().filter(|(event, _)| event.id.seq > sent) {
             view.take(Arc::clone(event), pieces.map(<[Tokens]>::to_vec));
         }
-        for pass in passes {
-            view.take_pass(pass);
-        }
-        view.recall(last.as_ref());
         view
     }
 
-    /// Remembers the last call, as soon as everything it showed is there.
-    fn recall(&mut self, last: Option<&Sent>) {
-        let Some(last) = last else { return };
-        if self.last.as_ref() != Some(last) {
-            self.last = Some(last.clone());
-            self.context.mark_sent_through(last.head);
-            self.disturbed = None;
-        }
-    }
-
-    fn take_pass(&mut self, pass: Pass) {
-        self.context = self.take_context().redo(&pass.edits);
-        self.context.mark_sent();
-        self.disturbed = None;
-        self.epoch = pass.epoch.clone().unwrap_or_else(|| self.epoch.clone());
-        self.state = pass.state.clone();
-        self.last = Some(Sent {
-            head: pass.head,
-            tokens: self.context.tokens(),
-            at: None,
-            model: None,
-            considered: Tokens(0),
-            history: History::default(),
+    /// Remembers the last call, and where it left the epochs and the reducers.
+    fn remember(&mut self, last: Option<Sent>, decided: Option<Seq>) {
+        let tokens = self.context.tokens();
+        self.last = last.or_else(|| {
+            Some(Sent {
+                head: decided?,
+                tokens,
+                at: None,
+                model: None,
+                considered: Tokens(0),
+                history: History::default(),
+            })
         });
-        self.passes.push(pass);
+        if let Some(last) = &self.last {
+            self.context.mark_sent_through(last.head);
+        }
+        self.state = self.passes.last().map(|pass| pass.state.clone()).unwrap_or_default();
+        let epoch = self.passes.iter().rev().find_map(|pass| pass.epoch.clone());
+        self.epoch = epoch.unwrap_or(Epoch::FIRST);
     }
 
     /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, its undoing or
@@ -189,6 +190,7 @@ impl View {
         if !matches!(event.event.fact, Fact::Injected { .. }) {
             self.abandon();
         }
+        self.needed = SeqSet::default();
         let moved = match &event.event.fact {
             Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
             Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
@@ -336,9 +338,59 @@ impl View {
         if edits.is_empty() && pending.epoch.is_none() && !changed {
             return None;
         }
-        let pass = Pass { head: self.context.sent(), epoch: pending.epoch, edits, state: self.state.clone() };
+        let floor = self.changed_floor(&edits);
+        let pass =
+            Pass { head: self.context.sent(), epoch: pending.epoch, edits, state: self.state.clone(), floor };
         self.passes.push(pass);
         self.passes.last()
+    }
+
+    /// What need not be read from now on, if that is not what was recorded last.
+    fn changed_floor(&self, edits: &[Recorded]) -> Option<Floor> {
+        let known = self.passes.iter().rev().find_map(|pass| pass.floor.as_ref());
+        if known.is_some_and(|known| known.is_of(&self.line))
+            && !edits.iter().any(|record| record.change.is_fold())
+        {
+            return None;
+        }
+        Floor::of(&self.line, &self.context).filter(|floor| Some(floor) != known)
+    }
+
+    /// Forgets the events that only notes or a summary stand for: what is held follows what is shown, not what happened.
+    /// Only for those who can give them back when they [are needed](Self::needs_more).
+    pub fn forget(&mut self) {
+        if self.pending.is_none()
+            && let Some(floor) = Floor::of(&self.line, &self.context)
+        {
+            self.line.forget(floor.gaps);
+        }
+    }
+
+    /// The events that must be read and [given back](Self::give_back) before the next request is sent, though they were
+    /// not needed before: a compaction was adopted or undone that no longer stands for them, or a summary is to be made
+    /// of them. Until then they are shown as notes, and no summary is made.
+    pub fn needs_more(&self) -> Option<SeqSet> {
+        let missing = if self.needed.is_empty() { self.line.missing() } else { self.needed.clone() };
+        Some(missing).filter(|missing| !missing.is_empty())
+    }
+
+    /// The same, for whoever makes a summary outside of [`prepare`](Self::prepare): before [`cut`](crate::summary::compaction::Drafting::cut) or
+    /// [`draft`](crate::summary::compaction::Drafting::draft) is asked, everything must be there that only notes tell of.
+    pub fn needs_all(&mut self) -> Option<SeqSet> {
+        self.needed = self.line.unread(&self.context);
+        self.needs_more()
+    }
+
+    /// Takes what it [needed](Self::needs_more), every event of it, each with the counts of its texts. What was prepared
+    /// is abandoned.
+    pub fn give_back(&mut self, events: Vec<(Arc<Logged>, Vec<Tokens>)>) {
+        let needed = self.needs_more();
+        self.abandon();
+        if let Some(needed) = needed {
+            self.line.fill(&needed, events);
+            self.needed = SeqSet::default();
+            self.rebuild();
+        }
     }
 
     /// What was prepared is not sent: everything is as it was before.

@@ -15,6 +15,7 @@ use crate::{
     pipeline::{Pipeline, Reduced, State, Step, is_met},
     plan::{Plan, Summariser},
     policy::{Policy, SummaryRules, When},
+    seq_set::SeqSet,
     summary::compaction::{Finished, Keep, NothingGained},
     tokens::Tokens,
 };
@@ -64,8 +65,25 @@ pub struct Prepared {
     pub compaction: Option<Arc<Logged>>,
     /// Whose summary that carries.
     pub author: Author,
-    /// A model should summarise now, in the background.
-    pub wants_summary: bool,
+    /// What is wanted of others.
+    pub wish: Wish,
+}
+
+/// What a view wants of those who prepare it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That a model begins to summarise, in the background.
+    Summary,
+}
+
+impl Wish {
+    pub(super) fn summary_if(wanted: bool) -> Self {
+        if wanted { Self::Summary } else { Self::Nothing }
+    }
 }
 
 /// Who wrote the summary that a request was made ready with.
@@ -104,6 +122,7 @@ impl View {
         moment: &Moment<'_>,
     ) -> Result<Prepared, Refusal> {
         self.abandon();
+        self.needed = SeqSet::default();
         let mut making = Making::of(self, moment);
         let context = self.take_context();
         let context = making.arrivals(context, policy);
@@ -147,7 +166,7 @@ pub(super) struct Making {
     edits: Vec<Recorded>,
     compaction: Option<Arc<Logged>>,
     author: Author,
-    pub(super) wants_summary: bool,
+    pub(super) wish: Wish,
 }
 
 /// What to do at an epoch.
@@ -203,7 +222,7 @@ impl Making {
             edits: Vec::new(),
             compaction: None,
             author: Author::BuiltIn,
-            wants_summary: false,
+            wish: Wish::Nothing,
         }
     }
 
@@ -320,11 +339,16 @@ impl Making {
 
     /// The compaction that the built-in summariser makes.
     fn draft(
-        view: &View,
+        view: &mut View,
         context: &Context,
         rules: SummaryRules,
         budget: &Budget,
     ) -> Result<Compaction, NothingGained> {
+        // A summary tells of what happened, not of what notes say of it.
+        view.needed = view.line.unread(context);
+        if !view.needed.is_empty() {
+            return Err(NothingGained::NothingOld);
+        }
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
         let mut drafting = rules.drafting(target, prefix);
@@ -379,7 +403,7 @@ impl Making {
             shortfall,
             compaction: self.compaction.clone(),
             author: self.author,
-            wants_summary: self.wants_summary,
+            wish: self.wish,
         }
     }
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod floors;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod inject;
@@ -20,5 +22,7 @@ mod specs_policies;
 mod stage;
 #[cfg(test)]
 mod summaries;
+#[cfg(test)]
+mod verify;
 #[cfg(test)]
 mod views;

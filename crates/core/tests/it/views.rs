@@ -13,7 +13,7 @@ use epitome_core::{
     profile::Profiles,
     project::{Line, project},
     tokens::Tokens,
-    view::{Moment, Pass, Prepared, Shortfall, View},
+    view::{Cause, Moment, Pass, Prepared, Shortfall, View},
 };
 use proptest::prelude::*;
 
@@ -295,6 +295,26 @@ fn a_policy_that_cannot_reach_its_target_says_so_and_resets_no_cache_for_it() {
     assert_eq!(call("assistant: Yes.\nuser: Four."), None, "two tokens more are nothing to gain");
     let again = call("assistant: Yes.\nuser: So what is it now?").expect("five in a hundred are");
     assert_eq!(again.reached, Tokens(67));
+}
+
+#[test]
+fn undoing_a_compaction_and_bringing_it_back_open_an_epoch_each_and_pins_none() {
+    let policy = Policy::named("epitome").unwrap();
+    let budget = budget(policy, 1_000);
+    let mut stage = played(&format!("{ASKED}assistant: Yes.\ncompacted through 5: Both.\nuser: Three.\n"));
+    let mut call = |more: &str| {
+        for event in &read(more) {
+            stage.play(event);
+        }
+        let cause = stage.view.prepare(policy, &budget, &Moment::default()).unwrap().cause;
+        stage.view.sent(None);
+        (cause, said(stage.view.context()).len())
+    };
+    let (_, before) = call("");
+    assert_eq!(call("revert 6"), (Some(Cause::Undone), before + 3));
+    assert_eq!(call("restore 6"), (Some(Cause::Undone), before));
+    assert_eq!(call("pin 7\nunpin 7\npin: words\nunpin: words"), (None, before));
+    assert_eq!(Cause::Undone.to_string(), "a compaction was undone or restored");
 }
 
 #[test]

@@ -42,16 +42,24 @@ pub(super) fn without_leaks(mut brief: Brief, line: &Line, at: Seq) -> Brief {
 /// Shows every text of an item, those that the next summary would carry on too.
 fn visit_item(item: &Item, see: &mut impl FnMut(&str)) {
     see(&item.text);
-    item.key.iter().for_each(|key| see(key));
+    if let Some(key) = &item.key {
+        see(key);
+    }
     match &item.detail {
         Some(Detail::Error { of, words, resolved, .. }) => {
             see(of);
             see(words);
-            resolved.iter().for_each(|resolved| see(resolved));
+            if let Some(resolved) = resolved {
+                see(resolved);
+            }
         }
         Some(Detail::Progress { changed, .. }) => changed.iter().for_each(|path| see(path)),
         Some(
-            Detail::Wish(_) | Detail::File { .. } | Detail::Command { .. } | Detail::Attempt(_) | Detail::Step(_),
+            Detail::Wish(_)
+            | Detail::File { .. }
+            | Detail::Command { .. }
+            | Detail::Attempt(_)
+            | Detail::Step(_),
         )
         | None => {}
     }

@@ -2,7 +2,8 @@
 
 use epitome_core::Digest;
 
-const BEGIN: &str = "<!-- epitome: what stands from here to the end mark is written anew after each compaction; ";
+const BEGIN: &str =
+    "<!-- epitome: what stands from here to the end mark is written anew after each compaction; ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- epitome: end -->\n";
 

@@ -1,9 +1,9 @@
 //! What a session does beside making requests: takes answers, compacts on demand, goes back.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
-    Event, Fact, Seq,
+    Event, Fact, Seq, Tokens,
     event::{ToolCall, Trigger, Usage},
     id::JobId,
     project::Line,
@@ -14,9 +14,11 @@ use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
 use super::{
     builder::CompactTool,
-    desk::{BUILT_IN, Desk, State, read_line},
+    desk::{BUILT_IN, Desk},
     error::SessionError,
     lifecycle::Lifecycle,
+    reading::read_line,
+    state::State,
 };
 use crate::lineage::{self, Drafter};
 
@@ -31,6 +33,16 @@ pub struct Answer {
     pub finish: Option<Finish>,
     /// What was used, if the provider says.
     pub usage: Option<Usage>,
+    /// How many calls the session has answered itself.
+    pub own_calls: usize,
+}
+
+impl Answer {
+    /// Whether the model has said all it wants to say. If not, it waits for the results of its calls: those that are
+    /// listed, or those that the session has given already.
+    pub fn is_final(&self) -> bool {
+        self.calls.is_empty() && self.own_calls == 0
+    }
 }
 
 /// Takes an answer. What the agent asked of the session itself is answered, and given.
@@ -48,55 +60,82 @@ pub(super) fn take(
     desk.answered(&answered)?;
     let mut ordered = None;
     let Answered { calls, finish, usage, .. } = &answered;
-    let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) = calls
-        .iter()
-        .partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
+    let (own, others): (Vec<&ToolCall>, Vec<&ToolCall>) =
+        calls.iter().partition(|call| tool == CompactTool::Offered && is_compact_call(call).is_some());
+    let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match order(desk, Trigger::Agent, focus) {
+        let said = match order(desk, Trigger::Agent, focus.as_deref()) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
             }
             Err(SessionError::Nothing(_)) => "There is nothing to compact yet; go on.",
-            Err(error) => return Err(error),
+            // The answer is in the log: whoever gave it must not give it again.
+            Err(error) => {
+                tracing::warn!(target: "epitome::compaction", %error, "the agent asked for a compaction");
+                "That did not work; go on without."
+            }
         };
         let result = format.say_result(call, said, Ended::Well).at(Some(desk.now()));
-        desk.append(vec![result])?;
+        desk.append(&[result])?;
     }
     let answer = Answer {
         text: answered.text(),
         calls: others.into_iter().cloned().collect(),
         finish: finish.clone(),
         usage: *usage,
+        own_calls,
     };
     Ok((answer, ordered))
 }
 
-/// Has a span summarised: marker and job. One that is being made already is taken for it.
-pub(super) fn order(
-    desk: &Desk,
-    trigger: Trigger,
-    focus: Option<String>,
-) -> Result<JobId, SessionError> {
+/// Whether a summary is being made already, or waits to be adopted.
+pub(super) fn is_under_way(desk: &Desk) -> Result<bool, SessionError> {
+    let mut state = desk.state()?;
+    state.catch_up(&desk.store, desk.thread)?;
+    Ok(desk.store.running_job(desk.thread)?.is_some() || desk.ready(&state)?.is_some())
+}
+
+/// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it.
+pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
     let mut state = desk.state()?;
     let now = desk.now();
     let mut job = None;
     desk.append_to(&mut state, |state| {
         let budget = state.budget();
+        let mut records = Vec::new();
         if let Some(running) = desk.store.running_job(desk.thread)? {
-            job = Some(running.job.id);
+            let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
+            let still_stands = running.job.base == state.view.context().standing();
+            if still_stands && is_for_this {
+                job = Some(running.job.id);
+                return Ok((Vec::new(), Vec::new()));
+            }
+            // What it builds on is no longer stood on, or it attends to something else.
+            let reason = if still_stands {
+                "somebody asked for another with a focus"
+            } else {
+                "another compaction was adopted or undone since"
+            };
+            let reason = reason.to_owned();
+            records.push(Record::CancelJob { job: running.job.id, reason });
+        }
+        if let Some(ready) = desk.ready(state)?.filter(|_| focus.is_none()) {
+            job = Some(ready.job);
             return Ok((Vec::new(), Vec::new()));
         }
+        state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         drafting.cut(state.view.context(), state.view.line())?;
-        let ordered = desk.order(state, &budget, trigger, focus.clone(), None, now)?;
+        let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
             return Err(NothingGained::NothingOld.into());
         };
         job = Some(new.id);
-        Ok((vec![marker], vec![Record::Job(new)]))
+        records.push(Record::Job(new));
+        Ok((vec![marker], records))
     })?;
     job.ok_or(SessionError::Busy)
 }
@@ -128,18 +167,25 @@ pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, S
 }
 
 /// Compacts with the built-in summariser, at once.
-pub(super) fn compact_built_in(desk: &Desk, trigger: Trigger) -> Result<Seq, SessionError> {
+pub(super) fn compact_built_in(
+    desk: &Desk,
+    trigger: Trigger,
+    focus: Option<&str>,
+) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let mut made = None;
+    let (mut made, mut covered) = (None, (Seq::START, Tokens(0)));
     let head = desk.append_to(&mut state, |state| {
+        state.fill_all(&desk.store, desk.thread)?;
+        covered = state.history();
         let drafting = state.drafting(&state.budget());
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
-        let marker = Event::own(Fact::CompactionRequested { trigger, focus: None }, now);
+        let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))
     })?;
     if let Some(compaction) = made {
+        desk.listeners.built_in(desk.thread, &compaction, covered);
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: head.seq,
@@ -156,31 +202,35 @@ pub(super) fn compact_built_in(desk: &Desk, trigger: Trigger) -> Result<Seq, Ses
 pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let mut made = None;
-    let head = desk.append_to(&mut state, |state| {
+    let (mut made, mut tried) = (None, job);
+    let appended = desk.append_to(&mut state, |state| {
         let row = desk.store.job(job)?;
         if let JobState::Adopted { compaction } = row.state {
             made = Some((compaction, None));
             return Ok((Vec::new(), Vec::new()));
         }
-        let Some((row, finished)) = desk.ready(state)? else {
+        let Some(ready) = desk.ready(state)? else {
             return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
         };
-        let caps = state.setup.policy.summary.unwrap_or_default().caps;
-        let length = state.drafting(&state.budget()).length;
-        let finished = finished.with_pins(state.view.line(), &caps);
-        let compaction = finished.compaction(state.view.context(), length)?;
+        tried = ready.job;
+        let compaction = ready.compaction(state)?;
         let place = state.head().next();
-        made = Some((place, Some(compaction.clone())));
-        let adopted = Record::Adopted { job: row.job.id, compaction: place };
+        made = Some((place, Some((ready.by, compaction.clone()))));
+        let adopted = Record::Adopted { job: ready.job, compaction: place };
         Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
-    })?;
+    });
+    if let Err(SessionError::Nothing(why)) = &appended {
+        // It will not be smaller the next time either: let nobody wait for it.
+        let cancel = Record::CancelJob { job: tried, reason: why.to_string() };
+        desk.append_to(&mut state, |_| Ok((Vec::new(), vec![cancel.clone()])))?;
+    }
+    let head = appended?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some(compaction) = compaction {
+    if let Some((by, compaction)) = compaction {
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: place,
-            by: desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned(),
+            by,
             trigger: compaction.trigger,
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,
@@ -211,7 +261,9 @@ pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
             Turn::Redo => lineage::redo(line).map_err(|error| said(&error))?,
         };
         place = match event.fact {
-            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => Some(compaction),
+            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
+                Some(compaction)
+            }
             _ => None,
         };
         Ok((vec![event.at(now)], Vec::new()))
@@ -233,10 +285,4 @@ pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'
 /// Every event of the thread: a fork looks further back than a view does.
 pub(super) fn whole(desk: &Desk, state: &State) -> Result<Line, SessionError> {
     read_line(&desk.store, desk.thread, &state.setup.meter, None)
-}
-
-/// Writes the memory files of a session, if a compaction has changed what they say.
-pub(super) fn keep_memory(desk: &Desk, folder: &Path) -> Result<(), SessionError> {
-    let _ = (desk, folder);
-    Ok(())
 }

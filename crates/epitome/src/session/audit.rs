@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Seq, ThreadId,
+    Digest, Logged, Seq, ThreadId,
     context::Names,
     cost::Prompt,
     meter::{Meter, Overhead},
@@ -11,13 +11,13 @@ use epitome_core::{
     project::Line,
     view::{Pass, Sent, View},
 };
-use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
-use epitome_wire::{PromptMemo, render::Rendered};
+use epitome_store::{Sqlite, Start, records::CallRow};
+use epitome_wire::{Format, PromptMemo, render::Rendered};
 
 use super::{
     Recalled,
-    desk::{parse, read_line},
     error::SessionError,
+    reading::{parse, read_line, read_span, read_window},
     setup::Rendering,
 };
 
@@ -26,6 +26,8 @@ use super::{
 pub struct Replayed {
     /// What was recorded of it.
     pub row: CallRow,
+    /// Its format.
+    pub format: Format,
     /// The request, as it is rendered from the log and the records.
     pub rendered: Rendered,
     /// Its view: what was shown, what was not, and where that is.
@@ -104,7 +106,7 @@ impl<'s> Past<'s> {
             .format
             .render(view.context(), &rendering.options)
             .map_err(crate::compact::CompactError::from)?;
-        Ok(Replayed { row, rendered, view })
+        Ok(Replayed { row, format: rendering.format, rendered, view })
     }
 
     /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
@@ -136,15 +138,12 @@ pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Reca
     let is_here = is_in_view(store, thread, owner)?;
     let mut recalled = Vec::new();
     for run in events.split(',').map(str::trim).filter(|_| is_here) {
-        let (first, last) = run.split_once('-').unwrap_or((run, run));
-        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse()) else { return Err(lost()) };
-        let (mut from, last) = (Seq(first), Seq(last));
-        while from <= last {
-            let page = store.read(thread, from, 256)?;
-            let Some(newest) = page.last() else { break };
-            from = newest.id.seq.next();
-            recalled.extend(page.into_iter().filter(|event| event.id.seq <= last).map(|event| Recalled { event }));
-        }
+        let (from, through) = run.split_once('-').unwrap_or((run, run));
+        let (Ok(from), Ok(through)) = (from.trim().parse(), through.trim().parse()) else {
+            return Err(lost());
+        };
+        let span = read_span(store, thread, Seq(from), Seq(through))?;
+        recalled.extend(span.into_iter().map(|event| Recalled { event }));
     }
     if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
 }
@@ -179,10 +178,25 @@ pub(super) fn prompt_of(
     store: &Sqlite,
     thread: ThreadId,
     last: Option<&CallRow>,
-    memo: &mut PromptMemo,
+    passes: &[Pass],
+    pivot: Option<&Logged>,
+    meter: &Arc<Meter>,
 ) -> Option<Prompt> {
     let last = last?;
-    let replayed = replay_call(store, thread, last.number).ok().filter(Replayed::is_same)?;
-    let format = rendering(store, last).ok()?.format;
-    format.prompt(&replayed.rendered.body, memo).ok()
+    let end = last.call.head;
+    // What was stood on then is what is stood on now, unless something was said of a compaction since.
+    let words = ["compacted", "compaction_reverted", "compaction_restored"];
+    let is_same = store.of_kinds(thread, &words).ok()?.iter().all(|word| word.id.seq <= end);
+    let line = if is_same {
+        read_window(store, thread, passes, (end, pivot), meter).ok()?
+    } else {
+        read_line(store, thread, meter, Some(end)).ok()?
+    };
+    let sent = parse::<Sent>("sent", last.number, &last.call.sent).ok()?;
+    let view =
+        View::restore(&line, passes.to_vec(), Some(sent), Arc::clone(meter), Names::Thread(last.thread));
+    let rendering = rendering(store, last).ok()?;
+    let rendered = rendering.format.render(view.context(), &rendering.options).ok()?;
+    let mut memo = PromptMemo::new(Arc::clone(meter));
+    rendering.format.prompt(&rendered.body, &mut memo).ok()
 }

@@ -11,9 +11,9 @@ use epitome_core::{
     cost::Terms,
     event::Time,
     inject::{Hook, Hooks},
+    pipeline::Reducer,
     policy::{Policy, Step, When},
     profile::{CacheRules, Prices, Profiles, Tokenizer},
-    pipeline::Reducer,
     reducers::AnyReducer,
 };
 use epitome_store::{EventLog, NewThread, Options, Sqlite, Start, records::NewSession};
@@ -51,16 +51,17 @@ pub struct SessionBuilder {
     model: String,
     place: Place,
     policy: Policy,
+    reducers: Vec<AnyReducer>,
     profiles: Profiles,
     window: Option<Tokens>,
     title: String,
     opening: Vec<Opening>,
     hooks: Vec<Box<dyn Hook>>,
     summariser: Option<Arc<dyn Summarize>>,
+    careful: Option<Arc<dyn Summarize>>,
     prices: Option<Prices>,
     warm: Warm,
     instructions: Instructions,
-    workers: Workers,
     before: Option<CallbackSlot>,
     after: Option<CallbackSlot>,
     clock: Clock,
@@ -74,6 +75,7 @@ pub(super) struct Extras {
     pub(super) auto_continue: AutoContinue,
     pub(super) idle: Option<Duration>,
     pub(super) memory: Option<PathBuf>,
+    pub(super) workers: Workers,
 }
 
 /// Whether the agent has a tool by which it asks for a compaction itself.
@@ -136,16 +138,17 @@ impl SessionBuilder {
             model: model.to_owned(),
             place: Place::Temporary,
             policy: Policy::builtin()[0].clone(),
+            reducers: Vec::new(),
             profiles: Profiles::builtin(),
             window: None,
             title: String::new(),
             opening: Vec::new(),
             hooks: Vec::new(),
             summariser: None,
+            careful: None,
             prices: None,
             warm: Warm::Never,
             instructions: Instructions::default(),
-            workers: Workers::Here,
             before: None,
             after: None,
             clock: Clock(Arc::new(now)),
@@ -154,6 +157,7 @@ impl SessionBuilder {
                 auto_continue: AutoContinue::On,
                 idle: None,
                 memory: None,
+                workers: Workers::Here,
             },
         }
     }
@@ -176,9 +180,10 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a reducer of your own, which runs after those of the policy, at the same times.
+    /// Adds a reducer of your own, which runs at an epoch, before those of the policy: it knows your tools, and what it takes
+    /// is missed least. Several run in the order in which they are added.
     pub fn reducer(mut self, reducer: impl Reducer + 'static) -> Self {
-        self.policy.reduce.push(Step { when: When::AtEpoch, reducer: AnyReducer::custom(reducer) });
+        self.reducers.push(AnyReducer::custom(reducer));
         self
     }
 
@@ -231,6 +236,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Who writes the summaries that a person asks for, with a focus or to hand over: a better model, where the one for
+    /// background work is a fast one. By default the same.
+    pub fn careful_summariser(mut self, summariser: impl Summarize + 'static) -> Self {
+        self.careful = Some(Arc::new(summariser));
+        self
+    }
+
     /// What the summariser's model costs, so that the planner can weigh it. Without it, its cost is unknown.
     pub fn summariser_prices(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
@@ -252,7 +264,7 @@ impl SessionBuilder {
 
     /// Who works on summaries; by default a task of this session.
     pub fn workers(mut self, workers: Workers) -> Self {
-        self.workers = workers;
+        self.extras.workers = workers;
         self
     }
 
@@ -336,7 +348,8 @@ impl SessionBuilder {
             let row = store.session(session)?;
             let threads = store.threads(session)?;
             let head = row.head.or_else(|| threads.first().map(|thread| thread.id));
-            let head = head.ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
+            let head = head
+                .ok_or_else(|| SessionError::Lineage(format!("the session {session} has no threads yet")))?;
             Ok((session, head))
         })
         .await
@@ -352,24 +365,20 @@ impl SessionBuilder {
         find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
-        let setup = Setup::new(
-            self.format,
-            &self.model,
-            self.window,
-            &self.policy,
-            &self.profiles,
-            hooks.reserve(),
-        );
+        let reserve = hooks.reserve() + self.extras.reserve();
+        let policy = with_reducers(self.policy, self.reducers);
+        let setup = Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, reserve);
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,
+            careful: self.careful,
             terms: Terms::new(&cache, &prices),
             prices,
             warm: self.warm,
             instructions: self.instructions,
         });
         let listeners = Listeners::new(self.before.map(|slot| slot.0), self.after.map(|slot| slot.0));
-        let (place, clock, has_maker) = (self.place, self.clock, maker.is_some());
+        let (place, clock) = (self.place, self.clock);
         let desk = blocking(move || {
             let store = open(place)?;
             let place = find(&store)?;
@@ -377,12 +386,21 @@ impl SessionBuilder {
         })
         .await?;
         let (desk, wake) = (Arc::new(desk), Arc::new(Notify::new()));
-        if has_maker && self.workers == Workers::Here {
+        if self.extras.workers == Workers::Here {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         let profiles = Arc::new(self.profiles);
-        Ok(Session::new(desk, wake, self.extras, profiles, self.window, self.policy))
+        Ok(Session::new(desk, wake, self.extras, profiles, policy))
     }
+}
+
+/// A policy with further reducers, before those that it runs at an epoch itself.
+fn with_reducers(mut policy: Policy, reducers: Vec<AnyReducer>) -> Policy {
+    let first = policy.reduce.iter().position(|step| step.when == When::AtEpoch);
+    let first = first.unwrap_or(policy.reduce.len());
+    let steps = reducers.into_iter().map(|reducer| Step { when: When::AtEpoch, reducer });
+    policy.reduce.splice(first..first, steps);
+    policy
 }
 
 fn open(place: Place) -> Result<Arc<Sqlite>, SessionError> {

@@ -4,22 +4,31 @@
 //! takes over. Nothing here touches a session: what is ready waits until the next request adopts it.
 
 use std::{
+    error::Error,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
 use epitome_core::{
     Fact, Logged, Seq, ThreadId,
     context::Names,
-    event::Time,
+    event::{Time, Trigger},
     meter::Meter,
+    project::project,
     seq_set::SeqSet,
-    summary::{self, Brief, compaction::standing},
+    summary::{
+        self, Brief,
+        compaction::{Cutting, standing},
+    },
     verify::{self, Source},
 };
 use epitome_store::{
     EventLog, Sqlite,
-    records::{Attempt, JobRow, JobState, NewSummary, Next},
+    records::{Attempt, JobRow, NewSummary, Next},
 };
 use serde_json::json;
 use tokio::sync::Notify;
@@ -30,8 +39,9 @@ use super::{
     desk::{BUILT_IN, Desk, JobDetail, Maker, Warm},
     error::SessionError,
     lifecycle::{Lifecycle, NextStep},
+    reading::{read_line, read_span},
 };
-use crate::summarise::{self, Apart, Drafted, Instructions, Task, Way, prompt};
+use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
 
 /// For how long a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
@@ -42,6 +52,12 @@ const HEARTBEAT: Duration = Duration::from_secs(8);
 /// How long to wait for work that nobody announced: another process's, or one that is to be tried again.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Nobody waits longer than this for a summariser, whatever it promises.
+const DEADLINE: Duration = Duration::from_secs(15 * 60);
+
+/// A job that was claimed so often, and ended neither well nor badly, is given up.
+const CLAIMS: u64 = breaker::IN_A_ROW as u64 + 3;
+
 /// After a failure a job rests for this long, twice as long after each further one, in milliseconds.
 const BACK_OFF: i64 = 2_000;
 
@@ -50,9 +66,9 @@ pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
     let worker = worker();
     loop {
         let Some(strong) = desk.upgrade() else { return };
-        let worked = work_one(&strong, &worker, None).await;
+        let done = work_one(&strong, &worker).await;
         drop(strong);
-        match worked {
+        match done {
             Ok(Worked::One) => {}
             Ok(Worked::Nothing) => {
                 // Waiting too long only means that somebody else's job is found later.
@@ -73,7 +89,7 @@ pub(super) fn worker() -> String {
 
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worked {
+pub enum Worked {
     /// A job was worked on, whatever came of it.
     One,
     /// There was none.
@@ -81,23 +97,30 @@ pub(crate) enum Worked {
 }
 
 /// Claims a job of the session's thread, if there is one, and works on it.
-pub(crate) async fn work_one(
-    desk: &Arc<Desk>,
-    worker: &str,
-    focus_only: Option<ThreadId>,
-) -> Result<Worked, SessionError> {
-    let thread = focus_only.unwrap_or(desk.thread);
+pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, SessionError> {
+    let thread = desk.thread;
     let claimed = {
         let (desk, worker) = (Arc::clone(desk), worker.to_owned());
         blocking(move || {
+            // To look costs less than to write.
+            if desk.store.running_job(thread)?.is_none() {
+                return Ok(None);
+            }
             let now = desk.now();
             Ok(desk.store.claim_job(&worker, now, Time(now.0 + LEASE), Some(thread))?)
         })
         .await?
     };
     let Some(job) = claimed else { return Ok(Worked::Nothing) };
-    let span = tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
-    work(desk, worker, job).instrument(span).await?;
+    let span =
+        tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
+    let started = desk.now();
+    if let Err(error) = work(desk, worker, job.clone()).instrument(span).await {
+        // However it ended, the job is not left as it is: it would be claimed again for ever.
+        let next = if job.attempts >= CLAIMS { NextStep::Nothing } else { NextStep::Retry };
+        let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+        blocking(move || give_up(&desk, &worker, &job, error.to_string(), started, next)).await?;
+    }
     Ok(Worked::One)
 }
 
@@ -115,17 +138,25 @@ struct Material {
 }
 
 async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), SessionError> {
+    let started = desk.now();
     let material = {
         let (desk, row) = (Arc::clone(desk), row.clone());
-        blocking(move || material(&desk, &row)).await?
+        blocking(move || material(&desk, &row)).await
     };
-    let material = Arc::new(material);
-    let started = desk.now();
+    let material = match material {
+        Ok(material) => Arc::new(material),
+        Err(error @ SessionError::Record { .. }) => {
+            let (desk, worker) = (Arc::clone(desk), worker.to_owned());
+            let (error, next) = (error.to_string(), NextStep::Nothing);
+            return blocking(move || give_up(&desk, &worker, &row, error, started, next)).await;
+        }
+        Err(error) => return Err(error),
+    };
     let maker = maker_for(desk, &row, started)?;
-    let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
     desk.listeners.tell(Lifecycle::Started {
         thread: row.job.thread,
-        job: row.job.id,
+        job: Some(row.job.id),
         trigger: row.job.trigger,
         by: by.clone(),
         first: row.job.first,
@@ -145,7 +176,7 @@ fn maker_for(desk: &Desk, row: &JobRow, now: Time) -> Result<Option<Maker>, Sess
     let Some(maker) = &desk.maker else { return Ok(None) };
     // A job that was tried in vain is not tried for ever, whoever else failed meanwhile.
     let worn = row.attempts > breaker::IN_A_ROW as u64;
-    let open = breaker::is_open(&desk.store, maker.summariser.name(), now)?;
+    let open = breaker::is_open(&desk.store, maker.for_trigger(row.job.trigger).name(), now)?;
     Ok((!worn && !open).then(|| maker.clone()))
 }
 
@@ -155,7 +186,7 @@ async fn drafted(
     row: &JobRow,
     maker: &Maker,
     material: &Arc<Material>,
-) -> Result<Option<Drafted>, String> {
+) -> Result<Option<Drafted>, Failed> {
     let instructions = maker.instructions_for(row);
     let task = Task {
         span: &material.span,
@@ -165,11 +196,17 @@ async fn drafted(
         meter: &material.meter,
         warm: material.warm.clone(),
     };
-    let draft = summarise::draft(maker.summariser.as_ref(), &task);
-    tokio::pin!(draft);
+    let summariser = maker.for_trigger(row.job.trigger);
+    let draft = caught(summarise::draft(summariser.as_ref(), &task));
+    let mut draft = pin!(tokio::time::timeout(DEADLINE, draft));
     loop {
         tokio::select! {
-            done = &mut draft => return done.map(Some).map_err(|error| error.to_string()),
+            done = &mut draft => return match done {
+                Ok(Ok(Ok(drafted))) => Ok(Some(drafted)),
+                Ok(Ok(Err(error))) => Err(Failed::of(&error)),
+                Ok(Err(panicked)) => Err(Failed::other(panicked)),
+                Err(_) => Err(Failed::other(format!("nothing came within {} minutes", DEADLINE.as_secs() / 60))),
+            },
             () = tokio::time::sleep(HEARTBEAT) => {
                 let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
                 let mine = blocking(move || {
@@ -178,11 +215,50 @@ async fn drafted(
                 })
                 .await;
                 if let Ok(false) = mine {
-                    return Err("another worker has taken the job over".to_owned());
+                    return Err(Failed::Lost);
                 }
             }
         }
     }
+}
+
+/// Why there is no draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Failed {
+    /// Another worker has the job now, or may have it: what becomes of it is not for this one to say.
+    Lost,
+    /// The summariser failed.
+    Summariser {
+        why: String,
+        /// How long it wants to be left alone.
+        rest: Option<Duration>,
+    },
+}
+
+impl Failed {
+    fn of(error: &SummarizeError) -> Self {
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            why = format!("{why}: {source}");
+            cause = source.source();
+        }
+        Self::Summariser { why, rest: error.retry_after() }
+    }
+
+    fn other(why: String) -> Self {
+        Self::Summariser { why, rest: None }
+    }
+}
+
+/// Does somebody else's work. That it panicked is an error like any other: whoever works on jobs goes on.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err("the summariser panicked: its author has to see to that".to_owned())),
+    })
+    .await
 }
 
 impl Maker {
@@ -193,13 +269,70 @@ impl Maker {
     }
 }
 
+/// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
+/// or it fails.
+pub(super) async fn brief_of_all(
+    desk: &Arc<Desk>,
+    goal: &str,
+    head: Seq,
+) -> Result<Option<Brief>, SessionError> {
+    let Some(maker) = desk.maker.clone() else { return Ok(None) };
+    let (cutting, limit, caps, meter) = {
+        let desk = Arc::clone(desk);
+        blocking(move || {
+            let (drafting, meter) = {
+                let state = desk.state()?;
+                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter))
+            };
+            let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
+            let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
+            let cutting = Cutting::whole(&context, &line);
+            let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
+            Ok((cutting, limit, drafting.caps, meter))
+        })
+        .await?
+    };
+    let (Some(cutting), Some(limit)) = (cutting, limit) else { return Ok(None) };
+    let instructions = Instructions { focus: Some(goal.to_owned()), ..maker.instructions.clone() };
+    let task = Task {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        instructions: &instructions,
+        limit,
+        meter: &meter,
+        warm: None,
+    };
+    let summariser = maker.for_trigger(Trigger::Manual);
+    let drafted = match summarise::draft(summariser.as_ref(), &task).await {
+        Ok(drafted) => drafted,
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            return Ok(None);
+        }
+    };
+    let source = Source {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        caps: &caps,
+        replaces: cutting.covered,
+        limit,
+    };
+    match verify::verify(&drafted.text, drafted.finish, &source, &meter) {
+        Ok(verified) => Ok(Some(verified.brief)),
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            Ok(None)
+        }
+    }
+}
+
 /// Checks a draft and leaves it ready, or says why not.
 fn finish(
     desk: &Desk,
     worker: &str,
     row: &JobRow,
     material: &Material,
-    drafted: Result<Option<Drafted>, String>,
+    drafted: Result<Option<Drafted>, Failed>,
     by: String,
     started: Time,
 ) -> Result<(), SessionError> {
@@ -213,14 +346,16 @@ fn finish(
     let checked = match drafted {
         Ok(Some(drafted)) => {
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
-            check(&drafted, material).map(|(brief, report)| (brief, report, used.clone())).map_err(|error| (error, used))
+            check(&drafted, material)
+                .map(|(brief, report)| (brief, report, used.clone()))
+                .map_err(|error| (Failed::other(error), used))
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
             let brief = summary::summarise(&material.span, material.previous.as_ref(), caps);
             Ok((brief, json!({}), json!({})))
         }
-        Err(error) => Err((error, json!({}))),
+        Err(failed) => Err((failed, json!({}))),
     };
     match checked {
         Ok((brief, report, used)) => {
@@ -239,26 +374,55 @@ fn finish(
             if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
                 desk.listeners.tell(Lifecycle::Ended {
                     thread: row.job.thread,
-                    job: row.job.id,
+                    job: Some(row.job.id),
                     by,
                     tokens_before: material.detail.covered,
                     tokens_after,
                 });
             }
         }
-        Err((error, used)) => {
+        Err((Failed::Lost, _)) => {
+            tracing::info!(target: "epitome::compaction", "the job was taken over");
+        }
+        Err((Failed::Summariser { why, rest }, used)) => {
             let now = desk.now();
-            let rest = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
-            let next = Next::RetryAt(Time(now.0 + rest));
-            let said = attempt(Some(error.clone()), used);
-            let mine = desk.store.fail_job(row.job.id, worker, said, next)?;
+            let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
+            let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
+            let said = attempt(Some(why.clone()), used);
+            let retry = Next::RetryAt(Time(now.0.saturating_add(back_off.max(asked_for))));
+            let mine = desk.store.fail_job(row.job.id, worker, said, retry)?;
             let open = breaker::is_open(&desk.store, &by, now)?;
-            let next = if open || row.attempts >= breaker::IN_A_ROW as u64 { NextStep::BuiltIn } else { NextStep::Retry };
+            let is_worn = row.attempts >= breaker::IN_A_ROW as u64;
+            let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
+                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error: why, next });
             }
         }
+    }
+    Ok(())
+}
+
+/// Ends a job that nobody can work on, however often it is tried: another version wrote it, or it is damaged.
+fn give_up(
+    desk: &Desk,
+    worker: &str,
+    row: &JobRow,
+    error: String,
+    started: Time,
+    next: NextStep,
+) -> Result<(), SessionError> {
+    let by = desk.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name()).to_owned();
+    let (ended, said) = (desk.now(), Some(error.clone()));
+    // The summariser was not asked, and its breaker has nothing to count.
+    let attempt = Attempt { summariser: "nobody".to_owned(), started, ended, error: said, detail: None };
+    let then = match next {
+        NextStep::Retry | NextStep::BuiltIn => Next::RetryAt(Time(ended.0.saturating_add(BACK_OFF))),
+        NextStep::Nothing => Next::GiveUp,
+    };
+    if desk.store.fail_job(row.job.id, worker, attempt, then)? {
+        let (thread, job) = (row.job.thread, row.job.id);
+        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
     }
     Ok(())
 }
@@ -281,21 +445,23 @@ fn check(drafted: &Drafted, material: &Material) -> Result<(Brief, serde_json::V
 /// Reads what a job is about from the log.
 fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     let job = &row.job;
-    let detail: JobDetail = serde_json::from_str(&job.detail)
-        .map_err(|source| SessionError::Record { what: "job", call: job.marker.0, source })?;
+    let detail: JobDetail = serde_json::from_str(&job.detail).map_err(|source| SessionError::Record {
+        what: "job",
+        call: job.marker.0,
+        source,
+    })?;
     let base = job.base.map(|seq| event_at(&desk.store, job.thread, seq)).transpose()?.flatten();
     let (after, previous) = base.as_ref().and_then(standing).unzip();
     let after = after.unwrap_or(Seq::START);
-    let mut span = read_span(&desk.store, job.thread, after.next(), job.through)?;
+    let mut span = told(&desk.store, job.thread, after.next(), job.through)?;
     let pins = desk.store.of_kinds(job.thread, &["pinned", "unpinned"])?;
     let pins = pins.into_iter().filter(|pin| pin.id.seq > job.through && pin.id.seq <= job.marker);
     span.extend(pins.map(Arc::new));
-    let (meter, warm) = {
-        let state = desk.state()?;
-        (Arc::clone(&state.setup.meter), warm(desk, row, &detail, &state.setup, previous.as_ref()))
-    };
+    // The lock is not held while a request is rendered again: whoever wants the next one must not wait for that.
+    let setup = Arc::clone(&desk.state()?.setup);
+    let (meter, warm) = (Arc::clone(&setup.meter), warm(desk, row, &detail, &setup, previous.as_ref()));
     let shown = match warm {
-        Some(_) => read_span(&desk.store, job.thread, after.next(), job.marker)?,
+        Some(_) => told(&desk.store, job.thread, after.next(), job.marker)?,
         None => span.clone(),
     };
     Ok(Material { span, shown, previous, detail, meter, warm })
@@ -322,34 +488,18 @@ fn warm(
         return None;
     }
     let instruction = prompt::aside(previous, &maker.instructions_for(row), output);
-    setup.format.warm(&replayed.rendered.body, &instruction, output).ok()
+    replayed.format.warm(&replayed.rendered.body, &instruction, output).ok()
+}
+
+/// What happened between two places. What a summary says of the past it carries on by itself.
+fn told(store: &Sqlite, thread: ThreadId, from: Seq, through: Seq) -> Result<Vec<Arc<Logged>>, SessionError> {
+    let mut span = read_span(store, thread, from, through)?;
+    span.retain(|logged| !matches!(logged.event.fact, Fact::Compacted(_)));
+    Ok(span.into_iter().map(Arc::new).collect())
 }
 
 fn event_at(store: &Sqlite, thread: ThreadId, seq: Seq) -> Result<Option<Logged>, SessionError> {
     Ok(store.read(thread, seq, 1)?.into_iter().next())
-}
-
-fn read_span(
-    store: &Sqlite,
-    thread: ThreadId,
-    mut from: Seq,
-    through: Seq,
-) -> Result<Vec<Arc<Logged>>, SessionError> {
-    const PAGE: usize = 512;
-    let mut span = Vec::new();
-    while from <= through {
-        let page = store.read(thread, from, PAGE)?;
-        let Some(last) = page.last() else { break };
-        from = last.id.seq.next();
-        let told = |logged: &Logged| logged.id.seq <= through && !matches!(logged.event.fact, Fact::Compacted(_));
-        span.extend(page.into_iter().filter(told).map(Arc::new));
-    }
-    Ok(span)
-}
-
-/// Whether a job still has something to come.
-pub(super) fn is_open(state: &JobState) -> bool {
-    matches!(state, JobState::Queued | JobState::Running { .. })
 }
 
 /// Does something that may wait for the disk, beside the tasks that must not.
@@ -358,4 +508,3 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, SessionError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| SessionError::Interrupted)?
 }
-

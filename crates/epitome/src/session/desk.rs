@@ -3,50 +3,42 @@
 //! What is held in memory is a view of the log and of the records beside it. Whoever else writes to the same thread is
 //! caught up with; whatever fails leaves the log as it was, and the view is made again from it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
+    Digest, Event, Fact, Logged, SessionId, ThreadId, Tokens,
     budget::Budget,
-    context::Names,
-    cost::{Extension, Prompt, Terms, extends},
-    event::{Time, Trigger, Usage},
+    cost::Terms,
+    event::{Compaction, Time, Trigger},
     id::JobId,
     inject::Hooks,
-    meter::Meter,
     plan::Summariser,
-    profile::{Prices, Rule},
-    project::Line,
+    profile::Prices,
     summary::{
         Brief,
-        compaction::{Cutting, Drafting, Finished},
+        compaction::{Cutting, Drafting, Finished, NothingGained},
     },
-    view::{Author, Cause, Moment, Pass, Prepared, Sent, Standby, View},
+    view::{Author, Cause, Moment, Standby, Wish},
 };
 use epitome_store::{
     EventLog, Head, Sqlite, StoreError,
-    records::{Commit, JobRow, NewCall, NewJob, NewOutcome, Record, SummaryRow},
+    records::{Commit, JobRow, NewJob, NewOutcome, Record, SummaryRow},
 };
-use epitome_wire::{Answered, PromptMemo, render::Rendered, render::settle_thinking};
+use epitome_wire::{Answered, overflow::Overflow};
 use serde::{Deserialize, Serialize};
 
 use super::{
     breaker,
+    builder::Extras,
     error::SessionError,
     lifecycle::{Lifecycle, Listeners},
-    setup::{Learned, Setup},
-    thrash::Thrash,
+    setup::Setup,
+    state::{Overflowed, State},
 };
-use crate::{
-    compact::CompactError,
-    summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
-};
-
-/// How many events are read at a time.
-const PAGE: usize = 512;
-
-/// How many calls tell what a session's limits are.
-const RECENT: u64 = 63;
+use crate::summarise::{Instructions, Summarize, prompt::PROMPT_VERSION};
 
 /// How often a request is made anew because somebody else appended meanwhile.
 const TRIES: usize = 16;
@@ -68,6 +60,8 @@ pub(crate) struct Desk {
 #[derive(Clone, Debug)]
 pub(crate) struct Maker {
     pub(crate) summariser: Arc<dyn Summarize>,
+    /// Who makes those that somebody asked for and waits for; the same, unless somebody else was named.
+    pub(crate) careful: Option<Arc<dyn Summarize>>,
     /// What the summariser's model costs, where that is known.
     pub(crate) prices: Prices,
     /// The terms of its cache, with these prices.
@@ -97,21 +91,6 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// What is held of a session in memory.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) view: View,
-    head: Head,
-    memo: PromptMemo,
-    /// The last request, as a cache sees it.
-    sent: Option<Prompt>,
-    /// The last call: its number and what was estimated.
-    last: Option<(u64, Tokens)>,
-    learned: Learned,
-    thrash: Thrash,
-}
-
 /// A request, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -127,6 +106,27 @@ pub struct Request {
     pub cause: Option<Cause>,
     /// The hash of its bytes.
     pub hash: Digest,
+    /// How long whoever asked for it had to wait. No model is waited for.
+    pub made_in: Duration,
+}
+
+/// A summary that is ready to be adopted.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) job: JobId,
+    /// Who wrote it.
+    pub(crate) by: String,
+    pub(crate) finished: Finished,
+}
+
+impl Ready {
+    /// The compaction that puts it in force, or why it is not worth one.
+    pub(crate) fn compaction(&self, state: &State) -> Result<Compaction, NothingGained> {
+        let caps = state.setup.policy.summary.unwrap_or_default().caps;
+        let length = state.drafting(&state.budget()).length;
+        let finished = self.finished.clone().with_pins(state.view.line(), &caps);
+        finished.compaction(state.view.context(), length)
+    }
 }
 
 /// What a job remembers beside its span.
@@ -140,7 +140,7 @@ pub(crate) struct JobDetail {
     /// The call whose request may be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<u64>,
-    /// The model whose meter counts.
+    /// How it is drafted.
     pub(crate) drafting: Drafting,
 }
 
@@ -176,16 +176,16 @@ impl Desk {
     }
 
     /// Appends what happened, wherever the thread ends now.
-    pub(crate) fn append(&self, events: Vec<Event>) -> Result<Head, SessionError> {
+    pub(crate) fn append(&self, events: &[Event]) -> Result<Head, SessionError> {
         let mut state = self.state()?;
-        self.append_to(&mut state, |_| Ok((events.clone(), Vec::new())))
+        self.append_to(&mut state, |_| Ok((events.to_vec(), Vec::new())))
     }
 
     /// Appends what `make` says of the state of things; it is asked again if somebody else was first.
     pub(crate) fn append_to(
         &self,
         state: &mut State,
-        mut make: impl FnMut(&State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
+        mut make: impl FnMut(&mut State) -> Result<(Vec<Event>, Vec<Record>), SessionError>,
     ) -> Result<Head, SessionError> {
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
@@ -207,18 +207,21 @@ impl Desk {
     }
 
     /// Makes the next request, and records it. Whatever goes wrong, nothing has changed.
-    pub(crate) fn next_request(&self) -> Result<Request, SessionError> {
+    pub(crate) fn next_request(&self, extras: &Extras) -> Result<Request, SessionError> {
         let mut state = self.state()?;
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
-            let made = self.make(&mut state);
+            let made = self.make(&mut state, extras);
             if made.is_err() {
                 let setup = Arc::clone(&state.setup);
                 *state = State::restore(&self.store, self.thread, setup)?;
             }
             match made {
                 Err(SessionError::Store(
-                    StoreError::Conflict { .. } | StoreError::JobNotReady(_) | StoreError::JobExists(_),
+                    StoreError::Conflict { .. }
+                    | StoreError::CallsConflict { .. }
+                    | StoreError::JobNotReady(_)
+                    | StoreError::JobExists(_),
                 )) => {}
                 other => return other,
             }
@@ -226,7 +229,7 @@ impl Desk {
         Err(SessionError::Busy)
     }
 
-    fn make(&self, state: &mut State) -> Result<Request, SessionError> {
+    fn make(&self, state: &mut State, extras: &Extras) -> Result<Request, SessionError> {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
@@ -236,28 +239,47 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
+        let number = state.last.map_or(0, |(number, _)| number + 1);
+        // What was decided for a call that somebody else made meanwhile is not in this view.
+        let mut records = vec![Record::CallsSoFar(number)];
+        let mut ready = self.ready(state)?;
+        // One that saves nothing any more would be looked at before every call, in vain.
+        if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
+            records.push(Record::CancelJob { job, reason: nothing.to_string() });
+            ready = None;
+        }
+        let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
+        let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
+        let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
         let budget = setup.budget(state.learned);
-        let ready = self.ready(state)?;
-        let standby = self.standby(state, ready.as_ref().map(|(_, finished)| finished), now)?;
+        let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let (prepared, rendered, prompt) = state.render(&setup, &budget, &moment)?;
-        let mut records = Vec::new();
+        let covered = state.history();
+        let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
+            if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
+                self.listeners.built_in(self.thread, made, covered);
+            }
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
-            if let (Author::Ready, Some((job, _))) = (prepared.author, &ready) {
-                records.push(Record::Adopted { job: job.job.id, compaction: compaction.id.seq });
+            if let (Author::Ready, Some(ready)) = (prepared.author, &ready) {
+                records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
-        let number = state.last.map_or(0, |(number, _)| number + 1);
+        for event in self.afterwards(state, extras, now) {
+            events.push(event.clone());
+            state.push(self.thread, event);
+        }
+        let (rendered, prompt) = state.write(&setup, &mut prepared)?;
         let call = state.record(&setup, &prepared, &rendered, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
-        records.extend([&recorded.policy, &recorded.rendering].map(|content| Record::Content(content.clone())));
+        records
+            .extend([&recorded.policy, &recorded.rendering].map(|content| Record::Content(content.clone())));
         records.extend(recorded.profile.iter().map(|content| Record::Content(content.clone())));
         records.push(Record::Call(call));
-        if prepared.wants_summary
+        if prepared.wish == Wish::Summary
             && let Some((marker, job)) =
                 self.order(state, &budget, Trigger::Threshold, None, Some(number), now)?
         {
@@ -268,26 +290,43 @@ impl Desk {
         self.store.commit(Commit { thread: self.thread, after, events, records })?;
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
-        if let Some(compaction) = &prepared.compaction {
-            self.adopted(state, compaction, ready.as_ref().map(|(job, _)| job), prepared.author, number);
+        if let Some((compaction, by)) = asked {
+            self.adopted(&compaction, Some(by));
         }
+        if let Some(compaction) = &prepared.compaction {
+            let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
+            self.adopted(compaction, by);
+        }
+        let standing = state.view.context().summary().map(|summary| summary.id.seq);
+        if let Some(calls) = state.stands_on(number, standing) {
+            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
+        }
+        state.view.forget();
         let epoch = state.view.epoch().number;
-        Ok(Request { body: rendered.body, call: number, tokens, epoch, cause: prepared.cause, hash })
+        let (body, cause, made_in) = (rendered.body, prepared.cause, Duration::ZERO);
+        Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
     }
 
-    fn adopted(
+    /// Puts a summary in force that somebody asked for: whether it pays is not the question.
+    fn adopt_asked(
         &self,
         state: &mut State,
-        logged: &Logged,
-        job: Option<&JobRow>,
-        author: Author,
-        call: u64,
-    ) {
+        ready: &Ready,
+        now: Time,
+        events: &mut Vec<Event>,
+        records: &mut Vec<Record>,
+    ) -> Option<(Arc<Logged>, String)> {
+        let compaction = ready.compaction(state).ok()?;
+        let event = Event::own(Fact::Compacted(compaction), Some(now));
+        events.push(event.clone());
+        state.push(self.thread, event);
+        records.push(Record::Adopted { job: ready.job, compaction: state.head.seq });
+        Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
+    }
+
+    fn adopted(&self, logged: &Logged, by: Option<String>) {
         let Fact::Compacted(compaction) = &logged.event.fact else { return };
-        let by = match (author, job, &self.maker) {
-            (Author::Ready, Some(_), Some(maker)) => maker.summariser.name().to_owned(),
-            _ => BUILT_IN.to_owned(),
-        };
+        let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,
@@ -296,16 +335,13 @@ impl Desk {
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,
         });
-        if let Some(calls) = state.thrash.compacted_at(call) {
-            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
-        }
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
-    pub(crate) fn ready(&self, state: &State) -> Result<Option<(JobRow, Finished)>, SessionError> {
+    pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
         match fits(&self.store, state, &job, &summary)? {
-            Ok(finished) => Ok(Some((job, finished))),
+            Ok(finished) => Ok(Some(Ready { job: job.job.id, by: summary.summary.author, finished })),
             Err(why) => {
                 let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
                 let after = self.store.head(self.thread)?.seq;
@@ -343,7 +379,8 @@ impl Desk {
         Ok(Standby::Possible(by))
     }
 
-    /// The marker and the job that have a span summarised; nothing if that span was tried before.
+    /// The marker and the job that have a span summarised; nothing if that span was tried before. A person who asks for
+    /// it again, because it was undone or cancelled, gets it again.
     pub(crate) fn order(
         &self,
         state: &State,
@@ -355,10 +392,16 @@ impl Desk {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
-        let job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
+        let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
-        if known.iter().any(|known| known.job.key == job.key) {
-            return Ok(None);
+        let is_known = |key: &str| known.iter().any(|known| known.job.key == key);
+        if is_known(&job.key) {
+            if trigger != Trigger::Manual {
+                return Ok(None);
+            }
+            let mut times = (2_u64..).map(|time| format!("time {time}: {}", job.key));
+            job.key = times.find(|key| !is_known(key)).unwrap_or_default();
+            job.id = JobId::derived(&[&self.thread.to_string(), &job.key]);
         }
         let marker = Event::own(Fact::CompactionRequested { trigger, focus }, Some(now));
         Ok(Some((marker, job)))
@@ -376,15 +419,20 @@ impl Desk {
         now: Time,
     ) -> Result<NewJob, SessionError> {
         let through = cutting.first_kept.previous();
-        let by = self.maker.as_ref().map_or(BUILT_IN, |maker| maker.summariser.name());
+        let by = self.maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(trigger).name());
         let base = cutting.standing.map_or_else(|| "none".to_owned(), |base| base.to_string());
         let focused = focus.as_deref().unwrap_or_default();
-        let key = format!("{}-{through} on {base} by {by}, prompt {}: {focused}", cutting.first, *PROMPT_VERSION);
+        let key =
+            format!("{}-{through} on {base} by {by}, prompt {}: {focused}", cutting.first, *PROMPT_VERSION);
         let thread = self.thread.to_string();
         let page = self.store.read(self.thread, through, 1)?;
         let link = page.first().map_or(state.head.link.raw, |logged| logged.link.raw);
-        let detail =
-            JobDetail { covered: cutting.covered, limit: drafting.length.of(cutting.covered), call, drafting };
+        let detail = JobDetail {
+            covered: cutting.covered,
+            limit: drafting.length.of(cutting.covered),
+            call,
+            drafting,
+        };
         Ok(NewJob {
             id: JobId::derived(&[&thread, &key]),
             thread: self.thread,
@@ -428,12 +476,11 @@ impl Desk {
     }
 
     /// The last request was refused as too long: the next one is smaller.
-    pub(crate) fn overflowed(&self, limit: Option<Tokens>) -> Result<(), SessionError> {
-        let refused = Overflowed { limit };
-        self.failed(refused.to_string())?;
+    pub(crate) fn overflowed(&self, refused: Overflow) -> Result<(), SessionError> {
+        self.failed(Overflowed(refused).to_string())?;
         let mut state = self.state()?;
         let (_, estimated) = state.last.ok_or(SessionError::NoCall)?;
-        state.learned.refused(estimated, limit);
+        state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: Trigger::Overflow, focus: None };
         let now = Some(self.now());
         self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;
@@ -466,6 +513,14 @@ impl Desk {
 pub(crate) const BUILT_IN: &str = "built-in";
 
 impl Maker {
+    /// Who makes a summary that was asked for like this.
+    pub(crate) fn for_trigger(&self, trigger: Trigger) -> &Arc<dyn Summarize> {
+        match trigger {
+            Trigger::Manual => self.careful.as_ref().unwrap_or(&self.summariser),
+            _ => &self.summariser,
+        }
+    }
+
     fn kind(&self) -> Summariser<'_> {
         match self.warm {
             Warm::IfCheaper => Summariser::Session,
@@ -494,251 +549,4 @@ fn fits(
     };
     let first_kept = job.job.first_kept.unwrap_or(job.job.through.next());
     Ok(Ok(Finished { first: job.job.first, first_kept, brief, trigger: job.job.trigger }))
-}
-
-impl State {
-    /// What the log and the records beside it say.
-    pub(crate) fn restore(
-        store: &Sqlite,
-        thread: ThreadId,
-        setup: Arc<Setup>,
-    ) -> Result<Self, SessionError> {
-        let last = store.last_call(thread)?;
-        let mut passes = Vec::new();
-        for (call, _, pass) in store.passes(thread)? {
-            passes.push(parse::<Pass>("pass", call, &pass)?);
-        }
-        let sent = last.as_ref().map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
-        let names = Names::Thread(thread);
-        let line = read_line(store, thread, &setup.meter, None)?;
-        let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
-        let mut state = Self {
-            view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
-            memo: PromptMemo::new(Arc::clone(&setup.meter)),
-            setup,
-            head: end,
-            sent: None,
-            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
-            learned: Learned::default(),
-            thrash: Thrash::default(),
-        };
-        state.learn(store, thread)?;
-        state.sent = super::audit::prompt_of(store, thread, last.as_ref(), &mut state.memo);
-        Ok(state)
-    }
-
-    /// What the newest calls have taught: their usage, and what was refused.
-    fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
-        let Some((newest, _)) = self.last else { return Ok(()) };
-        for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
-            for outcome in &row.outcomes {
-                if let Some(usage) = &outcome.usage {
-                    self.learned.counted(row.call.estimated, usage.input());
-                }
-                if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
-                    self.learned.refused(row.call.estimated, refused.limit);
-                }
-            }
-            if row.call.summary.is_some_and(|summary| self.thrash.is_new(summary.seq)) {
-                let _ = self.thrash.compacted_at(row.number);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what others have appended since.
-    pub(crate) fn catch_up(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
-        loop {
-            let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
-            let full = page.len() == PAGE;
-            for (logged, pieces) in page {
-                self.head = Head { seq: logged.id.seq, link: logged.link };
-                self.view.push(logged, pieces);
-            }
-            if !full {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Takes an event that is about to be appended.
-    fn push(&mut self, thread: ThreadId, event: Event) {
-        let link = self.head.link.next(&event, &event.fact_json());
-        self.head = Head { seq: self.head.seq.next(), link };
-        let pieces = self.setup.meter.pieces(&event);
-        let id = EventId { thread, seq: self.head.seq };
-        self.view.push(Arc::new(Logged { id, event, link }), pieces);
-    }
-
-    fn render(
-        &mut self,
-        setup: &Setup,
-        budget: &Budget,
-        moment: &Moment<'_>,
-    ) -> Result<(Prepared, Rendered, Prompt), CompactError> {
-        let mut prepared = self.view.prepare(&setup.policy, budget, moment)?;
-        if setup.options.rules.has(Rule::PreservedThinking) {
-            self.view.settle(|context, sent| {
-                settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
-                    .map(|settled| settled.context)
-            })?;
-        }
-        let rendered = setup.format.render(self.view.context(), &setup.options)?;
-        let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
-        let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
-        if !is_grown && prepared.cause.is_none() {
-            self.view.reset(Cause::Format);
-            prepared.cause = Some(Cause::Format);
-        }
-        Ok((prepared, rendered, prompt))
-    }
-
-    /// The call as it is recorded. From here on the view counts it as sent.
-    fn record(&mut self, setup: &Setup, prepared: &Prepared, rendered: &Rendered, now: Time) -> NewCall {
-        let estimated = self.view.context().tokens();
-        let pass = self.view.sent(Some(now)).map(|pass| json(pass));
-        let sent = self.view.last().map(json).unwrap_or_default();
-        let context = self.view.context();
-        let recorded = &setup.recorded;
-        NewCall {
-            head: self.head.seq,
-            time: Some(now),
-            model: Some(setup.model.0.clone()),
-            format: setup.format.dialect().name().to_owned(),
-            policy: recorded.policy.hash,
-            profile: recorded.profile.as_ref().map(|profile| profile.hash),
-            rendering: recorded.rendering.hash,
-            summary: context.summary().map(|event| event.id),
-            epoch: self.view.epoch().number,
-            cause: prepared.cause.as_ref().map(ToString::to_string),
-            pass,
-            sent,
-            steps: json(&prepared.steps),
-            plan: prepared.plan.as_ref().map(json),
-            estimated,
-            hash: Digest::of(rendered.body.as_bytes()),
-            bytes: rendered.body.len() as u64,
-        }
-    }
-
-    /// How compactions are drafted under a budget.
-    pub(crate) fn drafting(&self, budget: &Budget) -> Drafting {
-        use epitome_core::context::Tier;
-        let context = self.view.context();
-        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let rules = self.setup.policy.summary.unwrap_or_default();
-        rules.drafting(budget.target(), prefix)
-    }
-
-    /// Where the thread ends, as far as is known.
-    pub(crate) fn head(&self) -> Seq {
-        self.head.seq
-    }
-
-    pub(crate) fn budget(&self) -> Budget {
-        self.setup.budget(self.learned)
-    }
-
-    fn outcome(&self, call: u64, now: Time, answered: &Answered) -> NewOutcome {
-        let answer = answered.events.iter().find_map(|event| match &event.fact {
-            Fact::AssistantSaid { answer, .. } => answer.clone(),
-            _ => None,
-        });
-        let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
-        NewOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
-    }
-
-    fn cost(&self, usage: &Usage) -> Option<epitome_core::profile::Money> {
-        self.setup.profile.as_ref().and_then(|profile| profile.prices.cost(usage).ok())
-    }
-}
-
-/// A request was refused as too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overflowed {
-    pub(crate) limit: Option<Tokens>,
-}
-
-impl std::fmt::Display for Overflowed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("too long for the provider")?;
-        match self.limit {
-            Some(limit) => write!(f, ", which takes {}", limit.0),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Overflowed {
-    /// Reads what was recorded of a call's end; nothing if it says something else.
-    fn read(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("too long for the provider")?;
-        let limit = rest.strip_prefix(", which takes ").and_then(|number| number.parse().ok());
-        Some(Self { limit: limit.map(Tokens) })
-    }
-}
-
-/// The events of a thread's view, counted as `meter` counts.
-pub(crate) fn read_line(
-    store: &Sqlite,
-    thread: ThreadId,
-    meter: &Meter,
-    through: Option<Seq>,
-) -> Result<Line, SessionError> {
-    let mut line = Line::default();
-    let mut from = Seq::START.next();
-    loop {
-        let page = read_page(store, thread, from, meter)?;
-        let full = page.len() == PAGE;
-        for (logged, pieces) in page {
-            if through.is_some_and(|through| logged.id.seq > through) {
-                return Ok(line);
-            }
-            from = logged.id.seq.next();
-            line.push(logged, pieces);
-        }
-        if !full {
-            return Ok(line);
-        }
-    }
-}
-
-fn read_page(
-    store: &Sqlite,
-    thread: ThreadId,
-    from: Seq,
-    meter: &Meter,
-) -> Result<Vec<(Arc<Logged>, Vec<Tokens>)>, SessionError> {
-    let events = store.read(thread, from, PAGE)?;
-    if events.is_empty() {
-        return Ok(Vec::new());
-    }
-    let counted = if store.tokenizer() == Some(meter.name()) {
-        store.pieces(thread, from, events.len())?
-    } else {
-        Vec::new()
-    };
-    let mut counted = counted.into_iter().peekable();
-    let mut page = Vec::with_capacity(events.len());
-    for logged in events {
-        while counted.next_if(|(id, _)| id.seq < logged.id.seq).is_some() {}
-        let pieces = match counted.next_if(|(id, _)| *id == logged.id) {
-            Some((_, pieces)) => pieces,
-            None => meter.pieces(&logged.event),
-        };
-        page.push((Arc::new(logged), pieces));
-    }
-    Ok(page)
-}
-
-pub(crate) fn parse<T: for<'de> Deserialize<'de>>(
-    what: &'static str,
-    call: u64,
-    json: &str,
-) -> Result<T, SessionError> {
-    serde_json::from_str(json).map_err(|source| SessionError::Record { what, call, source })
-}
-
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("records hold only strings, numbers and lists")
 }

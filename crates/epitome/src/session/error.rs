@@ -10,7 +10,7 @@ use epitome_core::{
 use epitome_store::StoreError;
 use epitome_wire::WireError;
 
-use crate::compact::CompactError;
+use crate::{compact::CompactError, memory_files::MemoryError};
 
 /// Why a session could not do what it was asked to. Nothing was changed, unless the error says so.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +79,8 @@ pub enum SessionError {
         source: serde_json::Error,
     },
     /// A file beside the session could not be written.
-    #[error("writing {path}: {source}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why not.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The task that did the work is gone: the runtime is shutting down, or the work panicked.
     #[error("the work was interrupted: the runtime is shutting down, or a hook or reducer panicked")]
     Interrupted,

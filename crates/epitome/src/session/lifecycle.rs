@@ -3,10 +3,16 @@
 //! The same is in the log and in the records beside it; this is for whoever wants to know at once: a recorder, an index, a
 //! status line. A listener that is too slow misses the oldest; it never holds up the session.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
-use epitome_core::{Seq, ThreadId, Tokens, event::Trigger, id::JobId};
+use epitome_core::{Seq, ThreadId, Tokens, event::{Compaction, Trigger}, id::JobId};
 use serde::Serialize;
+
+use super::desk::BUILT_IN;
 
 /// Something that happened to a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,8 +22,9 @@ pub enum Lifecycle {
     Started {
         /// The thread.
         thread: ThreadId,
-        /// The job.
-        job: JobId,
+        /// The job; none if the built-in summariser did it at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<JobId>,
         /// Why.
         trigger: Trigger,
         /// Who summarises.
@@ -33,8 +40,9 @@ pub enum Lifecycle {
     Ended {
         /// The thread.
         thread: ThreadId,
-        /// The job.
-        job: JobId,
+        /// The job; none if the built-in summariser did it at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<JobId>,
         /// Who wrote it.
         by: String,
         /// What the span cost.
@@ -84,6 +92,13 @@ pub enum Lifecycle {
         /// The compaction.
         compaction: Seq,
     },
+    /// The memory files could not be written. The session goes on; it is tried again with the next request.
+    NotesFailed {
+        /// The thread.
+        thread: ThreadId,
+        /// Why not.
+        error: String,
+    },
     /// The context fills again as soon as it is compacted: no more summaries for a while.
     Thrashing {
         /// The thread.
@@ -130,14 +145,37 @@ impl Listeners {
         self.stream.subscribe()
     }
 
+    /// Tells of a compaction that the built-in summariser makes at once.
+    pub(crate) fn built_in(&self, thread: ThreadId, compaction: &Compaction, span: (Seq, Tokens)) {
+        let (first, tokens_before) = span;
+        let by = BUILT_IN.to_owned();
+        let (trigger, through) = (compaction.trigger, compaction.through);
+        self.tell(Lifecycle::Started {
+            thread,
+            job: None,
+            trigger,
+            by: by.clone(),
+            first,
+            through,
+            tokens_before,
+        });
+        let saved = compaction.tokens_before.zip(compaction.tokens_after);
+        let tokens_after =
+            saved.map_or(Tokens(0), |(before, after)| tokens_before.less(before.less(after)));
+        self.tell(Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
+    }
+
     pub(crate) fn tell(&self, happened: Lifecycle) {
         let callback = match &happened {
             Lifecycle::Started { .. } => self.before.as_ref(),
             Lifecycle::Ended { .. } => self.after.as_ref(),
             _ => None,
         };
-        if let Some(callback) = callback {
-            callback(&happened);
+        // A callback that panics is its author's business, and no reason to stop working.
+        if let Some(callback) = callback
+            && catch_unwind(AssertUnwindSafe(|| callback(&happened))).is_err()
+        {
+            tracing::error!(target: "epitome::compaction", "a callback panicked");
         }
         tracing::info!(target: "epitome::compaction", happened = %happened);
         // Nobody need be listening.
@@ -177,6 +215,7 @@ impl fmt::Display for Lifecycle {
             }
             Self::Reverted { compaction, .. } => write!(f, "compaction {compaction} was undone"),
             Self::Restored { compaction, .. } => write!(f, "compaction {compaction} is in force again"),
+            Self::NotesFailed { error, .. } => f.write_str(error),
             Self::Thrashing { calls, .. } => write!(
                 f,
                 "the context is full again at most {calls} calls after each compaction: no more summaries for a while; \

@@ -4,6 +4,7 @@
 //! before it answers; what the model is to see next comes from [`Session::next_request`], which never waits for a model.
 //! Summaries are made beside it, and swapped in between two requests.
 
+mod afterwards;
 mod answer;
 pub mod audit;
 mod breaker;
@@ -12,14 +13,20 @@ mod compactor;
 mod desk;
 mod error;
 mod lifecycle;
+mod reading;
 mod setup;
+mod state;
 mod thrash;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use epitome_core::{
     Event, Logged, Seq, SessionId, ThreadId, Tokens,
     event::{Pin, ToolCall, Trigger},
+    id::JobId,
     policy::Policy,
     profile::Profiles,
 };
@@ -32,23 +39,30 @@ use epitome_wire::{
     overflow::overflow,
     say::{Ended, SaidResult},
 };
-use tokio::sync::{Notify, broadcast::Receiver};
+use tokio::sync::{
+    Notify,
+    broadcast::{Receiver, error::RecvError},
+};
 
 pub use self::{
     answer::Answer,
     audit::{Replayed, replay_call, verify_call},
     builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
+    compactor::Worked,
     desk::{Request, Warm},
     error::SessionError,
     lifecycle::{Callback, Lifecycle, NextStep},
 };
 use self::{
     builder::Extras,
-    compactor::{Worked, blocking, work_one},
+    compactor::{blocking, work_one},
     desk::Desk,
-    setup::Setup,
+    setup::{Learned, Setup},
 };
-use crate::lineage::{self, ForkMode};
+use crate::{
+    lineage::{self, ForkMode},
+    memory_files::Written,
+};
 
 /// A session of an agent.
 #[derive(Clone, Debug)]
@@ -63,7 +77,6 @@ pub struct Session {
 struct Shared {
     extras: Extras,
     profiles: Arc<Profiles>,
-    window: Option<Tokens>,
     policy: Policy,
 }
 
@@ -79,6 +92,14 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
+    /// What came of a call: what the tool gave back, or how it failed.
+    pub fn new(call: &ToolCall, done: Result<impl Into<String>, impl std::fmt::Display>) -> Self {
+        match done {
+            Ok(text) => Self::of(call, text),
+            Err(error) => Self::failed(call, error.to_string()),
+        }
+    }
+
     /// What a tool that worked gave back.
     pub fn of(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Well }
@@ -88,6 +109,15 @@ impl ToolOutput {
     pub fn failed(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.clone(), text: text.into(), ended: Ended::Badly }
     }
+}
+
+/// Why a provider refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It was too long: ask for the next request and send that.
+    TooLong,
+    /// For another reason: the same request may be sent again later.
+    Otherwise,
 }
 
 /// An event that was asked back.
@@ -108,10 +138,9 @@ impl Session {
         wake: Arc<Notify>,
         extras: Extras,
         profiles: Arc<Profiles>,
-        window: Option<Tokens>,
         policy: Policy,
     ) -> Self {
-        let shared = Shared { extras, profiles, window, policy };
+        let shared = Shared { extras, profiles, policy };
         Self { desk, wake, shared: Arc::new(shared) }
     }
 
@@ -138,6 +167,11 @@ impl Session {
         blocking(move || work(&desk)).await
     }
 
+    /// What must stay free for what is added to requests.
+    fn reserve(&self) -> Tokens {
+        self.desk.hooks.reserve() + self.shared.extras.reserve()
+    }
+
     fn format(desk: &Desk) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
@@ -147,7 +181,7 @@ impl Session {
 impl Session {
     /// Appends events as they are: whatever [`epitome_wire`] decodes, or made by hand.
     pub async fn append(&self, events: Vec<Event>) -> Result<Seq, SessionError> {
-        self.at_desk(move |desk| Ok(desk.append(events)?.seq)).await
+        self.at_desk(move |desk| Ok(desk.append(&events)?.seq)).await
     }
 
     /// The user said something.
@@ -155,7 +189,7 @@ impl Session {
         let text = text.to_owned();
         self.at_desk(move |desk| {
             let said = Self::format(desk)?.say_user(&text).at(Some(desk.now()));
-            Ok(desk.append(vec![said])?.seq)
+            Ok(desk.append(&[said])?.seq)
         })
         .await
     }
@@ -170,7 +204,8 @@ impl Session {
                 .collect();
             let now = Some(desk.now());
             let events = Self::format(desk)?.say_results(&said);
-            Ok(desk.append(events.into_iter().map(|event| event.at(now)).collect())?.seq)
+            let events: Vec<Event> = events.into_iter().map(|event| event.at(now)).collect();
+            Ok(desk.append(&events)?.seq)
         })
         .await
     }
@@ -178,18 +213,11 @@ impl Session {
     /// The next request, ready to be sent: within the window, legal, and an extension of the last one unless there was
     /// reason to change what was sent. It never waits for a model.
     pub async fn next_request(&self) -> Result<Request, SessionError> {
-        let extras = self.shared.extras.clone();
-        let request = self
-            .at_desk(move |desk| {
-                let request = desk.next_request()?;
-                if let Some(folder) = &extras.memory {
-                    answer::keep_memory(desk, folder)?;
-                }
-                Ok(request)
-            })
-            .await?;
+        let (asked, extras) = (Instant::now(), self.shared.extras.clone());
+        let mut request = self.at_desk(move |desk| desk.next_request(&extras)).await?;
         self.wake.notify_one();
         self.watch_idle();
+        request.made_in = asked.elapsed();
         Ok(request)
     }
 
@@ -204,21 +232,17 @@ impl Session {
     }
 
     /// The provider answered with an error. If it says that the request was too long, the next request will be smaller,
-    /// without asking any model: then this is `true`, and the request is worth making again.
-    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<bool, SessionError> {
+    /// without asking any model.
+    pub async fn refused(&self, status: u16, body: &[u8]) -> Result<Refused, SessionError> {
         let body = body.to_vec();
         self.at_desk(move |desk| {
             let format = Self::format(desk)?;
-            match overflow(format, status, &body) {
-                Some(overflow) => {
-                    desk.overflowed(overflow.limit)?;
-                    Ok(true)
-                }
-                None => {
-                    desk.failed(format!("the provider answered {status}"))?;
-                    Ok(false)
-                }
-            }
+            let Some(overflow) = overflow(format, status, &body) else {
+                desk.failed(format!("the provider answered {status}"))?;
+                return Ok(Refused::Otherwise);
+            };
+            desk.overflowed(overflow)?;
+            Ok(Refused::TooLong)
         })
         .await
     }
@@ -230,16 +254,22 @@ impl Session {
     }
 
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.
-    pub async fn switch_model(&self, format: Format, model: &str) -> Result<(), SessionError> {
-        let Shared { profiles, window, policy, .. } = &*self.shared;
-        let setup =
-            Setup::new(format, model, *window, policy, profiles, self.desk.hooks.reserve());
+    ///
+    /// `window` is that of the new model, where no profile says it. It waits for the summary, if there is to be one.
+    pub async fn switch_model(
+        &self,
+        format: Format,
+        model: &str,
+        window: Option<Tokens>,
+    ) -> Result<(), SessionError> {
+        let Shared { profiles, policy, .. } = &*self.shared;
+        let setup = Setup::new(format, model, window, policy, profiles, self.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self
             .at_desk(move |desk| {
                 let state = desk.state()?;
-                Ok(state.view.context().tokens() > next.budget(Default::default()).trigger())
+                Ok(state.view.context().tokens() > next.budget(Learned::default()).trigger())
             })
             .await?;
         if is_smaller {
@@ -260,9 +290,25 @@ impl Session {
         self.compact_for(Trigger::Manual, focus).await
     }
 
+    /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure then is
+    /// told to [listeners](Self::listen) only, because an agent need not stop for its notes. `None` if there is nothing
+    /// to write: no compaction is in force, or no folder was given.
+    pub async fn write_memory_files(&self) -> Result<Option<Written>, SessionError> {
+        let Some(folder) = self.shared.extras.memory.clone() else { return Ok(None) };
+        self.at_desk(move |desk| desk.note(&folder)).await
+    }
+
     async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() {
-            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger)).await;
+        let place = self.make_compaction(trigger, focus).await?;
+        // The compaction stands, whatever becomes of the notes; whoever listens is told.
+        let _told = self.write_memory_files().await;
+        Ok(place)
+    }
+
+    async fn make_compaction(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
+        if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
+            let focus = focus.map(str::to_owned);
+            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus.as_deref())).await;
         }
         let job = self.order(trigger, focus).await?;
         let worker = compactor::worker();
@@ -270,8 +316,8 @@ impl Session {
             let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
             match row.state {
                 JobState::Queued | JobState::Running { .. } => {
-                    if work_one(&self.desk, &worker, None).await? == Worked::Nothing {
-                        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    if work_one(&self.desk, &worker).await? == Worked::Nothing {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
                 JobState::Ready => {
@@ -285,20 +331,23 @@ impl Session {
         }
     }
 
-    /// Has a summary made in the background; the next request adopts it as soon as it is there.
-    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<(), SessionError> {
-        self.order(Trigger::Manual, focus).await?;
+    /// Has a summary made in the background; the next request adopts it as soon as it is there. Gives the job; one that
+    /// is under way already is taken for it.
+    pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
+        let job = self.order(Trigger::Manual, focus).await?;
         self.wake.notify_one();
-        Ok(())
+        Ok(job)
     }
 
-    async fn order(
-        &self,
-        trigger: Trigger,
-        focus: Option<&str>,
-    ) -> Result<epitome_core::id::JobId, SessionError> {
+    /// Works on a job of the session that is due, if there is one, with the summariser this session was opened with:
+    /// for whoever works on summaries of sessions whose [`Workers`] are elsewhere, and after a crash.
+    pub async fn work(&self) -> Result<Worked, SessionError> {
+        work_one(&self.desk, &compactor::worker()).await
+    }
+
+    async fn order(&self, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| answer::order(desk, trigger, focus)).await
+        self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref())).await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
@@ -352,12 +401,16 @@ impl Session {
 
     /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
-        let (goal, head) = (goal.to_owned(), self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?);
+        let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
+        let brief = compactor::brief_of_all(&self.desk, goal, head).await?;
+        let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
+            // What was said while a model summarised is not handed over: the new thread begins where it was asked for.
             let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
-            Ok(lineage::handoff(&line, said, None, &answer::drafter(state, &drafting)))
+            let line = lineage::until(&line, head);
+            Ok(lineage::handoff(&line, said, brief, &answer::drafter(state, &drafting)))
         })
         .await
     }
@@ -366,7 +419,7 @@ impl Session {
         &self,
         at: Seq,
         title: String,
-        events: impl FnOnce(&Desk, &desk::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
+        events: impl FnOnce(&Desk, &state::State) -> Result<Vec<Event>, SessionError> + Send + 'static,
     ) -> Result<Self, SessionError> {
         let desk = self
             .at_desk(move |desk| {
@@ -383,20 +436,22 @@ impl Session {
                     source: "library".to_owned(),
                     created: Some(now),
                 };
-                let fork =
-                    NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
+                let fork = NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
                 let head = desk.store.fork(&fork)?;
-                let events: Vec<Event> = events.into_iter().map(|event| {
-                    let time = event.time.or(Some(now));
-                    event.at(time)
-                }).collect();
+                let events: Vec<Event> = events
+                    .into_iter()
+                    .map(|event| {
+                        let time = event.time.or(Some(now));
+                        event.at(time)
+                    })
+                    .collect();
                 desk.store.append(thread, head.seq, events)?;
                 desk.branch((session, thread), Arc::clone(&state.setup), Arc::clone(&desk.hooks))
             })
             .await?;
         let desk = Arc::new(desk);
         let wake = Arc::new(Notify::new());
-        if desk.maker.is_some() {
+        if self.shared.extras.workers == Workers::Here {
             tokio::spawn(compactor::run(Arc::downgrade(&desk), Arc::clone(&wake)));
         }
         Ok(Self { desk, wake, shared: Arc::clone(&self.shared) })
@@ -424,6 +479,21 @@ impl Session {
     /// What happens to summaries, as it happens.
     pub fn events(&self) -> Receiver<Lifecycle> {
         self.desk.listeners.subscribe()
+    }
+
+    /// Calls `listener` with what happens to summaries, as it happens, on a task of its own. One that is too slow misses the
+    /// oldest, and never holds up the session.
+    pub fn listen(&self, mut listener: impl FnMut(Lifecycle) + Send + 'static) {
+        let mut events = self.events();
+        tokio::spawn(async move {
+            loop {
+                match events.recv().await {
+                    Ok(happened) => listener(happened),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
     }
 
     /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`.

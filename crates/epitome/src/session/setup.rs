@@ -15,6 +15,7 @@ use epitome_store::records::Content;
 use epitome_wire::{
     Format,
     legality::Rules,
+    overflow::Overflow,
     render::{Breakpoints, RenderOptions},
 };
 use serde::{Deserialize, Serialize};
@@ -114,11 +115,11 @@ impl Setup {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
         };
-        let base = Budget::new(learned.estimated(limit)).reserve(self.reserve);
+        let ceiling = learned.estimated(limit).min(learned.bound.unwrap_or(Tokens::MAX));
+        let base = Budget::new(ceiling).reserve(self.reserve);
         let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
         let of = |share: Share| share.of(base.ceiling());
-        let (target, trigger, force) =
-            (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+        let (target, trigger, force) = (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
         self.policy.budget(base.act(target, trigger, force))
     }
 }
@@ -126,18 +127,10 @@ impl Setup {
 /// The most input a model takes, by the provider's count, less what the counts may be short.
 fn limit(window: Option<Tokens>, profile: Option<&Profile>) -> Option<Tokens> {
     let margin = profile.filter(|profile| !profile.tokenizer.is_exact()).map(|profile| profile.margin);
-    let limit = match (window, profile) {
-        // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves.
-        (Some(window), _) => window.less(Reserves::default().output.min(Tokens(window.0 / 4))),
-        (None, Some(profile)) => {
-            let ceiling = Budget::for_profile(profile, Reserves::default()).ceiling();
-            if ceiling == Tokens::MAX {
-                return None;
-            }
-            ceiling
-        }
-        (None, None) => return None,
-    };
+    // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves.
+    let given = window.map(|window| window.less(Reserves::default().output.min(Tokens(window.0 / 4))));
+    let known = profile.map(|profile| Budget::for_profile(profile, Reserves::default()).ceiling());
+    let limit = given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()?;
     Some(margin.map_or(limit, |margin| limit.less(margin.of(limit))))
 }
 
@@ -145,7 +138,9 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>) -> Option<Tokens> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Learned {
     /// What the provider said it takes when it refused a request.
-    pub(crate) limit: Option<Tokens>,
+    limit: Option<Tokens>,
+    /// The most that may be estimated: less than what was refused.
+    bound: Option<Tokens>,
     /// By how many thousandths the provider counted more than was estimated, the last time.
     short: u64,
 }
@@ -161,10 +156,21 @@ impl Learned {
     }
 
     /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
-    pub(crate) fn refused(&mut self, estimated: Tokens, limit: Option<Tokens>) {
-        let smaller = Tokens(estimated.0 / 5 * 4);
-        let limit = limit.map_or(smaller, |limit| limit.min(estimated)).max(Tokens(1));
-        self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
+    pub(crate) fn refused(&mut self, estimated: Tokens, refused: Overflow) {
+        let Overflow { limit, asked } = refused;
+        let limit = limit.filter(|limit| *limit > Tokens(0));
+        let bound = match (asked, limit) {
+            // By as much as it counted too much.
+            (Some(asked), Some(limit)) if limit < asked => {
+                let bound = u128::from(estimated.0) * u128::from(limit.0) / u128::from(asked.0);
+                Tokens(u64::try_from(bound).unwrap_or(u64::MAX))
+            }
+            (_, Some(limit)) if limit < estimated => limit,
+            _ => Tokens(estimated.0 / 5 * 4),
+        };
+        let bound = bound.min(estimated.less(Tokens(1))).max(Tokens(1));
+        self.bound = Some(self.bound.map_or(bound, |known| known.min(bound)));
+        self.limit = self.limit.into_iter().chain(limit).min();
     }
 
     /// The estimate that the provider will count as this much.
@@ -208,9 +214,26 @@ mod tests {
         assert_eq!(setup.budget(learned).ceiling(), Tokens(5_000));
         learned.counted(Tokens(1_000), Tokens(900));
         assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
-        learned.refused(Tokens(5_500), Some(Tokens(4_096)));
+        learned.refused(Tokens(5_500), Overflow { limit: Some(Tokens(4_096)), asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
-        learned.refused(Tokens(4_000), None);
+        learned.refused(Tokens(4_000), Overflow { limit: None, asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+    }
+
+    #[test]
+    fn whatever_a_refusal_says_the_next_request_is_smaller() {
+        let setup = setup("somebody's model", None);
+        let check = |limit: Option<u64>, asked: Option<u64>, expect: u64| {
+            let mut learned = Learned::default();
+            learned.refused(Tokens(1_000), Overflow { limit: limit.map(Tokens), asked: asked.map(Tokens) });
+            assert_eq!(setup.budget(learned).ceiling(), Tokens(expect), "{limit:?} {asked:?}");
+        };
+        check(None, None, 800);
+        check(Some(900), None, 900);
+        check(Some(2_000), None, 800);
+        check(Some(2_000), Some(2_500), 800);
+        check(Some(2_000), Some(2_001), 999);
+        check(Some(2_000), Some(1_500), 800);
+        check(Some(0), Some(0), 800);
     }
 }

@@ -20,19 +20,21 @@ pub(crate) struct Thrash {
 }
 
 impl Thrash {
-    /// A compaction was adopted with this call. Tells how close they are, if that is too close.
-    pub(crate) fn compacted_at(&mut self, call: u64) -> Option<u64> {
+    /// A call stands on a compaction, which nobody asked for if `is_due`. Tells how close to each other such have become,
+    /// if that is too close.
+    pub(crate) fn stands_on(&mut self, call: u64, compaction: Seq, is_due: bool) -> Option<u64> {
+        // What was undone and stands again is not new.
+        if self.standing.is_some_and(|newest| compaction <= newest) {
+            return None;
+        }
+        self.standing = Some(compaction);
+        if !is_due {
+            return None;
+        }
         let is_close = self.newest.is_some_and(|newest| call.saturating_sub(newest) <= CLOSE);
         self.row = if is_close { self.row + 1 } else { 1 };
         self.newest = Some(call);
         (self.row >= IN_A_ROW).then_some(CLOSE)
-    }
-
-    /// Whether this is the first call that stands on a compaction.
-    pub(crate) fn is_new(&mut self, compaction: Seq) -> bool {
-        let is_new = self.standing != Some(compaction);
-        self.standing = Some(compaction);
-        is_new
     }
 
     /// Whether a call is better made without another.
@@ -48,11 +50,21 @@ mod tests {
     #[test]
     fn three_compactions_in_a_row_are_followed_by_a_rest() {
         let mut thrash = Thrash::default();
-        assert_eq!([5, 9, 11].map(|call| thrash.compacted_at(call)), [None, None, None]);
+        let at = |thrash: &mut Thrash, call: u64| thrash.stands_on(call, Seq(call), true);
+        assert_eq!([5, 9, 11].map(|call| at(&mut thrash, call)), [None, None, None]);
         assert!(!thrash.holds(12));
-        assert_eq!(thrash.compacted_at(12), Some(2));
+        assert_eq!(at(&mut thrash, 12), Some(2));
         assert!(thrash.holds(13) && thrash.holds(24) && !thrash.holds(25));
-        assert_eq!(thrash.compacted_at(25), None);
+        assert_eq!(at(&mut thrash, 25), None);
         assert!(!thrash.holds(26));
+    }
+
+    #[test]
+    fn what_somebody_asked_for_or_brought_back_does_not_count() {
+        let mut thrash = Thrash::default();
+        let told = [(1, 10, true), (2, 20, false), (3, 10, true), (4, 30, false), (5, 40, true)]
+            .map(|(call, compaction, is_due)| thrash.stands_on(call, Seq(compaction), is_due));
+        assert_eq!(told, [None; 5]);
+        assert!(!thrash.holds(6));
     }
 }

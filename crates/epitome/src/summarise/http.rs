@@ -68,6 +68,13 @@ pub struct Timeouts {
     pub whole: Duration,
 }
 
+impl Timeouts {
+    /// So long for the whole answer, and for its beginning. Whether there is a server at all shows sooner.
+    pub fn of(whole: Duration) -> Self {
+        Self { connect: Self::default().connect.min(whole), first_byte: whole, whole }
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
@@ -131,8 +138,8 @@ pub struct Builder {
 
 impl Builder {
     /// The key to ask with. Without one none is sent.
-    pub fn key(mut self, key: Key) -> Self {
-        self.key = Some(key);
+    pub fn key(mut self, key: impl Into<Option<Key>>) -> Self {
+        self.key = key.into();
         self
     }
 

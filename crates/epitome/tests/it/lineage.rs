@@ -4,12 +4,14 @@ use std::{fmt::Write as _, sync::Arc};
 
 use epitome::{
     core::{
-        Event, Fact, Logged, Seq, Tokens,
-        context::{Body, Context, Names},
+        Event, Fact, Logged, Part, Seq, Tokens,
+        context::{Body, Context, Names, Segment},
         event::{Compaction, Pin, Summary, Trigger},
         id::EventId,
         lineage::{Standing, covered_by},
+        meter::Meter,
         project::{Line, project},
+        seq_set::SeqSet,
         summary::{
             Brief, Caps, Item, PinRefused, Section,
             compaction::{Cutting, Drafting, Keep, Length},
@@ -17,15 +19,14 @@ use epitome::{
         turn::Turns,
     },
     lineage::{
-        Drafter, ForkMode, NotPinned, NothingToRedo, NothingToUndo, compactions, fork, handoff, pin, pins, redo,
-        redo_of, undo, undo_of, unpin, until,
+        Drafter, ForkMode, NotPinned, NothingToRedo, NothingToUndo, compactions, fork, handoff, pin, pins,
+        redo, redo_of, undo, undo_of, unpin, until,
     },
 };
 
 use crate::notation::{logged, meter, read, show};
 
-const DRAFTING: Drafting =
-    Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS };
+const DRAFTING: Drafting = Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS };
 
 const CAPS: Caps = Caps {
     session_intent: 16,
@@ -68,7 +69,8 @@ impl Story {
 
     /// A compaction by the built-in summariser.
     fn compact(self) -> Self {
-        let compaction = DRAFTING.draft(&self.context(), &self.line, Trigger::Manual).expect("enough to compact");
+        let compaction =
+            DRAFTING.draft(&self.context(), &self.line, Trigger::Manual).expect("enough to compact");
         self.append([Event::own(Fact::Compacted(compaction), None)])
     }
 
@@ -88,7 +90,7 @@ impl Story {
     }
 
     fn handoff(&self, brief: Option<Brief>) -> Self {
-        let goal = Event::own(Fact::UserSaid { parts: vec![epitome::core::Part::text("Now the docs.")] }, None);
+        let goal = Event::own(Fact::UserSaid { parts: vec![Part::text("Now the docs.")] }, None);
         let events = handoff(&self.line, goal, brief, &drafter(&meter()));
         self.clone().append(events)
     }
@@ -97,8 +99,9 @@ impl Story {
     fn show(&self) -> String {
         let context = self.context();
         let mut shown = String::new();
-        for (line, segment) in show(&context).lines().zip(context.segments().iter().map(Some).chain(std::iter::repeat(None))) {
-            let Some(Body::Summary(event)) = segment.map(|segment| segment.body()) else {
+        let mut bodies = context.segments().iter().map(Segment::body);
+        for line in show(&context).lines() {
+            let Some(Body::Summary(event)) = bodies.next() else {
                 let _ = writeln!(shown, "{line}");
                 continue;
             };
@@ -107,7 +110,13 @@ impl Story {
                 let _ = writeln!(shown, "  {}: {} [{}]", item.section.title(), item.text, item.sources);
             }
             for folded in brief(event).into_iter().flat_map(|brief| &brief.folded) {
-                let _ = writeln!(shown, "  {}: {} more [{}]", folded.section.title(), folded.count, folded.sources);
+                let _ = writeln!(
+                    shown,
+                    "  {}: {} more [{}]",
+                    folded.section.title(),
+                    folded.count,
+                    folded.sources
+                );
             }
         }
         shown
@@ -129,11 +138,11 @@ fn brief(event: &Logged) -> Option<&Brief> {
     }
 }
 
-fn drafter(meter: &Arc<epitome::core::meter::Meter>) -> Drafter<'_> {
+fn drafter(meter: &Arc<Meter>) -> Drafter<'_> {
     Drafter { drafting: &DRAFTING, meter, names: Names::Messages }
 }
 
-/// Events 1 to 8.
+/// Events 1 to 9.
 fn beginning() -> Story {
     Story::default().tell(
         "
@@ -148,12 +157,12 @@ assistant: We will use an LRU map, because it is simple.
 user: Now run the tests.
 assistant: Running.
   call#c bash {\"command\":\"make test\"}
-  !> 90 words of \"noise\" error: cache is poisoned
+  !> error: cache is poisoned
 ",
     )
 }
 
-/// Events 11 to 15, after a compaction.
+/// Four events more, after a compaction.
 const MIDDLE: &str = "
 user: Fix the poisoned cache.
 assistant: Patching.
@@ -162,7 +171,7 @@ assistant: Patching.
 assistant: Patched the lock guard.
 ";
 
-/// Five events more, after another.
+/// Four more, after another.
 const END: &str = "
 user: Write a changelog entry.
 assistant: Writing.
@@ -185,19 +194,72 @@ fn thrice() -> Story {
 
 #[test]
 fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
-    insta::assert_snapshot!(once().tell("user: Go on.").show(), @"");
+    insta::assert_snapshot!(once().tell("user: Go on.").show(), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     125
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      2  Go on.
+    total 140
+    "#);
 }
 
 #[test]
 fn the_second_compaction_holds_what_the_first_held() {
-    insta::assert_snapshot!(twice().tell("user: Go on.").show(), @"");
+    insta::assert_snapshot!(twice().tell("user: Go on.").show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-13, 15 summary     126
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Fix the poisoned cache. [11]
+      Current Task: Last said: Patching. [12]
+      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      2  Go on.
+    total 133
+    ");
 }
 
 #[test]
 fn the_third_compaction_holds_what_all_before_it_held() {
-    insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @"");
+    insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-18, 20 summary     128
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Session Intent: Write a changelog entry. [16]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Write a changelog entry. [16]
+      Current Task: Last said: Writing. [17]
+      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Files Modified: CHANGELOG.md (written) [17-18]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      19      verbatim      4  The entry is there.
+    user        21      verbatim      2  Go on.
+    total 135
+    ");
     let story = thrice();
-    assert_eq!(story.covered(), []);
+    assert_eq!(story.covered(), [(10, vec![3, 5]), (15, vec![8, 10, 12]), (20, vec![14, 15, 17])]);
     let turns = Turns::of(story.line.events().map(|event| &**event));
     assert!(turns.windows(2).all(|pair| pair[1].parent == Some(pair[0].id)), "the chain of parents is whole");
 }
@@ -214,14 +276,82 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     .iter()
     .map(Story::show)
     .collect();
-    insta::assert_snapshot!(shown[1], @"");
-    insta::assert_snapshot!(shown[2], @"");
-    insta::assert_snapshot!(shown[3], @"");
+    insta::assert_snapshot!(shown[1], @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-13, 15 summary     126
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Fix the poisoned cache. [11]
+      Current Task: Last said: Patching. [12]
+      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      4  Write a changelog entry.
+    answer      17      verbatim      1  Writing.
+    exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
+    answer      19      verbatim      4  The entry is there.
+    left out    20      by pivot, 0 tokens
+    total 292
+    "#);
+    insta::assert_snapshot!(shown[2], @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     125
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      4  Write a changelog entry.
+    answer      17      verbatim      1  Writing.
+    exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
+    answer      19      verbatim      4  The entry is there.
+    left out    15, 20  by pivot, 0 tokens
+    total 460
+    "#);
+    insta::assert_snapshot!(shown[3], @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      4  Write a changelog entry.
+    answer      17      verbatim      1  Writing.
+    exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
+    answer      19      verbatim      4  The entry is there.
+    left out    10, 15, 20 by pivot, 0 tokens
+    total 562
+    "#);
     let undone = story.clone().undo().undo().undo();
     assert_eq!(undo(&undone.line).unwrap_err(), NothingToUndo::NoneHolds);
     let (one, two, three) =
         (undone.clone().redo(), undone.clone().redo().redo(), undone.redo().redo().redo());
-    assert_eq!([three.show(), two.show(), one.show()], [shown[0].clone(), shown[1].clone(), shown[2].clone()]);
+    assert_eq!(
+        [three.show(), two.show(), one.show()],
+        [shown[0].clone(), shown[1].clone(), shown[2].clone()]
+    );
     assert_eq!(redo(&three.line).unwrap_err(), NothingToRedo::NoneUndone);
     // What each compaction summarised does not depend on what became of it.
     assert_eq!(three.covered(), story.covered());
@@ -230,7 +360,23 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
 #[test]
 fn what_happens_after_an_undo_stays_when_it_is_redone() {
     let story = once().undo().tell("user: And then?\nassistant: Then this.");
-    insta::assert_snapshot!(story.clone().redo().show(), @"");
+    insta::assert_snapshot!(story.clone().redo().show(), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     125
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        12      verbatim      2  And then?
+    answer      13      verbatim      2  Then this.
+    total 142
+    "#);
     assert_eq!(story.clone().redo().covered(), once().covered());
 }
 
@@ -238,12 +384,9 @@ fn what_happens_after_an_undo_stays_when_it_is_redone() {
 fn a_compaction_made_after_an_undo_takes_the_place_of_what_was_undone() {
     let story = twice().undo().tell(END).compact();
     let newest = story.head();
-    assert_eq!(
-        redo(&story.line).unwrap_err(),
-        NothingToRedo::Covered { undone: twice().head(), by: newest }
-    );
+    assert_eq!(redo(&story.line).unwrap_err(), NothingToRedo::Covered { undone: twice().head(), by: newest });
     // It covers what the undone one had covered.
-    assert_eq!(story.covered().last(), None);
+    assert_eq!(story.covered().last(), Some(&(21, vec![8, 10, 12, 14, 18])));
     // Undone too, it is what comes back first, and then nothing is left that would be seen.
     let back = story.clone().undo().redo();
     assert_eq!(back.show(), story.show());
@@ -260,7 +403,10 @@ fn a_certain_compaction_is_undone_and_brought_back() {
     let undone = story.clone().append([undo_of(&story.line, first).unwrap()]);
     assert_eq!(undone.show(), story.show());
     assert_eq!(undone.clone().undo().show(), story.clone().undo().undo().show());
-    assert_eq!(undo_of(&undone.line, first).unwrap_err(), NothingToUndo::Undone { compaction: first, at: undone.head() });
+    assert_eq!(
+        undo_of(&undone.line, first).unwrap_err(),
+        NothingToUndo::Undone { compaction: first, at: undone.head() }
+    );
     assert_eq!(undo_of(&story.line, Seq(1)).unwrap_err(), NothingToUndo::NoCompaction(Seq(1)));
     assert_eq!(redo(&undone.line).unwrap_err(), NothingToRedo::Covered { undone: first, by: second });
     let back = undone.clone().append([redo_of(&undone.line, first).unwrap()]);
@@ -273,30 +419,281 @@ fn a_certain_compaction_is_undone_and_brought_back() {
     assert_eq!(redo(&Line::default()).unwrap_err(), NothingToRedo::NoneUndone);
 }
 
-/// Forks of a story with three compactions, with a summary.
+/// The story has compactions at 10, 15 and 20; it is forked just before each, at each and just after.
 #[test]
 fn a_fork_with_the_summary_knows_what_was_known_by_then() {
-    let story = thrice();
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
-    insta::assert_snapshot!(at(8), @"");
-    insta::assert_snapshot!(at(10), @"");
-    insta::assert_snapshot!(at(11), @"");
-    insta::assert_snapshot!(at(15), @"");
-    insta::assert_snapshot!(at(16), @"");
-    insta::assert_snapshot!(at(20), @"");
-    insta::assert_snapshot!(at(22), @"");
+    insta::assert_snapshot!(at(6), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-4, 7  summary     102
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: Reading. [3]
+      Current Task: Since then: 1 call [3-4]
+      Files Read: src/cache.rs [3-4]
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    total 116
+    "#);
+    insta::assert_snapshot!(at(9), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     125
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    total 138
+    "#);
+}
+
+#[test]
+fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    insta::assert_snapshot!(at(11), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-10, 12 summary     120
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Now run the tests. [7]
+      Current Task: Last said: Running. [8]
+      Current Task: Since then: 1 call; last ran `make test` → failed [8-9]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    user        11      verbatim      4  Fix the poisoned cache.
+    total 125
+    ");
+    insta::assert_snapshot!(at(14), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-13, 15 summary     126
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Fix the poisoned cache. [11]
+      Current Task: Last said: Patching. [12]
+      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      14      verbatim      4  Patched the lock guard.
+    total 131
+    ");
+}
+
+#[test]
+fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shares_it() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
+    insta::assert_snapshot!(at(16), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-15, 17 summary     129
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Fix the poisoned cache. [11]
+      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
+      Current Task: Last said: Patched the lock guard. [14]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    user        16      verbatim      4  Write a changelog entry.
+    total 134
+    ");
+    insta::assert_snapshot!(at(19), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-18, 20 summary     128
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Session Intent: Write a changelog entry. [16]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Write a changelog entry. [16]
+      Current Task: Last said: Writing. [17]
+      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Files Modified: CHANGELOG.md (written) [17-18]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      19      verbatim      4  The entry is there.
+    total 133
+    ");
+    insta::assert_snapshot!(at(21), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-18, 20 summary     128
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Session Intent: Write a changelog entry. [16]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Write a changelog entry. [16]
+      Current Task: Last said: Writing. [17]
+      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Files Modified: CHANGELOG.md (written) [17-18]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    answer      19      verbatim      4  The entry is there.
+    user        21      verbatim      2  Go on.
+    total 135
+    ");
+    // At a compaction, the fork is as its parent was.
+    assert_eq!([at(10), at(15), at(20)], [once().show(), twice().show(), thrice().show()]);
 }
 
 #[test]
 fn a_fork_in_full_shows_everything_word_for_word() {
-    let story = thrice();
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::InFull).show();
-    insta::assert_snapshot!(at(8), @"");
-    insta::assert_snapshot!(at(11), @"");
-    insta::assert_snapshot!(at(17), @"");
+    insta::assert_snapshot!(at(9), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    total 240
+    "#);
+    insta::assert_snapshot!(at(10), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    left out    10      by pivot, 0 tokens
+    total 240
+    "#);
+    insta::assert_snapshot!(at(11), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    left out    10      by pivot, 0 tokens
+    total 244
+    "#);
+}
+
+#[test]
+fn a_fork_in_full_between_compactions_shows_what_the_first_covered() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::InFull).show();
+    insta::assert_snapshot!(at(14), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    left out    10      by pivot, 0 tokens
+    total 401
+    "#);
+    insta::assert_snapshot!(at(15), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    left out    10, 15  by pivot, 0 tokens
+    total 401
+    "#);
+    insta::assert_snapshot!(at(16), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      4  Write a changelog entry.
+    left out    10, 15  by pivot, 0 tokens
+    total 405
+    "#);
+}
+
+#[test]
+fn a_fork_in_full_after_the_last_compaction_shows_everything() {
+    let story = thrice().tell("user: Go on.\nassistant: Yes.");
+    let at = |at: u64| story.fork(at, ForkMode::InFull).show();
+    insta::assert_snapshot!(at(21), @r#"
+    prefix      1       verbatim      1  Rules.
+    user        2       verbatim     11  Add a cache to the server. Never touch the lock file.
+    answer      3       verbatim      1  Reading.
+    exchange    3-4     verbatim    202  read_file {"path":"src/cache.rs"} -> code code code code code code code code code code code code code code code code code code code code  ……  code code code code code code code code
+    answer      5       verbatim     10  We will use an LRU map, because it is simple.
+    exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    user        11      verbatim      4  Fix the poisoned cache.
+    answer      12      verbatim      1  Patching.
+    exchange    12-13   verbatim    152  edit_file {"path":"src/lock.rs","old":"a","new":"b"} -> patched patched patched patched patched patched patched patched patched patched patched patched patc ……  patched patched patched patched patched
+    answer      14      verbatim      4  Patched the lock guard.
+    user        16      verbatim      4  Write a changelog entry.
+    answer      17      verbatim      1  Writing.
+    exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
+    answer      19      verbatim      4  The entry is there.
+    user        21      verbatim      2  Go on.
+    left out    10, 15, 20 by pivot, 0 tokens
+    total 564
+    "#);
     for place in 1..=story.head().0 {
         let fork = story.fork(place, ForkMode::InFull);
-        assert!(!fork.context().segments().iter().any(|segment| matches!(segment.body(), Body::Summary(_))), "{place}");
+        let is_summary = |body: &Body| matches!(body, Body::Summary(_));
+        assert!(!fork.context().segments().iter().any(|segment| is_summary(segment.body())), "{place}");
         assert_eq!(undo(&fork.line).unwrap_err(), NothingToUndo::NoneHolds);
     }
 }
@@ -327,7 +724,7 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
         section: Section::KeyDecisions,
         text: text.to_owned(),
         key: None,
-        sources: epitome::core::seq_set::SeqSet::run(Seq(from), Seq(to)),
+        sources: SeqSet::run(Seq(from), Seq(to)),
         detail: None,
     };
     let written = Brief {
@@ -348,13 +745,42 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
         trigger: Trigger::Threshold,
     };
     let story = story.append([Event::own(Fact::Compacted(compaction), None)]);
-    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @"");
+    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     132
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: Eviction stays simple on purpose. [2-3]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    total 145
+    "#);
 }
 
 #[test]
 fn a_fork_of_what_only_has_a_text_for_a_summary_gets_the_built_in_one() {
     let story = beginning().tell("compacted through 9: The lock guard was patched later.\n");
-    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @"");
+    insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
+    prefix      1       verbatim      1  Rules.
+    summary     2-6, 10 summary     125
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+    total 138
+    "#);
 }
 
 #[test]
@@ -365,7 +791,8 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
         let fork = story.fork(at, ForkMode::WithSummary);
         let events: Vec<Arc<Logged>> = fork.line.events().cloned().collect();
         let pins = |event: &Arc<Logged>| {
-            brief(event).map(|brief| brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>())
+            brief(event)
+                .map(|brief| brief.section(Section::Pins).map(|item| item.text.clone()).collect::<Vec<_>>())
         };
         events.iter().rev().find_map(pins)
     };
@@ -376,8 +803,42 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
 
 #[test]
 fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
-    insta::assert_snapshot!(beginning().handoff(None).show(), @"");
-    insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @"");
+    insta::assert_snapshot!(beginning().handoff(None).show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-10    summary     120
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Now run the tests. [7]
+      Current Task: Last said: Running. [8]
+      Current Task: Since then: 1 call; last ran `make test` → failed [8-9]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    user        11      verbatim      3  Now the docs.
+    total 124
+    ");
+    insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-20    summary     133
+      Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
+      Session Intent: Fix the poisoned cache. [11]
+      Session Intent: Write a changelog entry. [16]
+      Constraints: Never touch the lock file. [2]
+      Current Task: Write a changelog entry. [16]
+      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
+      Current Task: Last said: The entry is there. [19]
+      Files Modified: src/cache.rs (edited) [3-6]
+      Files Modified: src/lock.rs (edited) [12-13]
+      Files Modified: CHANGELOG.md (written) [17-18]
+      Commands: `make test` → failed [8-9]
+      Key Decisions: We will use an LRU map, because it is simple. [5]
+      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    user        21      verbatim      3  Now the docs.
+    total 137
+    ");
 }
 
 #[test]
@@ -386,19 +847,39 @@ fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
     let cutting = Cutting::whole(&story.context(), &story.line).unwrap();
     assert_eq!((cutting.first, cutting.first_kept), (Seq(2), Seq(11)));
     let text = "Finish the cache.".to_owned();
-    let sources = epitome::core::seq_set::SeqSet::one(Seq(2));
+    let sources = SeqSet::one(Seq(2));
     let given = Item { section: Section::CurrentTask, text, key: None, sources, detail: None };
     let given = Brief { items: vec![given], folded: vec![] };
-    insta::assert_snapshot!(story.handoff(Some(given)).show(), @"");
+    insta::assert_snapshot!(story.handoff(Some(given)).show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-11    summary      74
+      Pinned: Port 8080. [10]
+      Current Task: Finish the cache. [2]
+    user        12      verbatim      3  Now the docs.
+    total 78
+    ");
 }
 
 #[test]
 fn a_handoff_of_next_to_nothing_is_only_the_goal() {
-    insta::assert_snapshot!(Story::default().handoff(None).show(), @"");
-    insta::assert_snapshot!(Story::default().tell("user: Hi.\nassistant: Hello.").handoff(None).show(), @"");
+    insta::assert_snapshot!(Story::default().handoff(None).show(), @r"
+    user        1       verbatim      3  Now the docs.
+    total 3
+    ");
+    insta::assert_snapshot!(Story::default().tell("user: Hi.\nassistant: Hello.").handoff(None).show(), @r"
+    user        1       verbatim      1  Hi.
+    answer      2       verbatim      1  Hello.
+    user        3       verbatim      3  Now the docs.
+    total 5
+    ");
     // A summary of which nothing has come since is handed on as it is.
     let compacted = beginning().tell("compacted through 9: All of it.\n");
-    insta::assert_snapshot!(compacted.handoff(None).show(), @"");
+    insta::assert_snapshot!(compacted.handoff(None).show(), @r"
+    prefix      1       verbatim      1  Rules.
+    summary     2-10    summary       3  All of it.
+    user        11      verbatim      3  Now the docs.
+    total 7
+    ");
 }
 
 #[test]

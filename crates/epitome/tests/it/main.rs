@@ -1,16 +1,25 @@
 //! The library, tried as people use it: a line of events in, a request out.
 
 #![expect(clippy::unwrap_used, reason = "a test whose input cannot be read has failed")]
+#![expect(clippy::duplicate_mod, reason = "examples share an agent, and each is a program of its own")]
 
+mod adversarial;
+mod agent;
 mod compaction;
+mod examples;
+mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
+mod manual;
 mod memory_files;
 mod metrics;
+mod misbehaving;
 mod rehearsal;
-mod session;
 mod scripted;
+mod session;
 mod summarisers;
+mod together;
+mod triggers;
 mod why;
 
 /// Logs and contexts as people write them.

@@ -43,8 +43,45 @@ fn the_files_say_what_the_summary_says_with_its_places() {
     let folder = folder();
     let files = MemoryFiles::in_folder(folder.path().join("notes"));
     assert_eq!(files.write(&brief(), Names::Messages).unwrap(), Written::Updated);
-    insta::assert_snapshot!(read(&folder.path().join("notes"), STATUS), @"");
-    insta::assert_snapshot!(read(&folder.path().join("notes"), DECISIONS), @"");
+    insta::assert_snapshot!(read(&folder.path().join("notes"), STATUS), @r"
+    # Status
+
+    <!-- epitome: what stands from here to the end mark is written anew after each compaction; dfd07c92451ae4f0 -->
+    ## Session Intent
+
+    None.
+
+    ## Current Task
+
+    - Fix the cache. [message 2]
+
+    ## Next Steps
+
+    - Write the tests. [message 8]
+    <!-- epitome: end -->
+    ");
+    insta::assert_snapshot!(read(&folder.path().join("notes"), DECISIONS), @r"
+    # Decisions
+
+    <!-- epitome: what stands from here to the end mark is written anew after each compaction; c637ef466f6424fd -->
+    ## Pinned
+
+    - Port 8080. [message 9]
+
+    ## Key Decisions
+
+    - (3 earlier ones are in the session)
+    - An LRU map, because it is simple. [message 5]
+
+    ## Constraints
+
+    - Never touch the lock file. [message 2]
+
+    ## Failed Approaches
+
+    - A mutex: it deadlocked. [message 7]
+    <!-- epitome: end -->
+    ");
     assert_eq!(files.write(&brief(), Names::Messages).unwrap(), Written::Unchanged);
     let names: Vec<String> = fs::read_dir(folder.path().join("notes"))
         .unwrap()
@@ -62,7 +99,8 @@ fn what_a_person_writes_stays() {
     let first = read(folder.path(), STATUS);
     assert!(first.starts_with("My notes, no line break at the end\n\n<!-- epitome"), "{first}");
     // Above, below and inside.
-    let edited = format!("Above.\n{first}Below.\n").replace("Fix the cache.", "Fix the cache. Ann: and the index!");
+    let edited =
+        format!("Above.\n{first}Below.\n").replace("Fix the cache.", "Fix the cache. Ann: and the index!");
     fs::write(folder.path().join(STATUS), &edited).unwrap();
     let mut next = brief();
     next.items[1].text = "Ship it.".to_owned();
@@ -93,7 +131,9 @@ fn a_summary_that_looks_like_a_mark_cannot_break_out_of_its_section() {
 fn a_file_is_bounded_and_tells_the_newest() {
     let folder = folder();
     let files = MemoryFiles::in_folder(folder.path());
-    let items = (1..=5_000).map(|at| item(Section::KeyDecisions, &format!("{at} {}", "wörd ".repeat(400)), at)).collect();
+    let items = (1..=5_000)
+        .map(|at| item(Section::KeyDecisions, &format!("{at} {}", "wörd ".repeat(400)), at))
+        .collect();
     files.write(&Brief { items, folded: vec![] }, Names::Messages).unwrap();
     let decisions = read(folder.path(), DECISIONS);
     assert!(decisions.len() < 20_000, "{} bytes", decisions.len());
@@ -124,5 +164,5 @@ fn what_is_no_text_file_is_left_alone_and_said() {
 #[test]
 fn the_reference_is_one_line() {
     let line = reference(&MemoryFiles::in_folder("odd\nname").paths());
-    insta::assert_snapshot!(line, @"");
+    insta::assert_snapshot!(line, @r"Notes of this session are kept in odd name/status.md (current task, next steps) and odd name/decisions.md (decisions, constraints, failed approaches); read them if you need more than is told here.");
 }

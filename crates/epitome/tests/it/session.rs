@@ -21,7 +21,7 @@ use serde_json::json;
 struct Repeats(&'static str);
 
 impl Summarize for Repeats {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "repeats"
     }
 
@@ -82,10 +82,7 @@ async fn a_long_session_stays_inside_its_window_by_summaries_made_beside_it() {
     let mut adopted = 0;
     let mut told = Vec::new();
     while let Ok(happened) = events.try_recv() {
-        if let Lifecycle::Adopted { by, .. } = &happened {
-            assert_eq!(by, "repeats");
-            adopted += 1;
-        }
+        adopted += usize::from(matches!(&happened, Lifecycle::Adopted { by, .. } if by == "repeats"));
         told.push(happened.to_string());
     }
     assert!(adopted >= 3, "{told:#?}");
@@ -108,7 +105,8 @@ async fn a_session_that_is_reopened_before_every_call_sends_the_same() {
     for (turn, expected) in expected.iter().enumerate() {
         let session = builder().file(&file).resume(id).await.unwrap();
         let bodies = play(&session, turn..turn + 1).await;
-        let names = |body: &str| body.replace(&session.thread().short(), "").replace(&whole.thread().short(), "");
+        let names =
+            |body: &str| body.replace(&session.thread().short(), "").replace(&whole.thread().short(), "");
         assert_eq!(names(&bodies[0]), names(expected), "call {turn}");
     }
 }

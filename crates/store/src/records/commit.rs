@@ -23,6 +23,9 @@ pub struct Commit {
 pub enum Record {
     /// A text that calls name by its hash. To store it again changes nothing.
     Content(Content),
+    /// Nothing is written unless so many calls were made in the thread's view. Calls do not move its end, so whoever makes
+    /// one out of what was decided for the last says by this that it was the last.
+    CallsSoFar(u64),
     /// A request was made. It takes the next number of the thread's view.
     Call(NewCall),
     /// How a call ended.

@@ -174,6 +174,14 @@ fn is_kept(desk: &Desk<'_>, hash: Digest) -> Result<bool, Fault> {
     Ok(desk.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
 }
 
+/// Refuses to go on unless so many calls were made in the thread's view.
+pub(super) fn expect(desk: &Desk<'_>, thread: ThreadId, calls: u64) -> Result<(), Fault> {
+    match end_of_calls(desk.connection, thread)? {
+        (made, _) if made == calls => Ok(()),
+        (made, _) => Err(StoreError::CallsConflict { thread, calls, made }.into()),
+    }
+}
+
 /// Adds a call to a thread that ends at `end`; gives its number.
 pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall) -> Result<u64, Fault> {
     for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {

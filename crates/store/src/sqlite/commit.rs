@@ -48,6 +48,7 @@ impl Prepared {
         for record in &self.records {
             match record {
                 Record::Content(content) => calls::keep(desk, content)?,
+                Record::CallsSoFar(calls) => calls::expect(desk, self.thread, *calls)?,
                 Record::Call(call) => {
                     committed.calls.push(calls::insert(desk, self.thread, head.seq, call)?);
                 }
@@ -75,7 +76,9 @@ fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
             Err(misplaced("job", thread, format!("it is for the thread {}", job.thread)))
         }
         Record::Job(job) => json("detail of a job", Some(&job.detail)),
-        Record::Outcome(_) | Record::Adopted { .. } | Record::CancelJob { .. } => Ok(()),
+        Record::CallsSoFar(_) | Record::Outcome(_) | Record::Adopted { .. } | Record::CancelJob { .. } => {
+            Ok(())
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use std::{
 
 use epitome_core::{
     Digest, Event, EventId, Logged, Seq, SessionId, ThreadId, TokenCounter, Tokens, event::Time, lineage,
-    turn::Turn,
+    seq_set::SeqSet, turn::Turn,
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tempfile::TempDir;
@@ -254,6 +254,27 @@ impl Sqlite {
         self.lend("reading token counts", |connection| {
             read::pieces(connection, tokenizer, thread, from, limit)
         })
+    }
+
+    /// A thread's view from `from` on, without these events, and the events of these kinds wherever they are; oldest first.
+    pub fn read_window(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        without: &SeqSet,
+        kinds: &[&str],
+    ) -> Result<Vec<Logged>, StoreError> {
+        self.lend("reading the log", |connection| read::window(connection, thread, from, without, kinds))
+    }
+
+    /// The counts of each text of these events of a thread's view, as [`pieces`](Self::pieces) gives them.
+    pub fn pieces_of(
+        &self,
+        thread: ThreadId,
+        events: &SeqSet,
+    ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
+        let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
+        self.lend("reading token counts", |connection| read::pieces_of(connection, tokenizer, thread, events))
     }
 
     /// Counts every event that the store's counter has not counted yet; gives how many. Without a counter, none.

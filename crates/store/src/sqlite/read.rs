@@ -2,7 +2,11 @@
 
 use std::collections::HashSet;
 
-use epitome_core::{Digest, EventId, Fact, Link, Logged, Seq, ThreadId, Tokens, lineage::Standing};
+use epitome_core::{
+    Digest, EventId, Fact, Link, Logged, Seq, ThreadId, Tokens,
+    lineage::Standing,
+    seq_set::{Run, SeqSet},
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
@@ -124,6 +128,55 @@ pub(super) fn events(
         Ok(())
     })?;
     Ok(events)
+}
+
+/// The events of a view from `from` on that are not among `without`, and those of one of `kinds` wherever they are. The
+/// rows of the others are not touched.
+pub(super) fn window(
+    connection: &Connection,
+    thread: ThreadId,
+    from: Seq,
+    without: &SeqSet,
+    kinds: &[&str],
+) -> Result<Vec<Logged>, Fault> {
+    const END: Seq = Seq(i64::MAX.unsigned_abs());
+    let mut read = of_kinds(connection, thread, kinds)?;
+    let wanted = SeqSet::run(from, END).without(&without.before(END));
+    for run in wanted.runs() {
+        each(connection, thread, (run.first, run.last), usize::MAX, &mut |stored| {
+            read.push(stored.logged);
+            Ok(())
+        })?;
+    }
+    read.sort_by_key(|event| event.id.seq);
+    read.dedup_by_key(|event| event.id);
+    Ok(read)
+}
+
+/// The counts of each text of these events of a view.
+pub(super) fn pieces_of(
+    connection: &Connection,
+    tokenizer: &str,
+    thread: ThreadId,
+    events: &SeqSet,
+) -> Result<Vec<(EventId, Vec<Tokens>)>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, pieces FROM counts WHERE thread = ?1 AND tokenizer = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
+    )?;
+    let mut found = Vec::new();
+    let Some(first) = events.first() else { return Ok(found) };
+    for segment in segments(connection, thread, first)? {
+        let own = |run: &Run| (run.first.max(segment.after.next()), run.last.min(segment.until));
+        for (first, last) in events.runs().iter().map(own).filter(|(first, last)| first <= last) {
+            let range = params![segment.thread.blob(), tokenizer, signed(first.0), signed(last.0)];
+            let mut rows = statement.query(range)?;
+            while let Some(row) = rows.next()? {
+                let id = EventId { thread: segment.thread, seq: codec::seq(row, 0)? };
+                found.push((id, codec::pieces(&row.get::<_, Vec<u8>>(1)?)?));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The events of a view that are of one of `kinds`.

@@ -202,6 +202,7 @@ fn nothing_of_a_refused_commit_is_written() {
         (Record::Call(call(beyond)), "its head is event 9, which is not one of 3 to 4"),
         (Record::Call(call(Seq(2))), "its head is event 2, which is not one of 3 to 4"),
         (Record::Call(NewCall { summary: Some(elsewhere), ..call(Seq(3)) }), "which is not its own"),
+        (Record::CallsSoFar(9), "calls, not 9: someone made one first"),
         (Record::Outcome(outcome), "shows no call 2"),
         (Record::Job(queued.clone()), "does that already; it is not made twice"),
         (Record::Job(NewJob { id: queued.id, ..fresh.clone() }), "does that already"),

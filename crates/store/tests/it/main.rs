@@ -15,3 +15,4 @@ mod records;
 mod sessions;
 mod support;
 mod texts;
+mod windows;

@@ -1,0 +1,76 @@
+//! `handoff`: a new session that takes over with a goal, knowing what is summarised of this one.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use epitome::{core::Fact, store::EventLog};
+use serde_json::json;
+
+use super::{
+    live::{Live, Named},
+    open::Store,
+    output::{BOLD, DIM, NAME, Output},
+    text,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+The new session shares the past of this one. All of it becomes a summary, with every pin and constraint, and the goal is \
+the user's next message; what is behind the summary can still be recalled and searched. This session stays as it is.
+
+  epitome handoff SESSION \"Now write the migration guide.\"
+  epitome handoff SESSION - < goal.md")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    named: Named,
+
+    /// What the new session is for; `-` reads it from standard input.
+    goal: String,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let goal = match args.goal.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?,
+        goal => goal.to_owned(),
+    };
+    let goal = goal.trim();
+    if goal.is_empty() {
+        bail!("say what the new session is for: the goal is empty");
+    }
+    let store = Arc::new(store.open_existing()?);
+    let (row, live) = Live::of(&store, &args.named)?;
+    let shared = store.head(live.session.thread())?.seq;
+    let (before, _) = live.wait(live.session.size())?;
+    let new = live.wait(live.session.hand_over(goal))?;
+    let (after, _) = live.wait(new.size())?;
+    store.set_title(new.id(), &text::one_line(goal, 80))?;
+    let next = store.read(new.thread(), shared.next(), 1)?.pop();
+    let is_summarised = next.is_some_and(|logged| matches!(logged.event.fact, Fact::Compacted(_)));
+    if out.is_json() {
+        out.object(&json!({
+            "session": new.id(),
+            "thread": new.thread(),
+            "of": row.id,
+            "of_thread": live.session.thread(),
+            "at": shared,
+            "summarised": is_summarised,
+            "tokens_before": before,
+            "tokens_after": after,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format_args!("{NAME}{}{NAME:#} {BOLD}{}{BOLD:#}", new.id(), text::one_line(goal, 80)))?;
+    if is_summarised {
+        out.line(format_args!(
+            "goes on from a summary of {}: {} → {} tokens",
+            row.id,
+            text::tokens(before),
+            text::tokens(after)
+        ))?;
+    } else {
+        out.line(format_args!("shows {} word for word: a summary would be no shorter", row.id))?;
+    }
+    out.line(format_args!("{DIM}epitome context {} shows what the model sees{DIM:#}", new.id()))?;
+    Ok(ExitCode::SUCCESS)
+}

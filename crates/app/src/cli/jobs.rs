@@ -1,0 +1,309 @@
+//! `jobs`: summaries in the making, and somebody to make them.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::bail;
+use clap::{Args as ClapArgs, Subcommand};
+use epitome::{
+    core::{SessionId, ThreadId, event::Time},
+    session::Worked,
+    store::{
+        EventLog, Sqlite,
+        records::{Commit, JobRow, JobState, Record, SessionRow},
+    },
+};
+use serde_json::json;
+
+use super::{
+    live::{Live, Opening, SummariserArgs},
+    open::Store,
+    output::{DIM, NAME, NOTE, Output},
+    text,
+    turn::why,
+};
+
+#[derive(ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+A job is a summary that somebody asked for: a session that ran full, or `epitome compact --background`. Whoever runs the \
+session works its jobs off. Where nobody does, or somebody was killed, --work does it here; the next request of the \
+session adopts what is ready, or `epitome compact SESSION`.
+
+  epitome jobs                                    what there is
+  epitome jobs SESSION --work                     with the built-in summariser
+  epitome jobs --work --summariser http://127.0.0.1:8080/v1 --summariser-model small
+  epitome jobs cancel 1b2c3d4e")]
+pub(crate) struct Args {
+    /// Only those of this session; by default of all.
+    session: Option<String>,
+
+    /// Work off what is queued, and what somebody left unfinished.
+    #[arg(long)]
+    work: bool,
+
+    #[command(flatten)]
+    summariser: SummariserArgs,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Have a job not done. What it has led to already stays.
+    Cancel(Cancel),
+}
+
+#[derive(ClapArgs)]
+struct Cancel {
+    /// Its id, the start or the last eight digits of it.
+    id: String,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let store = Arc::new(store.open_existing()?);
+    if let Some(Command::Cancel(cancel)) = &args.command {
+        return self::cancel(cancel, &store, out);
+    }
+    let session = args.session.as_deref().map(|name| store.find_session(name)).transpose()?;
+    if args.work {
+        return work(args, session.as_ref(), &store, out);
+    }
+    if args.summariser.summariser.is_some() {
+        bail!("--summariser says who works jobs off: say --work too");
+    }
+    list(&rows(&store, session.as_ref())?, &store, out)
+}
+
+/// The jobs of all threads of a session, or of all sessions, oldest first.
+fn rows(store: &Sqlite, session: Option<&SessionRow>) -> anyhow::Result<Vec<JobRow>> {
+    let mut rows = store.jobs(None)?;
+    if let Some(session) = session {
+        let threads = store.threads(session.id)?;
+        rows.retain(|row| threads.iter().any(|thread| thread.id == row.job.thread));
+    }
+    Ok(rows)
+}
+
+fn list(rows: &[JobRow], store: &Sqlite, mut out: Output) -> anyhow::Result<ExitCode> {
+    if out.is_json() {
+        for row in rows {
+            out.object(&row_json(row, session_of(store, row.job.thread)?))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        out.line("No jobs: no summary was asked for in the background.")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = ["job", "session", "state", "events", "why", "tries", "age", "last error"];
+    let mut table = text::table(&columns, &[5, 6]);
+    for row in rows {
+        let id = session_of(store, row.job.thread)?;
+        table.add_row([
+            row.job.id.short(),
+            format!("{} {}", id.short(), text::one_line(&store.session(id)?.title, 24)),
+            state(row),
+            format!("{}-{}", row.job.first, row.job.through),
+            why(row.job.trigger).to_owned(),
+            row.attempts.to_string(),
+            age(row.job.created),
+            row.error.as_deref().map(|error| text::one_line(error, 60)).unwrap_or_default(),
+        ]);
+    }
+    out.line(table)?;
+    let open = rows.iter().filter(|row| is_open(row)).count() as u64;
+    if open > 0 {
+        out.line(format_args!("\n{DIM}{} to be done: epitome jobs --work{DIM:#}", text::count(open, "job")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was queued, and what becomes of it.
+pub(crate) fn queued(row: &JobRow, session: &SessionRow, mut out: Output) -> anyhow::Result<ExitCode> {
+    if out.is_json() {
+        out.object(&row_json(row, session.id))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (id, span) = (row.job.id.short(), format!("events {}-{}", row.job.first, row.job.through));
+    if row.state == JobState::Ready {
+        out.line(format_args!("job {NAME}{id}{NAME:#} has its summary ready, of {span}"))?;
+        let how = format!("epitome compact {}", session.id);
+        out.line(format_args!("{DIM}the next request of the session adopts it, or: {how}{DIM:#}"))?;
+    } else {
+        out.line(format_args!("job {NAME}{id}{NAME:#} is {}, to summarise {span}", state(row)))?;
+        out.line(format_args!(
+            "{DIM}whoever runs the session works it off; where nobody does: epitome jobs {} --work{DIM:#}",
+            session.id
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn work(
+    args: &Args,
+    session: Option<&SessionRow>,
+    store: &Arc<Sqlite>,
+    mut out: Output,
+) -> anyhow::Result<ExitCode> {
+    let before = rows(store, session)?;
+    let open: Vec<&JobRow> = before.iter().filter(|row| is_open(row)).collect();
+    let mut threads: Vec<ThreadId> = open.iter().map(|row| row.job.thread).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let mut failed = 0;
+    for thread in threads {
+        // A job that cannot even be read must not keep the others from being done.
+        if let Err(error) = work_off(store, thread, &args.summariser) {
+            anstream::eprintln!("{NOTE}note:{NOTE:#} the jobs of thread {}: {error:#}", thread.short());
+            failed += 1;
+        }
+    }
+    for row in open {
+        let now = store.job(row.job.id)?;
+        let session = session_of(store, now.job.thread)?;
+        if out.is_json() {
+            out.object(&row_json(&now, session))?;
+            continue;
+        }
+        let error = now.error.as_deref().filter(|_| now.state != JobState::Ready);
+        let error = error.map(|error| format!(": {}", text::one_line(error, text::width())));
+        out.line(format_args!(
+            "job {NAME}{}{NAME:#} is {}{}",
+            now.job.id.short(),
+            state(&now),
+            error.unwrap_or_default()
+        ))?;
+        if now.state == JobState::Ready {
+            out.line(format_args!(
+                "{DIM}the next request of the session adopts its summary, or: epitome compact {session}{DIM:#}"
+            ))?;
+        }
+    }
+    if before.iter().all(|row| !is_open(row)) && !out.is_json() {
+        out.line("Nothing to do: no job is queued.")?;
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Works off the jobs of a thread. One that failed is waited for and tried again, until the built-in summariser takes
+/// over; one that another process has is left to it.
+fn work_off(store: &Arc<Sqlite>, thread: ThreadId, summariser: &SummariserArgs) -> anyhow::Result<()> {
+    let live = Live::open(store, thread, Opening::default(), Some(summariser))?;
+    loop {
+        if live.watch(live.session.work())? == Worked::One {
+            continue;
+        }
+        let resting = store.jobs(Some(thread))?.into_iter().filter(|row| row.state == JobState::Queued);
+        let Some(next) = resting.filter_map(|row| row.not_before).min() else { return Ok(()) };
+        let wait = u64::try_from(next.0.saturating_sub(text::now().0)).unwrap_or_default();
+        live.rest(Duration::from_millis(wait.saturating_add(1)));
+    }
+}
+
+fn cancel(args: &Cancel, store: &Sqlite, mut out: Output) -> anyhow::Result<ExitCode> {
+    let mut meant: Vec<JobRow> =
+        store.jobs(None)?.into_iter().filter(|row| row.job.id.is_meant_by(&args.id)).collect();
+    let row = match (meant.pop(), meant.is_empty()) {
+        (Some(row), true) => row,
+        (Some(_), false) => bail!("`{}` could mean {} jobs: give more of the id", args.id, meant.len() + 1),
+        (None, _) => bail!("there is no job `{}`: `epitome jobs` lists them", args.id),
+    };
+    let ended = |row: &JobRow| match row.state {
+        JobState::Adopted { compaction } => Some(format!(
+            "its summary is in use as the compaction at event {compaction}; `epitome undo` takes that back"
+        )),
+        JobState::Cancelled => Some("it was cancelled before".to_owned()),
+        JobState::Failed => Some("it was given up".to_owned()),
+        JobState::Queued | JobState::Running { .. } | JobState::Ready => None,
+    };
+    let thread = row.job.thread;
+    loop {
+        if let Some(why) = ended(&store.job(row.job.id)?) {
+            bail!("there is nothing to cancel of the job {}: {why}", row.job.id.short());
+        }
+        let record = Record::CancelJob { job: row.job.id, reason: "cancelled by hand".to_owned() };
+        let after = store.head(thread)?.seq;
+        match store.commit(Commit { thread, after, events: Vec::new(), records: vec![record] }) {
+            // The session goes on meanwhile.
+            Err(epitome::store::StoreError::Conflict { .. }) => {}
+            done => break done.map(drop)?,
+        }
+    }
+    let row = store.job(row.job.id)?;
+    if out.is_json() {
+        out.object(&row_json(&row, session_of(store, thread)?))?;
+    } else {
+        out.line(format_args!("job {NAME}{}{NAME:#} is {}", row.job.id.short(), state(&row)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_open(row: &JobRow) -> bool {
+    matches!(row.state, JobState::Queued | JobState::Running { .. })
+}
+
+fn session_of(store: &Sqlite, thread: ThreadId) -> anyhow::Result<SessionId> {
+    Ok(store.thread(thread)?.session)
+}
+
+/// How far it is, for people.
+fn state(row: &JobRow) -> String {
+    match &row.state {
+        JobState::Queued => match row.not_before.filter(|time| *time > text::now()) {
+            Some(time) => format!("queued, again at {}", text::clock(time)),
+            None => "queued".to_owned(),
+        },
+        JobState::Running { until, .. } if *until <= text::now() => {
+            "left unfinished by its worker".to_owned()
+        }
+        JobState::Running { until, .. } => {
+            format!("in the hands of another process, until {} at least", text::clock(*until))
+        }
+        JobState::Ready => "ready".to_owned(),
+        JobState::Adopted { compaction } => format!("adopted at event {compaction}"),
+        JobState::Failed => "given up".to_owned(),
+        JobState::Cancelled => "cancelled".to_owned(),
+    }
+}
+
+fn age(since: Time) -> String {
+    let seconds = u64::try_from(text::now().0.saturating_sub(since.0) / 1_000).unwrap_or_default();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn row_json(row: &JobRow, session: SessionId) -> serde_json::Value {
+    let (state, worker, until, compaction) = match &row.state {
+        JobState::Queued => ("queued", None, None, None),
+        JobState::Running { worker, until } => ("running", Some(worker), Some(*until), None),
+        JobState::Ready => ("ready", None, None, None),
+        JobState::Adopted { compaction } => ("adopted", None, None, Some(*compaction)),
+        JobState::Failed => ("failed", None, None, None),
+        JobState::Cancelled => ("cancelled", None, None, None),
+    };
+    json!({
+        "id": row.job.id,
+        "session": session,
+        "thread": row.job.thread,
+        "state": state,
+        "worker": worker,
+        "until": until.and_then(text::rfc3339),
+        "compaction": compaction,
+        "first": row.job.first,
+        "through": row.job.through,
+        "first_kept": row.job.first_kept,
+        "base": row.job.base,
+        "trigger": row.job.trigger,
+        "focus": row.job.focus,
+        "attempts": row.attempts,
+        "not_before": row.not_before.and_then(text::rfc3339),
+        "error": row.error,
+        "created": text::rfc3339(row.job.created),
+        "summary": row.summary,
+    })
+}

@@ -1,0 +1,49 @@
+//! `metrics`: how well compaction served a session, against what it promises.
+
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use epitome::metrics::metrics;
+use serde_json::json;
+
+use super::{
+    live::Named,
+    open::Store,
+    output::{BOLD, Output},
+    text,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Five figures, measured from the log and from the recorded calls: how much smaller summaries are, how much came out of the \
+provider's cache, how often the agent could simply go on, whether failed approaches are kept, and whether every section \
+is there. What a session says nothing about is not guessed.
+
+  epitome metrics SESSION
+  epitome metrics SESSION --json | jq '.rows[] | select(.met != \"yes\")'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    named: Named,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let (session, thread) = args.named.find(&store)?;
+    let measured = metrics(&store, thread.id)?;
+    let rows = measured.rows();
+    if out.is_json() {
+        out.object(
+            &json!({ "session": session.id, "thread": thread.id, "rows": rows, "metrics": measured }),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
+    let mut table = text::table(&["figure", "value", "target", "met", "made of"], &[]);
+    for row in &rows {
+        let cells =
+            [row.name, &row.value, row.target, &row.met.to_string(), &text::one_line(&row.detail, 90)];
+        table.add_row(cells);
+    }
+    out.line(table)?;
+    Ok(ExitCode::SUCCESS)
+}

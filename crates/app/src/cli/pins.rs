@@ -1,0 +1,166 @@
+//! `pin`, `unpin`, `pins`: what no compaction loses.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use epitome::{
+    core::{Seq, SessionId, ThreadId, context::Names, event::Pin, project::Line},
+    lineage,
+    store::{EventLog, Sqlite},
+};
+use serde_json::json;
+
+use super::{
+    live::{Live, Named},
+    open::{self, Store},
+    output::{DIM, NAME, Output},
+    text,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Every summary shows every pin in full, so they are few and short: at most 20, of 500 characters.
+
+  epitome pin SESSION \"Never touch the lock file.\"
+  epitome pin SESSION --event 57
+  epitome pins SESSION")]
+pub(crate) struct PinArgs {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    what: What,
+}
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+  epitome unpin SESSION \"Never touch the lock file.\"
+  epitome unpin SESSION --event 57")]
+pub(crate) struct UnpinArgs {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    what: What,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    named: Named,
+}
+
+#[derive(ClapArgs)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// Words.
+    text: Option<String>,
+
+    /// An event: its number, or its handle.
+    #[arg(long, value_name = "N")]
+    event: Option<String>,
+}
+
+impl What {
+    fn pin(&self, store: &Sqlite, thread: ThreadId) -> anyhow::Result<Pin> {
+        let Some(event) = &self.event else { return Ok(Pin::Text(self.text.clone().unwrap_or_default())) };
+        if let Ok(number) = event.parse() {
+            return Ok(Pin::Event(Seq(number)));
+        }
+        let handle = open::handle(event);
+        let Some((_, seq)) = handle.filter(|_| !event.contains(['-', ','])) else {
+            bail!("`{event}` is no event: give its number, or its handle, such as 1b2c3d4e:57");
+        };
+        // What the handle leads to must be of this thread.
+        epitome::session::audit::recall(store, thread, event)?;
+        Ok(Pin::Event(seq))
+    }
+}
+
+pub(crate) fn pin(args: &PinArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let store = Arc::new(store.open_existing()?);
+    let (row, live) = Live::of(&store, &args.named)?;
+    let thread = live.session.thread();
+    let pin = args.what.pin(&store, thread)?;
+    let is_new = !pins(&store, thread)?.contains(&pin);
+    if is_new {
+        live.wait(live.session.pin(pin.clone()))?;
+    }
+    told(&store, row.id, thread, &pin, if is_new { Done::Pinned } else { Done::Nothing }, out)
+}
+
+pub(crate) fn unpin(args: &UnpinArgs, store: &Store, out: Output) -> anyhow::Result<ExitCode> {
+    let store = Arc::new(store.open_existing()?);
+    let (row, live) = Live::of(&store, &args.named)?;
+    let thread = live.session.thread();
+    let pin = args.what.pin(&store, thread)?;
+    if !pins(&store, thread)?.contains(&pin) {
+        bail!("this is not pinned, word for word: `epitome pins {}` lists what is", row.id);
+    }
+    live.wait(live.session.unpin(pin.clone()))?;
+    told(&store, row.id, thread, &pin, Done::Unpinned, out)
+}
+
+#[derive(Clone, Copy)]
+enum Done {
+    Pinned,
+    Unpinned,
+    Nothing,
+}
+
+fn told(
+    store: &Sqlite,
+    session: SessionId,
+    thread: ThreadId,
+    pin: &Pin,
+    done: Done,
+    mut out: Output,
+) -> anyhow::Result<ExitCode> {
+    let (name, words) = match done {
+        Done::Pinned => ("pinned", "pinned"),
+        Done::Unpinned => ("unpinned", "no longer pinned"),
+        Done::Nothing => ("unchanged", "was pinned already"),
+    };
+    if out.is_json() {
+        out.object(&json!({ "session": session, "thread": thread, "pin": pin, "done": name }))?;
+    } else {
+        out.line(format_args!("{words}: {}", shown(store, thread, pin)?))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn list(args: &ListArgs, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let store = store.open_existing()?;
+    let (_, thread) = args.named.find(&store)?;
+    let pins = pins(&store, thread.id)?;
+    for pin in &pins {
+        if out.is_json() {
+            out.object(&json!({ "pin": pin }))?;
+        } else {
+            out.line(shown(&store, thread.id, pin)?)?;
+        }
+    }
+    if pins.is_empty() && !out.is_json() {
+        out.line("Nothing is pinned.")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is pinned in a thread.
+fn pins(store: &Sqlite, thread: ThreadId) -> anyhow::Result<Vec<Pin>> {
+    let mut line = Line::default();
+    for event in store.of_kinds(thread, &["pinned", "unpinned"])? {
+        line.push_uncounted(Arc::new(event));
+    }
+    Ok(lineage::pins(&line))
+}
+
+fn shown(store: &Sqlite, thread: ThreadId, pin: &Pin) -> anyhow::Result<String> {
+    let seq = match pin {
+        Pin::Text(words) => return Ok(text::one_line(words, usize::MAX)),
+        Pin::Event(seq) => *seq,
+    };
+    let event = store.read(thread, seq, 1)?.pop();
+    let said = event.map(|logged| logged.event.fact.text()).unwrap_or_default();
+    let place = Names::Thread(thread).place(seq);
+    Ok(format!("{NAME}{place}{NAME:#} {DIM}{}{DIM:#}", text::one_line(&said, text::width())))
+}

@@ -1,0 +1,202 @@
+//! `compact SESSION`: a compaction turn. The summary goes to the log, and from the next request on the model sees it in
+//! place of what it stands for; nothing else is changed, and `undo` takes it back.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::anyhow;
+use clap::Args;
+use epitome::{
+    core::{
+        Fact, Seq, ThreadId, Tokens,
+        event::{Compaction, Trigger},
+        policy::Policy,
+        summary::compaction::{Keep, NothingGained},
+    },
+    session::SessionError,
+    store::{
+        EventLog, Sqlite,
+        records::{JobState, SessionRow},
+    },
+};
+use serde_json::json;
+
+use super::{
+    jobs,
+    live::{Live, Named, Opening, SummariserArgs},
+    open::Store,
+    output::{BOLD, DIM, NAME, NOTE, Output},
+    policies, text,
+    view::{Amount, ViewArgs, parse_amount},
+};
+
+/// How a compaction turn is made.
+#[derive(Args)]
+#[command(next_help_heading = "A compaction turn (with a SESSION)")]
+pub(crate) struct TurnArgs {
+    /// What the summary should attend to.
+    #[arg(long, value_name = "TEXT")]
+    focus: Option<String>,
+
+    /// Only ask for it: a job is queued, and whoever runs the session works it off, or `epitome jobs --work`.
+    #[arg(long, conflicts_with_all = ["summariser", "summariser_model"])]
+    background: bool,
+
+    /// Keep the last N turns word for word.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    keep_turns: Option<u64>,
+
+    /// Keep the last turns word for word, as many as fit into N tokens; by default as the policy says.
+    #[arg(long, value_name = "N", value_parser = parse_amount, conflicts_with = "keep_turns")]
+    keep_tokens: Option<Amount>,
+
+    /// The thread; by default the one the session stands at.
+    #[arg(long)]
+    thread: Option<String>,
+
+    #[command(flatten)]
+    summariser: SummariserArgs,
+}
+
+impl TurnArgs {
+    /// What of it was said that makes no sense for a request.
+    pub(crate) fn said(&self) -> Option<&'static str> {
+        let said = [
+            ("--focus", self.focus.is_some()),
+            ("--background", self.background),
+            ("--keep-turns", self.keep_turns.is_some()),
+            ("--keep-tokens", self.keep_tokens.is_some()),
+            ("--thread", self.thread.is_some()),
+            ("--summariser", self.summariser.summariser.is_some()),
+        ];
+        said.iter().find(|(_, is_said)| *is_said).map(|(name, _)| *name)
+    }
+
+    fn policy(&self, name: Option<&str>) -> anyhow::Result<Policy> {
+        let mut policy =
+            name.map(policies::find).transpose()?.unwrap_or_else(|| Policy::builtin()[0].clone());
+        let keep = match (self.keep_turns, self.keep_tokens) {
+            (Some(turns), _) => Some(Keep::Turns(turns)),
+            (None, Some(Amount::Tokens(tokens))) => Some(Keep::Tokens(Tokens(tokens))),
+            (None, Some(Amount::Percent(_))) => {
+                return Err(anyhow!("--keep-tokens is a number of tokens, such as 20k"));
+            }
+            (None, None) => None,
+        };
+        if let Some(keep) = keep {
+            policy.summary.get_or_insert_default().keep = keep;
+        }
+        Ok(policy)
+    }
+}
+
+pub(crate) fn run(
+    name: &str,
+    args: &TurnArgs,
+    view: &ViewArgs,
+    store: &Store,
+    out: Output,
+) -> anyhow::Result<ExitCode> {
+    let store = Arc::new(store.open_existing()?);
+    let named = Named { session: name.to_owned(), thread: args.thread.clone() };
+    let (session, thread) = named.find(&store)?;
+    let opening = Opening {
+        model: view.model.clone(),
+        format: None,
+        profiles: view.profiles()?,
+        policy: Some(args.policy(view.policy.as_deref())?),
+    };
+    let live = Live::open(&store, thread.id, opening, Some(&args.summariser))?;
+    let focus = args.focus.as_deref();
+    if args.background {
+        let job = live.wait(live.session.compact_in_background(focus)).map_err(explained)?;
+        return jobs::queued(&store.job(job)?, &session, out);
+    }
+    if focus.is_some() && args.summariser.summariser.is_none() {
+        anstream::eprintln!(
+            "{NOTE}note:{NOTE:#} the built-in summariser takes what code can find, whatever the focus: name a model \
+             with --summariser"
+        );
+    }
+    let place = live.watch(live.session.compact(focus)).map_err(explained)?;
+    report(&store, &session, thread.id, place, focus, out)
+}
+
+/// What can be done about it, in the words of this command.
+fn explained(error: SessionError) -> anyhow::Error {
+    match error {
+        SessionError::Nothing(nothing @ NothingGained::NothingOld) => {
+            anyhow!("{nothing}: --keep-turns N, or --keep-tokens N")
+        }
+        error => error.into(),
+    }
+}
+
+/// Who wrote the summary of a compaction: the summariser whose job it was, or the built-in one at once.
+fn author(store: &Sqlite, thread: ThreadId, place: Seq) -> anyhow::Result<String> {
+    let is_it = |state: &JobState| *state == JobState::Adopted { compaction: place };
+    let job = store.jobs(Some(thread))?.into_iter().find(|row| is_it(&row.state));
+    let summaries = store.summaries(thread)?;
+    let written = job.and_then(|row| summaries.into_iter().find(|summary| summary.job == row.job.id));
+    Ok(written.map_or_else(|| "built-in".to_owned(), |written| written.summary.author))
+}
+
+fn report(
+    store: &Sqlite,
+    session: &SessionRow,
+    thread: ThreadId,
+    place: Seq,
+    focus: Option<&str>,
+    mut out: Output,
+) -> anyhow::Result<ExitCode> {
+    let event = store.read(thread, place, 1)?.pop();
+    let Some(Fact::Compacted(compaction)) = event.map(|logged| logged.event.fact) else {
+        return Err(anyhow!("there is no compaction at event {place}: run `epitome doctor`"));
+    };
+    let by = author(store, thread, place)?;
+    let Compaction { summary, through, first_kept, tokens_before, tokens_after, trigger } = &compaction;
+    if out.is_json() {
+        out.object(&json!({
+            "session": session.id,
+            "thread": thread,
+            "compaction": place,
+            "by": by,
+            "trigger": trigger,
+            "focus": focus,
+            "through": through,
+            "first_kept": first_kept,
+            "tokens_before": tokens_before,
+            "tokens_after": tokens_after,
+            "summary": summary.text(),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
+    let sizes = match (tokens_before, tokens_after) {
+        (Some(before), Some(after)) => {
+            format!(": {} → {} tokens", text::tokens(*before), text::tokens(*after))
+        }
+        _ => String::new(),
+    };
+    let kept =
+        first_kept.map_or_else(|| "nothing is".to_owned(), |first| format!("from event {first} on all is"));
+    out.line(format_args!("compaction at event {NAME}{place}{NAME:#} by {by}{sizes}"))?;
+    out.line(format_args!(
+        "{DIM}it stands for the events up to {through}; {kept} kept word for word{DIM:#}\n"
+    ))?;
+    out.line(super::recall::plain(summary.text()))?;
+    out.line(format_args!("\n{DIM}epitome undo {} takes it back{DIM:#}", session.id))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why a compaction was made, for people.
+pub(crate) fn why(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Threshold => "threshold",
+        Trigger::Overflow => "overflow",
+        Trigger::Manual => "asked for",
+        Trigger::Agent => "by the agent",
+        Trigger::Idle => "idle",
+        Trigger::ModelSwitch => "model switch",
+        Trigger::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,216 @@
+//! Gaps: neighbouring events that need not be there, because a note that was recorded stands for all of them.
+//!
+//! Whatever comes after a gap must find the turns counted as if the events had been there. So a gap knows what they do to
+//! the count, in a way that holds wherever a context begins: the first move among them, which depends on what went before,
+//! is kept as it is; all that follows from it is kept as numbers. Nothing else reaches out of a gap: calls and their
+//! results are both in it or both not, and no call in it is open.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::{
+        Body, Context, Fidelity, Folded, Key, Note, Segment,
+        turns::{Answering, Move, Turns},
+    },
+    event::{Fact, Instruction, Logged},
+    id::Seq,
+    seq_set::{Run, SeqSet},
+};
+
+/// Neighbouring events that a note stands for, all of them, so that they need not be read.
+///
+/// Of the events in between, those that say something beyond their place are there all the same: see
+/// [`outlasts_notes`](Gap::outlasts_notes).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gap {
+    /// The events.
+    pub(crate) events: Run,
+    /// The first event that any of them belongs to: a result to its call. If that is not shown, they are no longer what
+    /// the note tells of.
+    pub(crate) since: Seq,
+    /// Where the first of what they show would stand; none if what they show begins before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<Place>,
+    /// The first move among them and what follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turns: Option<Moves>,
+    /// The compaction whose summary the note stands for too: under another the note is not put there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) summary_of: Option<Seq>,
+}
+
+/// Where the first of what a gap hides would stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Place {
+    /// In the turn that goes on when the gap begins.
+    Before(Key),
+    /// In the turn of the first move in the gap.
+    Within(Key),
+}
+
+/// What a gap does to the count of turns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Moves {
+    pub(crate) first: Move,
+    /// How many turns begin after that of the first move.
+    pub(crate) more: u64,
+    /// How far the last turn is.
+    pub(crate) ends: Answering,
+    /// How many turns before the last one the newest answer is, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered: Option<u64>,
+}
+
+impl Gap {
+    /// The first event and the last.
+    pub fn events(&self) -> Run {
+        self.events
+    }
+
+    /// The first event that any of them belongs to.
+    pub(crate) fn since(&self) -> Seq {
+        self.since
+    }
+
+    /// Whether an event must be there even if a note stands for everything around it: it holds for what comes later, or
+    /// says something of an event elsewhere.
+    pub fn outlasts_notes(event: &Logged) -> bool {
+        match &event.event.fact {
+            Fact::Instructed { what, .. } => match what {
+                Instruction::Settings | Instruction::System | Instruction::Tools => true,
+                Instruction::Message | Instruction::Project => false,
+            },
+            Fact::Compacted(_)
+            | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
+            | Fact::Pinned { .. }
+            | Fact::Unpinned { .. } => true,
+            Fact::UserSaid { .. }
+            | Fact::AssistantSaid { .. }
+            | Fact::ToolReturned { .. }
+            | Fact::CompactionRequested { .. }
+            | Fact::Injected { .. }
+            | Fact::UsageReported { .. }
+            | Fact::ModelChanged { .. }
+            | Fact::Carried { .. } => false,
+        }
+    }
+
+    /// Whether the note stands for all of it in a context that stands on this compaction and shows what is `from` there on.
+    pub(crate) fn holds(&self, from: Seq, standing: Option<Seq>) -> bool {
+        self.since >= from && (self.summary_of.is_none() || self.summary_of == standing)
+    }
+
+    /// Goes on with what follows it immediately, events of the same note.
+    pub(crate) fn append(&mut self, next: &Self) {
+        self.events.last = self.events.last.max(next.events.last);
+        self.since = self.since.min(next.since);
+        if self.at.is_none() {
+            self.at = match next.at {
+                Some(Place::Before(key)) if self.turns.is_some() => Some(Place::Within(key)),
+                at => at,
+            };
+        }
+        let Some(moves) = &next.turns else { return };
+        let Some(mine) = &self.turns else {
+            self.turns.clone_from(&next.turns);
+            return;
+        };
+        let mut turns = Turns::default();
+        mine.apply(&mut turns);
+        let begun = mine.begins_at();
+        moves.apply(&mut turns);
+        self.turns = Some(Moves {
+            first: mine.first.clone(),
+            more: turns.newest.saturating_sub(begun),
+            answered: turns.answered.map(|answered| turns.newest.saturating_sub(answered)),
+            ends: turns.answer,
+        });
+    }
+
+    /// One event, of which something is `shown` by itself, and which belongs to one as early as `since`.
+    pub(crate) fn of(event: &Logged, shown: Option<Key>, since: Seq, summary_of: Option<Seq>) -> Self {
+        let seq = event.id.seq;
+        let first = Move::of(event);
+        let place = if first.is_some() { Place::Within } else { Place::Before };
+        let turns = first.map(|first| {
+            let (ends, answered) = match &first {
+                Move::Ask => (Answering::Asked, None),
+                Move::Answer(answer) => (Answering::Answered(answer.clone()), Some(0)),
+            };
+            Moves { first, more: 0, ends, answered }
+        });
+        let events = Run { first: seq, last: seq };
+        Self { events, since: since.min(seq), at: shown.map(place), turns, summary_of }
+    }
+}
+
+impl Moves {
+    fn apply(&self, turns: &mut Turns) {
+        turns.go_on(&self.first);
+        turns.newest = turns.newest.saturating_add(self.more);
+        turns.answer = self.ends.clone();
+        if let Some(back) = self.answered {
+            turns.answered = Some(turns.newest.saturating_sub(back));
+        }
+    }
+
+    /// The turn of the first move where nothing went before.
+    fn begins_at(&self) -> u64 {
+        let mut turns = Turns::default();
+        turns.go_on(&self.first);
+        turns.newest
+    }
+}
+
+impl Context {
+    /// Passes over a gap. Until what was decided is decided again, a line stands there that says where the events are.
+    pub(crate) fn pass_over(&mut self, gap: &Gap) {
+        self.growth.head = self.growth.head.max(gap.events.last);
+        self.growth.begun = true;
+        if let Some(Place::Before(key)) = gap.at {
+            self.put_unread(key, gap);
+        }
+        let before = self.growth.turns.clone();
+        if let Some(moves) = &gap.turns {
+            moves.apply(&mut self.growth.turns);
+            if let Some(Place::Within(key)) = gap.at {
+                let mut first = before;
+                first.go_on(&moves.first);
+                let after = std::mem::replace(&mut self.growth.turns, first);
+                self.put_unread(key, gap);
+                self.growth.turns = after;
+            }
+        }
+    }
+
+    fn put_unread(&mut self, key: Key, gap: &Gap) {
+        let events = SeqSet::one(key.seq);
+        let hidden = SeqSet::run(gap.events.first, gap.events.last);
+        let text = format!("[not shown: {}]", self.names.handles(&hidden));
+        let (fixed, content) = self.note_cost(&text);
+        self.total += fixed + content;
+        self.segments.push(Segment {
+            key,
+            events: SeqSet::default(),
+            turn: self.growth.turns.newest,
+            body: Body::Note(Note { text, folded: Folded { events, ..Folded::default() } }),
+            fixed,
+            counts: vec![content],
+            content,
+            sent: Vec::new(),
+            fidelity: Fidelity::Summary,
+            touched: None,
+        });
+    }
+}
+
+impl Segment {
+    /// Whether it stands for a gap whose note is yet to be put there: nothing but that can be decided about it.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self.body, Body::Note(_)) && self.touched.is_none()
+    }
+}

@@ -1,0 +1,94 @@
+//! Counting turns, event by event.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Fact, Instruction, Logged},
+    id::AnswerId,
+};
+
+/// How many turns there were, and how far the current one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turns {
+    /// The newest turn.
+    pub(crate) newest: u64,
+    /// How far it is.
+    pub(crate) answer: Answering,
+    /// The turn of the newest answer, shown or not.
+    pub(crate) answered: Option<u64>,
+}
+
+/// How far the current turn is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answering {
+    /// The model has not answered yet.
+    #[default]
+    Asked,
+    /// It has, in an answer of this id.
+    Answered(Option<AnswerId>),
+}
+
+/// What an event does to the count of turns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Move {
+    /// Somebody asks.
+    Ask,
+    /// The model answers, in an answer of this id.
+    Answer(Option<AnswerId>),
+}
+
+impl Move {
+    /// What an event in a conversation does; nothing, if it belongs to whatever turn goes on.
+    pub(crate) fn of(event: &Logged) -> Option<Self> {
+        match &event.event.fact {
+            Fact::UserSaid { .. }
+            | Fact::Injected { .. }
+            | Fact::Instructed { what: Instruction::Message | Instruction::Project, .. } => Some(Self::Ask),
+            Fact::AssistantSaid { answer, .. } => Some(Self::Answer(answer.clone())),
+            Fact::Instructed {
+                what: Instruction::Settings | Instruction::System | Instruction::Tools,
+                ..
+            }
+            | Fact::ToolReturned { .. }
+            | Fact::CompactionRequested { .. }
+            | Fact::Compacted(_)
+            | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }
+            | Fact::Pinned { .. }
+            | Fact::Unpinned { .. }
+            | Fact::UsageReported { .. }
+            | Fact::ModelChanged { .. }
+            | Fact::Carried { .. } => None,
+        }
+    }
+}
+
+impl Turns {
+    /// Goes on with the next event.
+    pub(crate) fn go_on(&mut self, with: &Move) {
+        match with {
+            Move::Ask => self.ask(),
+            Move::Answer(answer) => self.answer(answer.as_ref()),
+        }
+    }
+
+    /// A new question belongs to the next turn.
+    pub(crate) fn ask(&mut self) {
+        if std::mem::take(&mut self.answer) != Answering::Asked {
+            self.newest = self.newest.saturating_add(1);
+        }
+    }
+
+    /// An answer belongs to the turn of its question, or is a turn of its own; fragments of one share it.
+    pub(crate) fn answer(&mut self, answer: Option<&AnswerId>) {
+        let answering = Answering::Answered(answer.cloned());
+        let fragment = answer.is_some() && self.answer == answering;
+        if self.answer != Answering::Asked && !fragment {
+            self.newest = self.newest.saturating_add(1);
+        }
+        self.answer = answering;
+        self.answered = Some(self.newest);
+    }
+}

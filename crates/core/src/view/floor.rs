@@ -1,0 +1,258 @@
+//! The floor: which events nobody needs to read any more, because notes stand for them.
+//!
+//! It is found when notes are put in place, with everything there to look at, and recorded beside them; from then on it is
+//! known from the records alone. An event is below the floor only if one note stands for all of it and nothing later can
+//! reach it: where in doubt it is read.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::{Body, Context, Gap, Key, OpenCalls, Segment, is_rendered},
+    event::{Fact, Logged, Part},
+    id::Seq,
+    project::Line,
+    seq_set::{Run, SeqSet},
+};
+
+/// What need not be read of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Floor {
+    /// Where what it speaks of begins: what is before was not shown.
+    pub(super) from: Seq,
+    /// Where the conversation begins, after the instructions at the head of the thread.
+    pub(super) begins: Seq,
+    /// What notes stand for, in order and apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl Floor {
+    /// What need not be read of a line that is shown like this; nothing can be said before anybody has spoken.
+    pub(super) fn of(line: &Line, context: &Context) -> Option<Self> {
+        let spoken =
+            |event: &Logged| is_rendered(event) && !matches!(event.event.fact, Fact::Instructed { .. });
+        let begun = !line.gaps().is_empty() || line.events().any(|event| spoken(event));
+        if !begun {
+            return None;
+        }
+        let (from, _) = line.shown_from();
+        let begins = line.after_leading();
+        let notes = Notes::of(context);
+        let gaps =
+            if notes.segments.is_empty() { kept_gaps(line, from) } else { gaps(line, from, begins, &notes) };
+        Some(Self { from, begins, gaps })
+    }
+
+    /// Whether it speaks of all that is shown of a line, and of no more.
+    pub(super) fn is_of(&self, line: &Line) -> bool {
+        self.from == line.shown_from().0
+    }
+}
+
+fn kept_gaps(line: &Line, from: Seq) -> Vec<Gap> {
+    line.gaps().iter().filter(|gap| gap.events().first >= from).cloned().collect()
+}
+
+/// The notes of a context, and what they do not have to themselves.
+struct Notes<'c> {
+    segments: Vec<&'c Segment>,
+    standing: Option<Seq>,
+    /// Events of which something is shown elsewhere.
+    shared: SeqSet,
+    /// Events of which something is left out.
+    left_out: SeqSet,
+}
+
+impl<'c> Notes<'c> {
+    fn of(context: &'c Context) -> Self {
+        let is_note = |segment: &&Segment| matches!(segment.body(), Body::Note(_));
+        let (notes, others): (Vec<_>, Vec<_>) = context.segments().iter().partition(is_note);
+        let mut runs: Vec<Run> = notes.iter().flat_map(|note| note.stands_for().runs()).copied().collect();
+        runs.sort_unstable();
+        let mut shared = SeqSet::union(others.iter().map(|segment| segment.stands_for()));
+        let mut reached: Option<Seq> = None;
+        for run in runs {
+            if let Some(reached) = reached.filter(|reached| run.first <= *reached) {
+                shared.extend(&SeqSet::run(run.first, run.last.min(reached)));
+            }
+            reached = reached.max(Some(run.last));
+        }
+        let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
+        Self { segments: notes, standing: context.standing(), shared, left_out }
+    }
+
+    /// The note that alone stands for an event, as far as it is shown.
+    fn of_event(&self, event: &Logged) -> Option<usize> {
+        // What stood beside results is shown where it is, and they where their calls are: one may be left out alone.
+        let seq = event.id.seq;
+        let apart = matches!(&event.event.fact, Fact::ToolReturned { parts, .. } if !parts.is_empty());
+        if apart && self.left_out.contains(seq) { None } else { self.at(seq) }
+    }
+
+    /// The note that alone stands for what is at a place.
+    fn at(&self, seq: Seq) -> Option<usize> {
+        let after = self.segments.partition_point(|note| note.key().seq <= seq);
+        let index = after.checked_sub(1)?;
+        let note = self.segments[index];
+        // Of what came late the record of the note says nothing.
+        let stands = note.stands_for().contains(seq) && !note.came_late(seq);
+        (stands && !self.shared.contains(seq)).then_some(index)
+    }
+
+    /// The compaction whose summary a note stands for too.
+    fn summary_of(&self, note: usize) -> Option<Seq> {
+        self.standing.filter(|_| self.segments[note].key().part == 0)
+    }
+
+    /// Where what an event shows would begin, if that is with this event.
+    fn place(&self, note: usize, event: &Logged) -> Option<Key> {
+        let begins = match &event.event.fact {
+            Fact::ToolReturned { parts, .. } => !parts.is_empty(),
+            _ => true,
+        };
+        let (own, seq) = (self.segments[note].key(), event.id.seq);
+        // Nothing else has this place: an answer's parts come after it.
+        let key = if own.seq == seq && own.part != 0 { own } else { Key { seq, part: 1 } };
+        begins.then_some(key)
+    }
+}
+
+/// What is in a line from some place on.
+enum Piece<'l> {
+    Event(&'l Logged),
+    Gap(&'l Gap),
+}
+
+fn pieces(line: &Line, from: Seq) -> Vec<Piece<'_>> {
+    let mut gaps = line.gaps().iter().filter(|gap| gap.events().first >= from).peekable();
+    let mut pieces = Vec::new();
+    for event in line.events().filter(|event| event.id.seq >= from) {
+        while let Some(gap) = gaps.next_if(|gap| gap.events().first <= event.id.seq) {
+            pieces.push(Piece::Gap(gap));
+        }
+        pieces.push(Piece::Event(event));
+    }
+    pieces.extend(gaps.map(Piece::Gap));
+    pieces
+}
+
+/// Joins what notes stand for to gaps.
+fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
+    let pieces = pieces(line, from);
+    let pairs = Pairs::of(&pieces);
+    let read = read(&pieces, begins, notes, &pairs);
+    let mut gaps: Vec<Gap> = Vec::new();
+    // The note that the last gap belongs to, if what comes next may go on with it.
+    let mut open: Option<usize> = None;
+    for piece in pieces {
+        let (note, gap) = match piece {
+            Piece::Gap(gap) => match notes.at(gap.events().first) {
+                Some(note) => (Some(note), Gap { summary_of: notes.summary_of(note), ..gap.clone() }),
+                None => (None, gap.clone()),
+            },
+            Piece::Event(event) if read.contains(&event.id.seq) => {
+                open = None;
+                continue;
+            }
+            Piece::Event(event) => match notes.of_event(event).filter(|_| is_in_turn(event)) {
+                Some(note) => {
+                    let since = pairs.since(event.id.seq);
+                    (Some(note), Gap::of(event, notes.place(note, event), since, notes.summary_of(note)))
+                }
+                // Nothing is shown of it, so it parts nothing.
+                None => continue,
+            },
+        };
+        match (gaps.last_mut(), note) {
+            (Some(last), Some(note)) if open == Some(note) => last.append(&gap),
+            _ => gaps.push(gap),
+        }
+        open = note;
+    }
+    gaps
+}
+
+/// Whether an event is shown in the conversation, where it happened.
+fn is_in_turn(event: &Logged) -> bool {
+    is_rendered(event) && !Gap::outlasts_notes(event)
+}
+
+fn events<'l>(pieces: &[Piece<'l>]) -> impl DoubleEndedIterator<Item = &'l Logged> {
+    pieces.iter().filter_map(|piece| match piece {
+        Piece::Event(event) => Some(*event),
+        Piece::Gap(_) => None,
+    })
+}
+
+/// The events that must be read.
+fn read(pieces: &[Piece<'_>], begins: Seq, notes: &Notes<'_>, pairs: &Pairs) -> HashSet<Seq> {
+    let newest =
+        |is: fn(&Fact) -> bool| events(pieces).rfind(|event| is(&event.event.fact)).map(|event| event.id.seq);
+    let mut read: HashSet<Seq> = events(pieces)
+        .filter(|event| is_in_turn(event))
+        .filter(|event| event.id.seq < begins || notes.of_event(event).is_none())
+        .map(|event| event.id.seq)
+        .collect();
+    // Where a thread stands is seen from its newest events.
+    read.extend(newest(|_| true));
+    read.extend(newest(|fact| matches!(fact, Fact::UserSaid { .. })));
+    read.extend(newest(|fact| matches!(fact, Fact::AssistantSaid { .. })));
+    // A result may still come for an open call, and if what is shown begins earlier, a call for a stray result.
+    read.extend(pairs.open.events());
+    read.extend(&pairs.stray);
+    pairs.close_over(&mut read);
+    read
+}
+
+/// Which results belong to which calls.
+#[derive(Default)]
+struct Pairs {
+    partners: HashMap<Seq, Vec<Seq>>,
+    /// Events with results that no call asked for.
+    stray: Vec<Seq>,
+    open: OpenCalls,
+}
+
+impl Pairs {
+    fn of(pieces: &[Piece<'_>]) -> Self {
+        let mut pairs = Self::default();
+        for event in events(pieces) {
+            let seq = event.id.seq;
+            if let Fact::AssistantSaid { parts, .. } = &event.event.fact {
+                for (index, part) in parts.iter().enumerate() {
+                    if let Part::ToolCall(call) = part {
+                        pairs.open.open(&call.id, seq, index);
+                    }
+                }
+            }
+            for result in event.event.fact.results() {
+                match pairs.open.close(&result.call) {
+                    Some((call, _)) => {
+                        pairs.partners.entry(call).or_default().push(seq);
+                        pairs.partners.entry(seq).or_default().push(call);
+                    }
+                    None => pairs.stray.push(seq),
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The first event that this one belongs to.
+    fn since(&self, seq: Seq) -> Seq {
+        let partners = self.partners.get(&seq).into_iter().flatten();
+        partners.copied().min().map_or(seq, |partner| partner.min(seq))
+    }
+
+    /// Who reads a call reads its result, and the other way round: either alone would be taken for something else.
+    fn close_over(&self, read: &mut HashSet<Seq>) {
+        let mut next: Vec<Seq> = read.iter().copied().collect();
+        while let Some(seq) = next.pop() {
+            let partners = self.partners.get(&seq).into_iter().flatten();
+            next.extend(partners.filter(|partner| read.insert(**partner)));
+        }
+    }
+}

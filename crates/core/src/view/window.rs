@@ -1,0 +1,98 @@
+//! The window: what must be read of a thread to show it, known before any of it is read.
+
+use std::sync::Arc;
+
+use super::{Floor, Pass};
+use crate::{
+    context::Gap,
+    event::{Fact, Logged},
+    id::Seq,
+    project::Line,
+    seq_set::SeqSet,
+    tokens::Tokens,
+};
+
+/// What must be read of a thread to show it: everything from a place on, without what notes stand for, and what is of
+/// certain kinds wherever it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    from: Seq,
+    begins: Option<Seq>,
+    gaps: Vec<Gap>,
+}
+
+impl Window {
+    /// The kinds of events that are read wherever they are.
+    pub const KINDS: &'static [&'static str] =
+        &["instructed", "compacted", "compaction_reverted", "compaction_restored", "pinned", "unpinned"];
+
+    /// The window of a thread that ends at `end` and stands on the compaction `pivot`; `passes` is what was decided before
+    /// its calls, oldest first. Without any record of where the thread begins, it is all of it.
+    pub fn of(passes: &[Pass], end: Seq, pivot: Option<&Logged>) -> Self {
+        let floors =
+            passes.iter().rev().filter(|pass| pass.head <= end).filter_map(|pass| pass.floor.as_ref());
+        let mut floors = floors.peekable();
+        let Some(newest) = floors.peek() else {
+            return Self { from: Seq::START.next(), begins: None, gaps: Vec::new() };
+        };
+        let begins = newest.begins;
+        let (from, standing) = match pivot.map(|pivot| (pivot.id.seq, &pivot.event.fact)) {
+            Some((at, Fact::Compacted(compaction))) => (compaction.kept_from(at), Some(at)),
+            _ => (Seq::START, None),
+        };
+        // What a floor says holds for what was shown then; of what is before, an older one may know.
+        let mut until = end;
+        let mut gaps: Vec<Gap> = Vec::new();
+        for floor in floors {
+            gaps.extend(floor.below(until, end).cloned().rev());
+            until = until.min(floor.from.previous());
+            if until < from {
+                break;
+            }
+        }
+        gaps.reverse();
+        gaps.retain(|gap| gap.holds(from, standing));
+        Self { from: from.max(Seq::START.next()), begins: Some(begins), gaps }
+    }
+
+    /// Where it begins.
+    pub fn from(&self) -> Seq {
+        self.from
+    }
+
+    /// The events from there on that need not be read, unless they are of [these kinds](Self::KINDS).
+    pub fn without(&self) -> SeqSet {
+        let runs: Vec<SeqSet> =
+            self.gaps.iter().map(|gap| SeqSet::run(gap.events().first, gap.events().last)).collect();
+        SeqSet::union(&runs)
+    }
+
+    /// Makes the line of what was read, oldest first, each event with the counts of its texts if it has any.
+    pub fn line(self, read: impl IntoIterator<Item = (Arc<Logged>, Option<Vec<Tokens>>)>) -> Line {
+        let mut line = match self.begins {
+            Some(begins) => Line::with_gaps(self.from, begins, self.gaps),
+            None => Line::default(),
+        };
+        for (event, pieces) in read {
+            line.push_outside_gaps(event, pieces);
+        }
+        line
+    }
+}
+
+impl Floor {
+    /// The gaps that end no later than this, in order; whatever is out of order was not written by us.
+    fn below(&self, until: Seq, end: Seq) -> impl DoubleEndedIterator<Item = &Gap> {
+        let mut reached = Seq::START;
+        let sound = self.gaps.iter().filter(move |gap| {
+            let events = gap.events();
+            let in_order =
+                reached < events.first && events.first <= events.last && gap.since() <= events.first;
+            let sound = in_order && events.last <= end;
+            reached = reached.max(events.last);
+            sound
+        });
+        let sound: Vec<&Gap> = sound.filter(|gap| gap.events().last <= until).collect();
+        sound.into_iter()
+    }
+}

@@ -1,0 +1,142 @@
+//! What a compaction is followed by: notes in files, a line that says where they are, a word that lets the agent go on.
+//!
+//! The lines are events like any other, appended with the request that first shows them, and whether they are due is seen
+//! from the context alone. So a crash, a restart or another process adds nothing twice.
+
+use std::path::Path;
+
+use epitome_core::{
+    Event, Fact, Logged, Part, Tokens,
+    context::{Body, Context},
+    event::{Compaction, Summary, Time, Trigger},
+    summary::Brief,
+};
+
+use super::{
+    builder::{AutoContinue, Extras},
+    desk::Desk,
+    error::SessionError,
+    lifecycle::Lifecycle,
+    state::State,
+};
+use crate::memory_files::{MemoryFiles, Written, reference};
+
+/// What the word that lets an agent go on is recorded as.
+const CONTINUE: &str = "auto_continue";
+
+/// What the line about notes is recorded as.
+const NOTES: &str = "memory_files";
+
+/// The word that lets an agent go on.
+const GO_ON: &str = "Go on with what is under way: the summary above tells where it stands. If nothing is left to do, or if \
+                     you cannot go on without an answer, say so.";
+
+impl Extras {
+    /// What must stay free for what is added after a compaction.
+    pub(super) fn reserve(&self) -> Tokens {
+        let continuing = match self.auto_continue {
+            AutoContinue::On => most(GO_ON),
+            AutoContinue::Off => Tokens(0),
+        };
+        let notes = self.memory.as_deref().map(|folder| most(&line_about(folder)));
+        continuing + notes.unwrap_or_default()
+    }
+}
+
+/// More than a message costs, whoever counts: most words are longer than two letters.
+fn most(text: &str) -> Tokens {
+    Tokens(text.len() as u64 / 2 + 16)
+}
+
+fn line_about(folder: &Path) -> String {
+    reference(&MemoryFiles::in_folder(folder).paths())
+}
+
+impl Desk {
+    /// What is to be added to the request that is being made, in order.
+    pub(super) fn afterwards(&self, state: &mut State, extras: &Extras, now: Time) -> Vec<Event> {
+        let continuing =
+            extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view.context());
+        let notes = extras.memory.as_deref().and_then(|folder| self.line_about_notes(state, folder));
+        let added = [notes.map(|line| (NOTES, line)), continuing.then(|| (CONTINUE, GO_ON.to_owned()))];
+        let event = |(hook, text): (&str, String)| {
+            let fact = Fact::Injected { hook: hook.to_owned(), beside: None, parts: vec![Part::text(text)] };
+            Event::own(fact, Some(now))
+        };
+        added.into_iter().flatten().map(event).collect()
+    }
+
+    /// The line about the notes, if they are there and nothing shown says so.
+    fn line_about_notes(&self, state: &mut State, folder: &Path) -> Option<String> {
+        // Whoever listens knows why there are none.
+        let written = self.note_at(state, folder).ok().flatten();
+        let context = state.view.context();
+        let is_told = context.segments().iter().filter_map(|segment| segment.injection());
+        let is_told = is_told.into_iter().any(|(hook, _)| hook == NOTES);
+        (written.is_some() && !is_told).then(|| line_about(folder))
+    }
+
+    /// Writes down what the summary in force says; nothing if none is. A failure is told to whoever listens, too: the
+    /// session goes on without, and it is tried again with the next request.
+    pub(super) fn note(&self, folder: &Path) -> Result<Option<Written>, SessionError> {
+        let mut state = self.state()?;
+        state.catch_up(&self.store, self.thread)?;
+        self.note_at(&mut state, folder)
+    }
+
+    fn note_at(&self, state: &mut State, folder: &Path) -> Result<Option<Written>, SessionError> {
+        let context = state.view.context();
+        let Some((compaction, brief)) = context.summary().and_then(|event| Some((event, brief_of(event)?)))
+        else {
+            return Ok(None);
+        };
+        let place = compaction.id.seq;
+        if state.noted == Some(place) {
+            return Ok(Some(Written::Unchanged));
+        }
+        match MemoryFiles::in_folder(folder).write(brief, context.names()) {
+            Ok(written) => {
+                state.noted = Some(place);
+                Ok(Some(written))
+            }
+            Err(error) => {
+                self.listeners.tell(Lifecycle::NotesFailed { thread: self.thread, error: error.to_string() });
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Whether a request ends with a summary that nobody asked for, or with an answer from before it: nothing that a model
+/// could go on with.
+fn ends_without_a_question(context: &Context) -> bool {
+    let Some(summary) = context.summary() else { return false };
+    let Some(last) = context.segments().last() else { return false };
+    let ends = match last.body() {
+        Body::Summary(_) | Body::Note(_) => true,
+        Body::Answer { event, .. } => event.id.seq < summary.id.seq,
+        Body::Prefix(_)
+        | Body::Instruction(_)
+        | Body::User { .. }
+        | Body::Exchange { .. }
+        | Body::Carried(_) => false,
+    };
+    ends && is_automatic(summary)
+}
+
+fn is_automatic(compaction: &Logged) -> bool {
+    match &compaction.event.fact {
+        Fact::Compacted(Compaction { trigger, .. }) => match trigger {
+            Trigger::Threshold | Trigger::Overflow | Trigger::Idle | Trigger::ModelSwitch => true,
+            Trigger::Manual | Trigger::Agent | Trigger::Unknown => false,
+        },
+        _ => false,
+    }
+}
+
+fn brief_of(compaction: &Logged) -> Option<&Brief> {
+    match &compaction.event.fact {
+        Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => Some(brief),
+        _ => None,
+    }
+}

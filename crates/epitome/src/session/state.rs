@@ -1,0 +1,318 @@
+//! What is held of a session in memory: a view of the log and of the records beside it, made again from both at any time.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Digest, Event, EventId, Fact, Logged, Seq, ThreadId, Tokens,
+    budget::Budget,
+    context::{Names, Tier},
+    cost::{Extension, Prompt, extends},
+    event::{Time, Usage},
+    profile::{Money, Rule},
+    summary::compaction::Drafting,
+    view::{Cause, Moment, Pass, Prepared, Sent, View},
+};
+use epitome_store::{
+    EventLog, Head, Sqlite,
+    records::{NewCall, NewOutcome},
+};
+use epitome_wire::{
+    Answered, PromptMemo,
+    overflow::Overflow,
+    render::{Rendered, settle_thinking},
+};
+use serde::Serialize;
+
+use super::{
+    audit,
+    error::SessionError,
+    reading::{PAGE, parse, read_page, read_these, read_window},
+    setup::{Learned, Setup},
+    thrash::Thrash,
+};
+use crate::compact::CompactError;
+
+/// How many calls tell what a session's limits are.
+const RECENT: u64 = 63;
+
+/// What is held of a session in memory.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) view: View,
+    pub(super) head: Head,
+    memo: PromptMemo,
+    /// The last request, as a cache sees it.
+    pub(super) sent: Option<Prompt>,
+    /// The last call: its number and what was estimated.
+    pub(super) last: Option<(u64, Tokens)>,
+    pub(super) learned: Learned,
+    pub(super) thrash: Thrash,
+    /// The compaction whose summary is in the memory files, as far as is known.
+    pub(super) noted: Option<Seq>,
+}
+
+impl State {
+    /// What the log and the records beside it say.
+    pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
+        let last = store.last_call(thread)?;
+        let mut passes = Vec::new();
+        for (call, _, pass) in store.passes(thread)? {
+            passes.push(parse::<Pass>("pass", call, &pass)?);
+        }
+        let sent = last.as_ref().map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
+        let names = Names::Thread(thread);
+        let head = store.head(thread)?;
+        let pivot = store.pivot(thread)?;
+        let line = read_window(store, thread, &passes, (head.seq, pivot.as_ref()), &setup.meter)?;
+        // Somebody may have appended in between; what is not there yet is caught up with.
+        let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
+        let last_prompt =
+            audit::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
+        let mut state = Self {
+            view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
+            memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            setup,
+            head: end,
+            sent: last_prompt,
+            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
+            learned: Learned::default(),
+            thrash: Thrash::default(),
+            noted: None,
+        };
+        state.learn(store, thread)?;
+        state.fill(store, thread)?;
+        Ok(state)
+    }
+
+    /// What the newest calls have taught: their usage, and what was refused.
+    fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        let Some((newest, _)) = self.last else { return Ok(()) };
+        for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
+            // What another model counts or takes is nothing to this one.
+            let own = row.call.model.as_ref() == Some(&self.setup.model.0);
+            for outcome in row.outcomes.iter().filter(|_| own) {
+                if let Some(usage) = &outcome.usage {
+                    self.learned.counted(row.call.estimated, usage.input());
+                }
+                if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
+                    self.learned.refused(row.call.estimated, refused.0);
+                }
+            }
+            let _ = self.stands_on(row.number, row.call.summary.map(|summary| summary.seq));
+        }
+        Ok(())
+    }
+
+    /// A call stands on a compaction. Tells how close to each other they have become, if that is too close.
+    pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>) -> Option<u64> {
+        let compaction = compaction?;
+        let is_due = self.view.line().events().rev().any(|logged| match &logged.event.fact {
+            Fact::Compacted(made) => logged.id.seq == compaction && !made.trigger.is_asked(),
+            _ => false,
+        });
+        self.thrash.stands_on(call, compaction, is_due)
+    }
+
+    /// Takes what others have appended since.
+    pub(crate) fn catch_up(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        loop {
+            let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
+            let full = page.len() == PAGE;
+            for (logged, pieces) in page {
+                self.head = Head { seq: logged.id.seq, link: logged.link };
+                self.view.push(logged, pieces);
+            }
+            if !full {
+                return self.fill(store, thread);
+            }
+        }
+    }
+
+    /// Reads what is needed again though notes or a summary stood for it.
+    pub(super) fn fill(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        while let Some(needed) = self.view.needs_more() {
+            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+        }
+        Ok(())
+    }
+
+    /// Reads everything that only notes tell of: a summary tells of what happened.
+    pub(super) fn fill_all(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        if let Some(needed) = self.view.needs_all() {
+            self.view.give_back(read_these(store, thread, &needed, &self.setup.meter)?);
+        }
+        Ok(())
+    }
+
+    /// Takes an event that is about to be appended.
+    pub(super) fn push(&mut self, thread: ThreadId, event: Event) {
+        let link = self.head.link.next(&event, &event.fact_json());
+        self.head = Head { seq: self.head.seq.next(), link };
+        let pieces = self.setup.meter.pieces(&event);
+        let id = EventId { thread, seq: self.head.seq };
+        self.view.push(Arc::new(Logged { id, event, link }), pieces);
+    }
+
+    /// Decides what the next request shows.
+    pub(super) fn prepare(
+        &mut self,
+        (store, thread): (&Sqlite, ThreadId),
+        setup: &Setup,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Result<Prepared, SessionError> {
+        let refused = CompactError::from;
+        let mut prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
+        if self.view.needs_more().is_some() {
+            self.fill(store, thread)?;
+            prepared = self.view.prepare(&setup.policy, budget, moment).map_err(refused)?;
+        }
+        if setup.options.rules.has(Rule::PreservedThinking) {
+            self.view.settle(|context, sent| {
+                settle_thinking(context, sent, &setup.options.rules, budget.ceiling())
+                    .map(|settled| settled.context)
+                    .map_err(CompactError::from)
+            })?;
+        }
+        Ok(prepared)
+    }
+
+    /// Writes the request that was prepared.
+    pub(super) fn write(
+        &mut self,
+        setup: &Setup,
+        prepared: &mut Prepared,
+    ) -> Result<(Rendered, Prompt), CompactError> {
+        let rendered = setup.format.render(self.view.context(), &setup.options)?;
+        let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
+        let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
+        if !is_grown && prepared.cause.is_none() {
+            self.view.reset(Cause::Format);
+            prepared.cause = Some(Cause::Format);
+        }
+        Ok((rendered, prompt))
+    }
+
+    /// The call as it is recorded. From here on the view counts it as sent.
+    pub(super) fn record(
+        &mut self,
+        setup: &Setup,
+        prepared: &Prepared,
+        rendered: &Rendered,
+        now: Time,
+    ) -> NewCall {
+        let estimated = self.view.context().tokens();
+        let pass = self.view.sent(Some(now)).map(json);
+        let sent = self.view.last().map(json).unwrap_or_default();
+        let context = self.view.context();
+        let recorded = &setup.recorded;
+        NewCall {
+            head: self.head.seq,
+            time: Some(now),
+            model: Some(setup.model.0.clone()),
+            format: setup.format.dialect().name().to_owned(),
+            policy: recorded.policy.hash,
+            profile: recorded.profile.as_ref().map(|profile| profile.hash),
+            rendering: recorded.rendering.hash,
+            summary: context.summary().map(|event| event.id),
+            epoch: self.view.epoch().number,
+            cause: prepared.cause.as_ref().map(ToString::to_string),
+            pass,
+            sent,
+            steps: json(&prepared.steps),
+            plan: prepared.plan.as_ref().map(json),
+            estimated,
+            hash: Digest::of(rendered.body.as_bytes()),
+            bytes: rendered.body.len() as u64,
+        }
+    }
+
+    /// Where the history begins, and what it costs: what a summary can be of.
+    pub(super) fn history(&self) -> (Seq, Tokens) {
+        let context = self.view.context();
+        let shown = &context.segments()[context.prefix_len()..];
+        let first = shown.iter().filter_map(|segment| segment.stands_for().first()).min();
+        (first.unwrap_or_default(), context.tokens().less(context.tier_tokens(Tier::Prefix)))
+    }
+
+    /// How compactions are drafted under a budget.
+    pub(crate) fn drafting(&self, budget: &Budget) -> Drafting {
+        let context = self.view.context();
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let rules = self.setup.policy.summary.unwrap_or_default();
+        rules.drafting(budget.target(), prefix)
+    }
+
+    /// Where the thread ends, as far as is known.
+    pub(crate) fn head(&self) -> Seq {
+        self.head.seq
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        self.setup.budget(self.learned)
+    }
+
+    pub(super) fn outcome(&self, call: u64, now: Time, answered: &Answered) -> NewOutcome {
+        let answer = answered.events.iter().find_map(|event| match &event.fact {
+            Fact::AssistantSaid { answer, .. } => answer.clone(),
+            _ => None,
+        });
+        let cost = answered.usage.as_ref().and_then(|usage| self.cost(usage));
+        NewOutcome { call, time: Some(now), answer, usage: answered.usage, cost, error: None }
+    }
+
+    fn cost(&self, usage: &Usage) -> Option<Money> {
+        self.setup.profile.as_ref().and_then(|profile| profile.prices.cost(usage).ok())
+    }
+}
+
+/// A request was refused as too long, as it is recorded with the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflowed(pub(crate) Overflow);
+
+impl std::fmt::Display for Overflowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("too long for the provider")?;
+        if let Some(limit) = self.0.limit {
+            write!(f, ", which takes {}", limit.0)?;
+        }
+        if let Some(asked) = self.0.asked {
+            write!(f, ", and counts {}", asked.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Overflowed {
+    /// Reads what was recorded of a call's end; nothing if it says something else.
+    fn read(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix("too long for the provider")?;
+        let number = |name: &str| {
+            let (_, number) = rest.split_once(name)?;
+            let end = number.find(',').unwrap_or(number.len());
+            number[..end].parse().ok().map(Tokens)
+        };
+        Some(Self(Overflow { limit: number(", which takes "), asked: number(", and counts ") }))
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records hold only strings, numbers and lists")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_refusal_said_is_read_from_its_record() {
+        for limit in [None, Some(Tokens(4_096))] {
+            for asked in [None, Some(Tokens(5_000))] {
+                let overflowed = Overflowed(Overflow { limit, asked });
+                assert_eq!(Overflowed::read(&overflowed.to_string()), Some(overflowed));
+            }
+        }
+        assert_eq!(Overflowed::read("the provider answered 500"), None);
+    }
+}
