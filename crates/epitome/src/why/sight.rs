@@ -112,9 +112,9 @@ fn shows(segment: &Segment, found: &Found) -> bool {
 fn shown(segment: &Segment, piece: Piece, witness: &Witness) -> Sight {
     let verbatim = Sight { how: How::Verbatim, by: None, compaction: None, words: Words::There };
     let replaced = match (segment.body(), piece) {
-        (Body::User { content: Content::Replaced(parts), .. }, _) => parts,
         // A call is shown as it was made, whatever is shown of its result.
-        (
+        (Body::User { content: Content::Replaced(parts), .. }, _)
+        | (
             Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(parts), .. }, .. },
             Piece::Result(_),
         ) => parts,

@@ -70,9 +70,11 @@ fn measured(session: &Session) -> Metrics {
 }
 
 fn table(metrics: &Metrics) -> String {
-    let rows = metrics.rows().into_iter();
-    rows.map(|row| format!("{}: {} ({}) {} - {}\n", row.name, row.value, row.target, row.met, row.detail))
-        .collect()
+    let rows = metrics
+        .rows()
+        .into_iter()
+        .map(|row| format!("{}: {} ({}) {} - {}", row.name, row.value, row.target, row.met, row.detail));
+    rows.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
