@@ -144,7 +144,7 @@ pin: remember the milk
         - Current Task: Last said: I chose an LRU map because it is bounded.
         - Current Task: Since then: 1 call; last ran `cargo test` → failed
         - [k8] Key Decisions: I chose an LRU map because it is bounded.
-        - [k9] Errors Encountered: error: boom — from `cargo test`; not resolved
+        - Errors Encountered: error: boom — from `cargo test`; not resolved
         ");
         for name in notes.split('[').skip(1).filter_map(|rest| rest.split(']').next()) {
             let item = named(Some(&brief), name).unwrap();
