@@ -3,7 +3,7 @@
 //! The lines are events like any other, appended with the request that first shows them, and whether they are due is seen
 //! from the context alone. So a crash, a restart or another process adds nothing twice.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use epitome_core::{
     Event, Fact, Logged, Part, Tokens,
@@ -31,30 +31,20 @@ const NOTES: &str = "memory_files";
 const GO_ON: &str = "Go on with what is under way: the summary above tells where it stands. If nothing is left to do, or if \
                      you cannot go on without an answer, say so.";
 
-impl Extras {
-    /// What must stay free for what is added after a compaction.
-    pub(super) fn reserve(&self) -> Tokens {
-        let continuing = match self.auto_continue {
-            AutoContinue::On => most(GO_ON),
-            AutoContinue::Off => Tokens(0),
-        };
-        let notes = self.memory.as_deref().map(|folder| most(&line_about(folder)));
-        continuing + notes.unwrap_or_default()
-    }
-}
-
-/// More than a message costs, whoever counts: most words are longer than two letters.
-fn most(text: &str) -> Tokens {
-    Tokens(text.len() as u64 / 2 + 16)
-}
-
 fn line_about(folder: &Path) -> String {
     reference(&MemoryFiles::in_folder(folder).paths())
 }
 
 impl Desk {
-    /// What is to be added to the request that is being made, in order.
-    pub(super) fn afterwards(&self, state: &mut State, extras: &Extras, now: Time) -> Vec<Event> {
+    /// What is to be added to the request that is being made, in order, as far as there is room: there is, after a
+    /// compaction.
+    pub(super) fn afterwards(
+        &self,
+        state: &mut State,
+        extras: &Extras,
+        ceiling: Tokens,
+        now: Time,
+    ) -> Vec<Event> {
         let continuing =
             extras.auto_continue == AutoContinue::On && ends_without_a_question(state.view.context());
         let notes = extras.memory.as_deref().and_then(|folder| self.line_about_notes(state, folder));
@@ -63,7 +53,13 @@ impl Desk {
             let fact = Fact::Injected { hook: hook.to_owned(), beside: None, parts: vec![Part::text(text)] };
             Event::own(fact, Some(now))
         };
-        added.into_iter().flatten().map(event).collect()
+        let meter = Arc::clone(state.view.context().meter());
+        let mut size = state.view.context().tokens();
+        let fits = |added: &(&str, String)| {
+            size += meter.overhead().message + meter.text(&added.1);
+            size <= ceiling
+        };
+        added.into_iter().flatten().take_while(fits).map(event).collect()
     }
 
     /// The line about the notes, if they are there and nothing shown says so.

@@ -365,9 +365,9 @@ impl SessionBuilder {
         find: impl FnOnce(&Sqlite) -> Result<(SessionId, ThreadId), SessionError> + Send + 'static,
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
-        let reserve = hooks.reserve() + self.extras.reserve();
         let policy = with_reducers(self.policy, self.reducers);
-        let setup = Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, reserve);
+        let setup =
+            Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, hooks.reserve());
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,

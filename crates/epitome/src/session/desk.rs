@@ -267,7 +267,7 @@ impl Desk {
                 records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
-        for event in self.afterwards(state, extras, now) {
+        for event in self.afterwards(state, extras, budget.ceiling(), now) {
             events.push(event.clone());
             state.push(self.thread, event);
         }

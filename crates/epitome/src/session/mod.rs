@@ -167,11 +167,6 @@ impl Session {
         blocking(move || work(&desk)).await
     }
 
-    /// What must stay free for what is added to requests.
-    fn reserve(&self) -> Tokens {
-        self.desk.hooks.reserve() + self.shared.extras.reserve()
-    }
-
     fn format(desk: &Desk) -> Result<Format, SessionError> {
         Ok(desk.state()?.setup.format)
     }
@@ -263,7 +258,7 @@ impl Session {
         window: Option<Tokens>,
     ) -> Result<(), SessionError> {
         let Shared { profiles, policy, .. } = &*self.shared;
-        let setup = Setup::new(format, model, window, policy, profiles, self.reserve());
+        let setup = Setup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
         let next = Arc::clone(&setup);
         let is_smaller = self

@@ -120,7 +120,7 @@ async fn the_agent_asks_again_smaller_when_a_request_was_too_long_and_tells_any_
 async fn the_agent_speaks_anthropic_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("colour.txt");
-    std::fs::write(&path, "blue").unwrap();
+    std::fs::write(&path, "blue\n".repeat(1_000)).unwrap();
     let too_long = json!({"type": "error", "error": {"type": "invalid_request_error",
         "message": "prompt is too long: 210000 tokens > 200000 maximum"}});
     let server = Scripted::start([
@@ -141,6 +141,7 @@ async fn the_agent_speaks_anthropic_too() {
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /v1/messages");
     assert_eq!(seen[0].header("anthropic-version"), Some("2023-06-01"));
+    assert!(seen[2].body.len() < seen[1].body.len());
     let request = seen[2].json();
     assert!(request["max_tokens"].as_u64().unwrap() > 0);
     let results = &request["messages"][2]["content"];
@@ -215,7 +216,10 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     assert_replays(&session, 60).await;
     let proved = replay::prove(session.store(), session.thread()).unwrap();
     assert!(proved.starts_with("60 calls, each made again with the hash of what was sent"), "{proved}");
-    assert!(proved.contains("the largest had 100 tokens by the provider's count; 0 refused or failed"), "{proved}");
+    assert!(
+        proved.contains("the largest had 100 tokens by the provider's count; 0 refused or failed"),
+        "{proved}"
+    );
     assert!(proved.contains(": adopted as "), "{proved}");
 }
 
