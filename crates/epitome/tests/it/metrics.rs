@@ -97,7 +97,7 @@ async fn the_five_figures_are_measured_on_a_session() {
     play(&session, 10..12, 950).await;
     let told = measured(&session);
     insta::assert_snapshot!(table(&told), @r"
-    compression: 4.1x (3-5x) yes - per compaction 3.4x, 4.6x; the one in force stands for 3951 tokens in 638 (6.2x)
+    compression: 4.1x (3-5x) yes - per compaction 3.4x, 4.5x; the one in force stands for 3951 tokens in 640 (6.2x)
     cache hits: 93.0 % (> 80 %) yes - of the input of 10 warm calls; 85.4 % with the 2 cold ones; 0 without a report
     continuation: 100.0 % (> 99 %) yes - of 7 calls on a summary 0 failed, before 0 the user repeated a message it stood for
     failed approaches: 100.0 % (100 %) yes - of 8, 8 told, 0 counted with a handle; of 17 items that must be kept, 17 told, 0 counted with a handle, 0 not spoken of
