@@ -257,6 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn every_compaction_of_a_chain_builds_on_the_one_before_it() {
+        let mut builds_on = Vec::new();
+        session(40).chained(5, &SummaryRules::default(), |order| {
+            let events = order.cutting.events.len();
+            builds_on.push((order.cutting.standing.is_some(), order.cutting.previous.is_some(), events));
+            Ok(built_in(order))
+        });
+        let chained: Vec<(bool, bool)> =
+            builds_on.iter().map(|(stands, knows, _)| (*stands, *knows)).collect();
+        assert_eq!(chained[0], (false, false));
+        assert_eq!(chained[1..], [(true, true); 4], "{builds_on:?}");
+        // Each reads only what happened since.
+        assert!(builds_on[1..].iter().all(|(_, _, events)| *events < 30), "{builds_on:?}");
+    }
+
+    #[test]
     fn a_summary_that_says_nothing_has_kept_nothing_but_the_way_back() {
         let told = session(20).chained(1, &SummaryRules::default(), |_| Ok(Brief::default())).unwrap();
         let total = told.kept.total();

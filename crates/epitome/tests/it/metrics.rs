@@ -113,7 +113,7 @@ async fn the_five_figures_are_measured_on_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overflow_an_error_and_a_user_who_repeats_themselves_are_no_continuation() {
+async fn an_error_and_a_user_who_repeats_themselves_are_no_continuation() {
     let (session, _) = begin().await;
     play(&session, 0..5, 950).await;
     session.compact(None).await.unwrap();
