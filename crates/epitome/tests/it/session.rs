@@ -118,7 +118,9 @@ async fn callbacks_bracket_every_compaction_and_cannot_break_a_session() {
     let session = builder()
         .before_compaction(move |happened| {
             before.lock().unwrap().push("before");
-            assert!(matches!(happened, Lifecycle::Started { tokens_before, .. } if *tokens_before > Tokens(0)));
+            assert!(
+                matches!(happened, Lifecycle::Started { tokens_before, .. } if *tokens_before > Tokens(0))
+            );
         })
         .after_compaction(move |happened| {
             after.lock().unwrap().push("after");
@@ -141,12 +143,8 @@ async fn callbacks_bracket_every_compaction_and_cannot_break_a_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_asks_for_is_written_by_the_careful_summariser() {
-    let session = builder()
-        .summariser(Repeats(GOOD))
-        .careful_summariser(Careful(Repeats(GOOD)))
-        .begin()
-        .await
-        .unwrap();
+    let session =
+        builder().summariser(Repeats(GOOD)).careful_summariser(Careful(Repeats(GOOD))).begin().await.unwrap();
     session.user("Count the files.").await.unwrap();
     play(&session, 0..8).await;
     session.compact(Some("the largest files")).await.unwrap();
