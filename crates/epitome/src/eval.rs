@@ -108,12 +108,12 @@ impl Subject {
             .map(|(event, pieces)| (Digest::of(event.event.fact.text().as_bytes()), size(event, pieces)))
     }
 
-    /// Compacts it so many times on the way; `make` writes the summaries. Nothing if no compaction gained anything.
+    /// Compacts it so many times on the way; `author` writes the summaries. Nothing if no compaction gained anything.
     pub fn chained(
         &self,
         chain: u64,
         rules: &SummaryRules,
-        mut make: impl FnMut(&Order<'_>) -> Result<Brief, String>,
+        mut author: impl FnMut(&Order<'_>) -> Result<Brief, String>,
     ) -> Option<Evaluation> {
         let names = Names::Thread(ThreadId::derived(&["evaluation"]));
         let part = Tokens(self.tokens.0 / chain.max(1));
@@ -136,7 +136,7 @@ impl Subject {
             let Ok(cutting) = drafting.cut(&context, &line) else { continue };
             let limit = drafting.length.of(cutting.covered);
             let order = Order { cutting: &cutting, limit, drafting: &drafting, meter: &self.meter };
-            let brief = make(&order).unwrap_or_else(|why| {
+            let brief = author(&order).unwrap_or_else(|why| {
                 rejected.push(why);
                 built_in(&order)
             });
@@ -203,13 +203,13 @@ fn size(event: &Logged, pieces: Option<&[Tokens]>) -> Tokens {
 }
 
 /// Puts a compaction in force. It takes the number of the event before it, so that every other keeps its own.
-fn stand_on(line: &mut Line, compaction: Compaction, meter: &Meter) {
-    let Some(last) = line.last() else { return };
+fn stand_on(session: &mut Line, compaction: Compaction, meter: &Meter) {
+    let Some(last) = session.last() else { return };
     let event = Event::own(Fact::Compacted(compaction), None);
     let id = EventId { thread: ThreadId::derived(&["evaluation"]), seq: last.id.seq };
     let link = last.link.next(&event, &event.fact_json());
     let pieces = meter.pieces(&event);
-    line.push(Arc::new(Logged { id, event, link }), pieces);
+    session.push(Arc::new(Logged { id, event, link }), pieces);
 }
 
 #[cfg(test)]
@@ -254,6 +254,22 @@ mod tests {
             assert!(total.items > 20, "{told:?}");
             assert_eq!(total.kept(), total.items, "{told:?}");
         }
+    }
+
+    #[test]
+    fn every_compaction_of_a_chain_builds_on_the_one_before_it() {
+        let mut builds_on = Vec::new();
+        session(40).chained(5, &SummaryRules::default(), |order| {
+            let events = order.cutting.events.len();
+            builds_on.push((order.cutting.standing.is_some(), order.cutting.previous.is_some(), events));
+            Ok(built_in(order))
+        });
+        let chained: Vec<(bool, bool)> =
+            builds_on.iter().map(|(stands, knows, _)| (*stands, *knows)).collect();
+        assert_eq!(chained[0], (false, false));
+        assert_eq!(chained[1..], [(true, true); 4], "{builds_on:?}");
+        // Each reads only what happened since.
+        assert!(builds_on[1..].iter().all(|(_, _, events)| *events < 30), "{builds_on:?}");
     }
 
     #[test]

@@ -329,10 +329,10 @@ fn continuation(line: &Line, calls: &[CallRow]) -> Continuation {
     let said_again = repetitions(line);
     let mut seen = Seq::START;
     for row in calls {
-        let is_new = |seq: &&Seq| seen < **seq && **seq <= row.call.head;
+        let is_new = |seq: &Seq| seen < *seq && *seq <= row.call.head;
         let is_told = row.call.summary.is_some() && !row.outcomes.is_empty();
         let first = &said_again[said_again.partition_point(|seq| *seq <= seen)..];
-        if is_told && first.first().as_ref().is_some_and(is_new) {
+        if is_told && first.first().is_some_and(is_new) {
             told.repeated.push(row.number);
         }
         seen = row.call.head;

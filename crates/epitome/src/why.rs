@@ -177,16 +177,17 @@ pub fn why(store: &Sqlite, thread: ThreadId, text: &str) -> Result<Why, SessionE
     let others = set_aside(&mut found);
     let calls = store.calls(thread, 0, usize::MAX)?;
     let witness = Witness::new(store, past.line(), Needle::new(text, matched))?;
-    let (basis, seen) = match calls.is_empty() {
-        true => (Basis::Log, in_log(&past, thread, &found, &witness)),
-        false => in_calls(&past, &calls, &found, &witness)?,
+    let (basis, seen) = if calls.is_empty() {
+        (Basis::Log, in_log(&past, thread, &found, &witness))
+    } else {
+        in_calls(&past, &calls, &found, &witness)?
     };
     let now = past.now(thread, calls.last())?;
     let events = found.iter().zip(seen).map(|(found, seen)| Trace {
         event: found.event.id,
         kind: found.event.event.fact.kind(),
         time: found.event.event.time,
-        excerpt: witness.needle.excerpt(found.text()),
+        excerpt: witness.needle.excerpt(&found.text()),
         seen,
         now: sight(now.context(), found, &witness),
         handle: Names::Thread(thread).handle(found.event.id.seq),

@@ -129,8 +129,10 @@ pub(crate) fn run(args: &Args, mut out: Output) -> anyhow::Result<ExitCode> {
                     let standing = known.meet(&one);
                     if standing == Standing::New {
                         for evaluation in &one.evaluations {
-                            let total = totals.iter_mut().find(|(chain, _)| *chain == evaluation.chain);
-                            total.into_iter().for_each(|(_, total)| total.add(evaluation));
+                            let of_chain = |(chain, _): &&mut (u64, Total)| *chain == evaluation.chain;
+                            if let Some((_, total)) = totals.iter_mut().find(of_chain) {
+                                total.add(evaluation);
+                            }
                         }
                     }
                     tell(&one, standing, args, &mut out)?;

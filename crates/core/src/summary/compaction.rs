@@ -177,8 +177,11 @@ impl Drafting {
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        // Also where its summary is part of a note.
-        let standing = context.standing().and_then(|at| line.events().find(|event| event.id.seq == at));
+        // Also where its summary is part of a note. A compaction that was made in a rehearsal has the number of the event
+        // before it: that one is not meant.
+        let is_it =
+            |event: &&Arc<Logged>, at| event.id.seq == at && matches!(event.event.fact, Fact::Compacted(_));
+        let standing = context.standing().and_then(|at| line.events().rfind(|event| is_it(event, at)));
         let cuts = cuts(context);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {

@@ -25,17 +25,17 @@ mod work;
 use serde::{Deserialize, Serialize};
 
 use self::tools::Change;
-pub use self::{
-    extract::summarise,
-    ledger::{CONSTRAINTS, Caps},
-    pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
-};
 pub(crate) use self::{
     calls::{is_same_file, subject as call_subject},
     extract::{TOLD_INTENTS, TOLD_TASKS},
     ledger::{FIRST_REQUEST, Ledger},
     prose::{one_line, sentences},
     work::key as work_key,
+};
+pub use self::{
+    extract::summarise,
+    ledger::{CONSTRAINTS, Caps},
+    pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
 };
 use crate::seq_set::SeqSet;
 

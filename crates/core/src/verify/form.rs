@@ -82,20 +82,22 @@ fn earlier(form: &mut String, previous: &Brief) {
 }
 
 /// Whether a model may say that an item no longer holds. Pins, constraints and the first request are the user's; changed
-/// files, plans, calls and the current task are followed by code.
+/// files, plans, calls, the current task and errors that nothing has resolved are followed by code; and what failed is
+/// told for ever, or it is tried again.
 pub(super) fn is_the_models(item: &Item) -> bool {
     match item.section {
-        Section::Pins | Section::Constraints | Section::CurrentTask | Section::FilesModified => false,
+        Section::Pins
+        | Section::Constraints
+        | Section::CurrentTask
+        | Section::FilesModified
+        | Section::FailedApproaches => false,
+        Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. })),
         Section::SessionIntent => item.key.as_deref() != Some(FIRST_REQUEST),
         Section::NextSteps => {
             let planned = matches!(item.detail, Some(Detail::Step(StepOrigin::Plan | StepOrigin::Tracked)));
             !planned && !item.key.as_deref().is_some_and(|key| key.starts_with(PENDING))
         }
-        Section::FilesRead
-        | Section::Commands
-        | Section::KeyDecisions
-        | Section::FailedApproaches
-        | Section::Errors => true,
+        Section::FilesRead | Section::Commands | Section::KeyDecisions => true,
     }
 }
 
@@ -142,7 +144,7 @@ pin: remember the milk
         - Current Task: Last said: I chose an LRU map because it is bounded.
         - Current Task: Since then: 1 call; last ran `cargo test` → failed
         - [k8] Key Decisions: I chose an LRU map because it is bounded.
-        - [k9] Errors Encountered: error: boom — from `cargo test`; not resolved
+        - Errors Encountered: error: boom — from `cargo test`; not resolved
         ");
         for name in notes.split('[').skip(1).filter_map(|rest| rest.split(']').next()) {
             let item = named(Some(&brief), name).unwrap();

@@ -47,7 +47,12 @@ pub(crate) fn calls(log: &str, toml: &str) -> String {
             stage.play(event);
         }
         played = mark.after;
-        let moment = Moment { now: Some(mark.at), model: mark.model.as_ref(), terms: Some(&terms), ..Moment::default() };
+        let moment = Moment {
+            now: Some(mark.at),
+            model: mark.model.as_ref(),
+            terms: Some(&terms),
+            ..Moment::default()
+        };
         match stage.view.prepare(&policy, &budget, &moment) {
             Ok(prepared) => {
                 let now = said(stage.view.context());

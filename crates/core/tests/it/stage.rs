@@ -49,7 +49,7 @@ impl Stage {
                 compaction.first_kept.iter_mut().for_each(here);
             }
             Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
-                here(compaction)
+                here(compaction);
             }
             Fact::Pinned { pin: Pin::Event(seq) } | Fact::Unpinned { pin: Pin::Event(seq) } => here(seq),
             Fact::Injected { beside, .. } => beside.iter_mut().for_each(here),

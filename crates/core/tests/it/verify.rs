@@ -207,14 +207,30 @@ fn items_are_superseded_explicitly_with_a_reason_or_not_at_all() {
 /// What was spoken of again is not superseded by a draft that says it is over.
 #[test]
 fn what_the_span_speaks_of_again_stays() {
-    let failing = "user: Go.\nassistant: Testing.\n  call bash {\"command\":\"make\"}\n  !> error: boom\n";
-    let before = summarise(&read(failing), None, &CAPS);
+    let deciding = "user: Choose a map.\nassistant: I chose an LRU map because it is bounded.\n";
+    let before = summarise(&read(deciding), None, &CAPS);
     let again: Vec<Arc<Logged>> =
-        (50..).zip(read(failing)).map(|(seq, event)| logged(seq, event.event.fact.clone())).collect();
-    let at = before.items.iter().position(|item| item.section == Section::Errors).unwrap() + 1;
-    let draft = format!("## Current Task\n- Running make\n## Superseded\n- k{at}: it is fixed");
+        (50..).zip(read(deciding)).map(|(seq, event)| logged(seq, event.event.fact.clone())).collect();
+    let at = before.items.iter().position(|item| item.section == Section::KeyDecisions).unwrap() + 1;
+    let draft = format!("## Current Task\n- Choosing a map\n## Superseded\n- k{at}: another was chosen");
     let done = verify(&draft, Finish::Complete, &source(&again, Some(&before)), &meter()).unwrap();
     assert_eq!(done.report.kept[0].why, WhyKept::StillSpokenOf);
+    assert!(done.brief.section(Section::KeyDecisions).any(|item| item.text.contains("LRU")));
+}
+
+/// What failed, and what nothing has resolved, is told whatever a draft says of it.
+#[test]
+fn an_error_that_nothing_resolved_cannot_be_superseded() {
+    let failing = "user: Go.\nassistant: Testing.\n  call bash {\"command\":\"make\"}\n  !> error: boom\n";
+    let before = summarise(&read(failing), None, &CAPS);
+    let at = before.items.iter().position(|item| item.section == Section::Errors).unwrap() + 1;
+    let later: Vec<Arc<Logged>> = (50..)
+        .zip(read("user: And now?\nassistant: I look at the map.\n"))
+        .map(|(seq, event)| logged(seq, event.event.fact.clone()))
+        .collect();
+    let draft = format!("## Current Task\n- Looking at the map\n## Superseded\n- k{at}: done");
+    let done = verify(&draft, Finish::Complete, &source(&later, Some(&before)), &meter()).unwrap();
+    assert_eq!(done.report.kept[0].why, WhyKept::NotTheModels);
     assert!(done.brief.section(Section::Errors).any(|item| item.text.contains("boom")));
 }
 

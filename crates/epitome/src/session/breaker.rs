@@ -14,6 +14,7 @@ pub(crate) fn is_open(store: &Sqlite, summariser: &str, now: Time) -> Result<boo
     let newest = store.attempts(None, Some(summariser), IN_A_ROW)?;
     let failed = newest.iter().all(|row| row.attempt.error.is_some());
     // A clock that was set back must not rest it for longer.
-    let recent = newest.first().is_some_and(|row| (0..REST).contains(&now.0.saturating_sub(row.attempt.ended.0)));
+    let recent =
+        newest.first().is_some_and(|row| (0..REST).contains(&now.0.saturating_sub(row.attempt.ended.0)));
     Ok(newest.len() == IN_A_ROW && failed && recent)
 }

@@ -366,7 +366,8 @@ impl SessionBuilder {
     ) -> Result<Session, SessionError> {
         let hooks = Hooks::new(self.hooks)?;
         let policy = with_reducers(self.policy, self.reducers);
-        let setup = Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, hooks.reserve());
+        let setup =
+            Setup::new(self.format, &self.model, self.window, &policy, &self.profiles, hooks.reserve());
         let (prices, cache) = (self.prices.unwrap_or_default(), CacheRules::default());
         let maker = self.summariser.map(|summariser| Maker {
             summariser,

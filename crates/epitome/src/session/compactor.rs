@@ -53,7 +53,7 @@ const HEARTBEAT: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Nobody waits longer than this for a summariser, whatever it promises.
-const DEADLINE: Duration = Duration::from_secs(15 * 60);
+const DEADLINE: Duration = Duration::from_mins(15);
 
 /// A job that was claimed so often, and ended neither well nor badly, is given up.
 const CLAIMS: u64 = breaker::IN_A_ROW as u64 + 3;

@@ -234,8 +234,11 @@ impl Desk {
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
         let added = self.hooks.inject(state.view.line().events(), &setup.meter, Some(now))?;
-        let mut events = Vec::new();
+        let (mut events, mut injected) = (Vec::new(), Vec::new());
         for event in added {
+            if let Fact::Injected { hook, .. } = &event.fact {
+                injected.push(hook.clone());
+            }
             events.push(event.clone());
             state.push(self.thread, event);
         }
@@ -272,7 +275,7 @@ impl Desk {
             state.push(self.thread, event);
         }
         let (rendered, prompt) = state.write(&setup, &mut prepared)?;
-        let call = state.record(&setup, &prepared, &rendered, now);
+        let call = state.record(&setup, &prepared, &rendered, &injected, now);
         let (hash, tokens) = (call.hash, call.estimated);
         let recorded = &setup.recorded;
         records

@@ -9,7 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use epitome_core::{Seq, ThreadId, Tokens, event::{Compaction, Trigger}, id::JobId};
+use epitome_core::{
+    Seq, ThreadId, Tokens,
+    event::{Compaction, Trigger},
+    id::JobId,
+};
 use serde::Serialize;
 
 use super::desk::BUILT_IN;
@@ -160,8 +164,7 @@ impl Listeners {
             tokens_before,
         });
         let saved = compaction.tokens_before.zip(compaction.tokens_after);
-        let tokens_after =
-            saved.map_or(Tokens(0), |(before, after)| tokens_before.less(before.less(after)));
+        let tokens_after = saved.map_or(Tokens(0), |(before, after)| tokens_before.less(before.less(after)));
         self.tell(Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 

@@ -135,7 +135,8 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>) -> Option<Tokens> {
 }
 
 /// What the calls of a session have taught about its limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Learned {
     /// What the provider said it takes when it refused a request.
     limit: Option<Tokens>,

@@ -8,20 +8,21 @@ use epitome_core::{
     context::{Names, Tier},
     cost::{Extension, Prompt, extends},
     event::{Time, Usage},
+    pipeline::Step,
     profile::{Money, Rule},
     summary::compaction::Drafting,
     view::{Cause, Moment, Pass, Prepared, Sent, View},
 };
 use epitome_store::{
     EventLog, Head, Sqlite,
-    records::{NewCall, NewOutcome},
+    records::{CallRow, NewCall, NewOutcome},
 };
 use epitome_wire::{
     Answered, PromptMemo,
     overflow::Overflow,
     render::{Rendered, settle_thinking},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     audit,
@@ -32,8 +33,19 @@ use super::{
 };
 use crate::compact::CompactError;
 
-/// How many calls tell what a session's limits are.
-const RECENT: u64 = 63;
+/// What was done to make a call, and what was known of the session's limits then: recorded with it, so that whoever opens
+/// the session later knows the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Made {
+    /// What each reducer did.
+    #[serde(skip_deserializing)]
+    reducers: Vec<Step>,
+    /// The hooks that added something.
+    injected: Vec<String>,
+    learned: Learned,
+    thrash: Thrash,
+}
 
 /// What is held of a session in memory.
 #[derive(Debug)]
@@ -80,28 +92,32 @@ impl State {
             thrash: Thrash::default(),
             noted: None,
         };
-        state.learn(store, thread)?;
+        if let Some(last) = &last {
+            state.learn(last);
+        }
         state.fill(store, thread)?;
         Ok(state)
     }
 
-    /// What the newest calls have taught: their usage, and what was refused.
-    fn learn(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
-        let Some((newest, _)) = self.last else { return Ok(()) };
-        for row in store.calls(thread, newest.saturating_sub(RECENT), usize::MAX)? {
-            // What another model counts or takes is nothing to this one.
-            let own = row.call.model.as_ref() == Some(&self.setup.model.0);
-            for outcome in row.outcomes.iter().filter(|_| own) {
-                if let Some(usage) = &outcome.usage {
-                    self.learned.counted(row.call.estimated, usage.input());
-                }
-                if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
-                    self.learned.refused(row.call.estimated, refused.0);
-                }
-            }
-            let _ = self.stands_on(row.number, row.call.summary.map(|summary| summary.seq));
+    /// What the session knew when it made its last call, and what that call has taught since.
+    fn learn(&mut self, last: &CallRow) {
+        // Written by another version, it is nothing to go by.
+        let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
+        self.thrash = knew.thrash;
+        let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq));
+        // What another model counts or takes is nothing to this one.
+        if last.call.model.as_ref() != Some(&self.setup.model.0) {
+            return;
         }
-        Ok(())
+        self.learned = knew.learned;
+        for outcome in &last.outcomes {
+            if let Some(usage) = &outcome.usage {
+                self.learned.counted(last.call.estimated, usage.input());
+            }
+            if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
+                self.learned.refused(last.call.estimated, refused.0);
+            }
+        }
     }
 
     /// A call stands on a compaction. Tells how close to each other they have become, if that is too close.
@@ -200,8 +216,15 @@ impl State {
         setup: &Setup,
         prepared: &Prepared,
         rendered: &Rendered,
+        injected: &[String],
         now: Time,
     ) -> NewCall {
+        let made = Made {
+            reducers: prepared.steps.clone(),
+            injected: injected.to_vec(),
+            learned: self.learned,
+            thrash: self.thrash,
+        };
         let estimated = self.view.context().tokens();
         let pass = self.view.sent(Some(now)).map(json);
         let sent = self.view.last().map(json).unwrap_or_default();
@@ -220,7 +243,7 @@ impl State {
             cause: prepared.cause.as_ref().map(ToString::to_string),
             pass,
             sent,
-            steps: json(&prepared.steps),
+            steps: json(&made),
             plan: prepared.plan.as_ref().map(json),
             estimated,
             hash: Digest::of(rendered.body.as_bytes()),

@@ -1,6 +1,7 @@
 //! Notices when compacting does not help: the context is full again right after.
 
 use epitome_core::Seq;
+use serde::{Deserialize, Serialize};
 
 /// So many compactions in a row, each right after the one before, and no more are made.
 const IN_A_ROW: u64 = 3;
@@ -12,7 +13,8 @@ const CLOSE: u64 = 2;
 const REST: u64 = 12;
 
 /// When compactions were made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Thrash {
     newest: Option<u64>,
     row: u64,

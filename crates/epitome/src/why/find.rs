@@ -56,7 +56,9 @@ fn text_of(event: &Logged, piece: Piece) -> String {
         }
         // What stands beside results is a message of its own.
         (Piece::Whole, Fact::ToolReturned { parts, .. }) => {
-            parts.iter().for_each(|part| part.visit_text(&mut see));
+            for part in parts {
+                part.visit_text(&mut see);
+            }
         }
         (Piece::Whole, _) => event.event.visit_counted(&mut see),
     }
@@ -149,11 +151,11 @@ impl Needle {
     }
 
     /// The first place in a text where it stands, with what is around it, in one line.
-    pub(super) fn excerpt(&self, text: String) -> String {
+    pub(super) fn excerpt(&self, text: &str) -> String {
         // Where a letter of the text as it is compared comes from.
         let (compared, origins) = match self.matched {
-            Matched::IgnoringCase => lowered(&text),
-            Matched::Exact | Matched::Nowhere => (text.clone(), None),
+            Matched::IgnoringCase => lowered(text),
+            Matched::Exact | Matched::Nowhere => (text.to_owned(), None),
         };
         let forms = [Some(&self.text), self.escaped.as_ref()];
         let place =
@@ -202,14 +204,14 @@ mod tests {
     #[test]
     fn a_place_is_shown_with_what_is_around_it_whatever_letters_there_are() {
         let check = |text: &str, needle: &str, matched: Matched, expect: &str| {
-            assert_eq!(Needle::new(needle, matched).excerpt(text.to_owned()), expect, "{needle} in {text}");
+            assert_eq!(Needle::new(needle, matched).excerpt(text), expect, "{needle} in {text}");
         };
         check("say it twice", "it", Matched::Exact, "say «it» twice");
         check("SAY İT Twice", "twice", Matched::IgnoringCase, "SAY İT «Twice»");
         check("ΟΔΟΣ", "οδος", Matched::IgnoringCase, "«ΟΔΟΣ»");
         check("{\"a\":\"x\\ny\"}", "x\ny", Matched::Exact, "{\"a\":\"«x\\ny»\"}");
         let long = format!("{} needle {}", "日".repeat(100), "本".repeat(100));
-        let shown = Needle::new("needle", Matched::Exact).excerpt(long);
+        let shown = Needle::new("needle", Matched::Exact).excerpt(&long);
         assert!(shown.starts_with("…日") && shown.ends_with("本…"), "{shown}");
         check("a\u{1b}[31m b", "b", Matched::Exact, "a[31m «b»");
         check("nothing", "else", Matched::Exact, "");

@@ -111,14 +111,14 @@ fn shows(segment: &Segment, found: &Found) -> bool {
 
 fn shown(segment: &Segment, piece: Piece, witness: &Witness) -> Sight {
     let verbatim = Sight { how: How::Verbatim, by: None, compaction: None, words: Words::There };
-    let replaced = match (segment.body(), piece) {
-        (Body::User { content: Content::Replaced(parts), .. }, _) => parts,
-        // A call is shown as it was made, whatever is shown of its result.
-        (
-            Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(parts), .. }, .. },
-            Piece::Result(_),
-        ) => parts,
-        _ => return verbatim,
+    // A call is shown as it was made, whatever is shown of its result.
+    let ((Body::User { content: Content::Replaced(replaced), .. }, _)
+    | (
+        Body::Exchange { outcome: Shown::Returned { content: Content::Replaced(replaced), .. }, .. },
+        Piece::Result(_),
+    )) = (segment.body(), piece)
+    else {
+        return verbatim;
     };
     let how = match segment.fidelity() {
         Fidelity::Verbatim | Fidelity::Injected => How::Verbatim,

@@ -16,7 +16,7 @@ use epitome::{
 struct Repeats;
 
 impl Summarize for Repeats {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "repeats"
     }
 
@@ -51,7 +51,7 @@ async fn long(builder: SessionBuilder) -> Session {
     session
 }
 
-async fn fact(session: &Session, seq: Seq) -> Fact {
+fn fact(session: &Session, seq: Seq) -> Fact {
     session.store().read(session.thread(), seq, 1).unwrap().remove(0).event.fact
 }
 
@@ -86,14 +86,14 @@ async fn a_summary_that_is_ready_or_queued_is_taken_when_a_person_compacts() {
     assert_eq!(session.store().job(job).unwrap().state, JobState::Adopted { compaction: place });
     let summaries = session.store().summaries(session.thread()).unwrap();
     assert_eq!((summaries.len(), summaries[0].summary.author.as_str()), (1, "repeats"));
-    assert!(matches!(fact(&session, place).await, Fact::Compacted(_)));
+    assert!(matches!(fact(&session, place), Fact::Compacted(_)));
 }
 
 #[tokio::test]
 async fn the_built_in_summariser_records_what_it_was_asked_to_dwell_on() {
     let session = long(builder()).await;
     let place = session.compact(Some("the files")).await.unwrap();
-    let Fact::CompactionRequested { focus, .. } = fact(&session, place.previous()).await else {
+    let Fact::CompactionRequested { focus, .. } = fact(&session, place.previous()) else {
         panic!("a marker")
     };
     assert_eq!(focus.as_deref(), Some("the files"));

@@ -69,10 +69,15 @@ fn measured(session: &Session) -> Metrics {
     metrics(session.store(), session.thread()).unwrap()
 }
 
+/// The figures, without the sizes of summaries: a handle is as many tokens as the digits of its thread happen to be.
 fn table(metrics: &Metrics) -> String {
-    let rows = metrics.rows().into_iter();
-    rows.map(|row| format!("{}: {} ({}) {} - {}\n", row.name, row.value, row.target, row.met, row.detail))
-        .collect()
+    let rows = metrics.rows().into_iter().map(|row| {
+        if row.name == "compression" && row.met != Met::Unknown {
+            return format!("{}: ({}) {}", row.name, row.target, row.met);
+        }
+        format!("{}: {} ({}) {} - {}", row.name, row.value, row.target, row.met, row.detail)
+    });
+    rows.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +100,7 @@ async fn the_five_figures_are_measured_on_a_session() {
     play(&session, 10..12, 950).await;
     let told = measured(&session);
     insta::assert_snapshot!(table(&told), @r"
-    compression: 4.1x (3-5x) yes - per compaction 3.4x, 4.6x; the one in force stands for 3951 tokens in 638 (6.2x)
+    compression: (3-5x) yes
     cache hits: 93.0 % (> 80 %) yes - of the input of 10 warm calls; 85.4 % with the 2 cold ones; 0 without a report
     continuation: 100.0 % (> 99 %) yes - of 7 calls on a summary 0 failed, before 0 the user repeated a message it stood for
     failed approaches: 100.0 % (100 %) yes - of 8, 8 told, 0 counted with a handle; of 17 items that must be kept, 17 told, 0 counted with a handle, 0 not spoken of
@@ -108,7 +113,7 @@ async fn the_five_figures_are_measured_on_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overflow_an_error_and_a_user_who_repeats_themselves_are_no_continuation() {
+async fn an_error_and_a_user_who_repeats_themselves_are_no_continuation() {
     let (session, _) = begin().await;
     play(&session, 0..5, 950).await;
     session.compact(None).await.unwrap();

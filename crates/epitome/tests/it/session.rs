@@ -110,3 +110,85 @@ async fn a_session_that_is_reopened_before_every_call_sends_the_same() {
         assert_eq!(names(&bodies[0]), names(expected), "call {turn}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callbacks_bracket_every_compaction_and_cannot_break_a_session() {
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (before, after) = (Arc::clone(&heard), Arc::clone(&heard));
+    let session = builder()
+        .before_compaction(move |happened| {
+            before.lock().unwrap().push("before");
+            assert!(
+                matches!(happened, Lifecycle::Started { tokens_before, .. } if *tokens_before > Tokens(0))
+            );
+        })
+        .after_compaction(move |happened| {
+            after.lock().unwrap().push("after");
+            assert!(matches!(happened, Lifecycle::Failed { .. }), "a callback with a mistake");
+        })
+        .begin()
+        .await
+        .unwrap();
+    let mut events = session.events();
+    session.user("Count the files.").await.unwrap();
+    play(&session, 0..30).await;
+    let mut adopted = 0;
+    while let Ok(happened) = events.try_recv() {
+        adopted += usize::from(matches!(happened, Lifecycle::Adopted { .. }));
+    }
+    let heard = heard.lock().unwrap();
+    assert!(adopted > 1);
+    assert_eq!(*heard, ["before", "after"].repeat(adopted));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_asks_for_is_written_by_the_careful_summariser() {
+    let session =
+        builder().summariser(Repeats(GOOD)).careful_summariser(Careful(Repeats(GOOD))).begin().await.unwrap();
+    session.user("Count the files.").await.unwrap();
+    play(&session, 0..8).await;
+    session.compact(Some("the largest files")).await.unwrap();
+    play(&session, 8..40).await;
+    let by = |name: &str| session.store().attempts(None, Some(name), 100).unwrap().len();
+    assert_eq!(by("careful"), 1);
+    assert!(by("repeats") >= 1);
+}
+
+/// Another model for what a person asks for.
+#[derive(Debug)]
+struct Careful(Repeats);
+
+impl Summarize for Careful {
+    fn name(&self) -> &'static str {
+        "careful"
+    }
+
+    fn window(&self) -> Tokens {
+        self.0.window()
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+        self.0.summarize(request)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_provider_refused_once_is_known_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.db");
+    let session = builder().file(&file).begin().await.unwrap();
+    session.user("Count the files.").await.unwrap();
+    play(&session, 0..3).await;
+    session.next_request().await.unwrap();
+    let refusal = br#"{"error":{"message":"This model's maximum context length is 3000 tokens. However, your messages resulted in 3600 tokens.","code":"context_length_exceeded"}}"#;
+    session.refused(400, refusal).await.unwrap();
+    let (_, limit) = session.size().await.unwrap();
+    assert!(limit < Tokens(6_000));
+    play(&session, 3..80).await;
+    let live = session.size().await.unwrap();
+    assert!(live.1 <= limit);
+    let id = session.id();
+    drop(session);
+    let again = builder().file(&file).resume(id).await.unwrap();
+    assert_eq!(again.size().await.unwrap(), live);
+}

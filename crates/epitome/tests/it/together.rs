@@ -312,7 +312,10 @@ async fn what_another_model_counted_or_refused_is_nothing_to_this_one() {
     assert_eq!(session.refused(400, refusal.as_bytes()).await.unwrap(), Refused::TooLong);
     let (_, smaller) = session.size().await.unwrap();
     assert!(smaller <= Tokens(1_000), "{smaller}");
-    session.switch_model(epitome::wire::Format::OpenaiChat, "another model", Some(Tokens(8_000))).await.unwrap();
+    session
+        .switch_model(epitome::wire::Format::OpenaiChat, "another model", Some(Tokens(8_000)))
+        .await
+        .unwrap();
     let (_, again) = session.size().await.unwrap();
     assert_eq!(again, whole);
 }

@@ -22,7 +22,7 @@ use serde_json::json;
 struct Repeats;
 
 impl Summarize for Repeats {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "repeats"
     }
 
