@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
     Event, Fact, Seq, Tokens,
+    budget::Budget,
     event::{ToolCall, Trigger, Usage},
     id::JobId,
     project::Line,
@@ -65,7 +66,7 @@ pub(super) fn take(
     let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match order(desk, Trigger::Agent, focus.as_deref()) {
+        let said = match order(desk, Trigger::Agent, focus.as_deref(), None) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
@@ -97,13 +98,19 @@ pub(super) fn is_under_way(desk: &Desk) -> Result<bool, SessionError> {
     Ok(desk.store.running_job(desk.thread)?.is_some() || desk.ready(&state)?.is_some())
 }
 
-/// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it.
-pub(super) fn order(desk: &Desk, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
+/// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it. What is kept is
+/// what `budget` has room for; by default the session's own.
+pub(super) fn order(
+    desk: &Desk,
+    trigger: Trigger,
+    focus: Option<&str>,
+    budget: Option<&Budget>,
+) -> Result<JobId, SessionError> {
     let mut state = desk.state()?;
     let now = desk.now();
     let mut job = None;
     desk.append_to(&mut state, |state| {
-        let budget = state.budget();
+        let budget = budget.cloned().unwrap_or_else(|| state.budget());
         let mut records = Vec::new();
         if let Some(running) = desk.store.running_job(desk.thread)? {
             let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
@@ -159,7 +166,7 @@ pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, S
     if !is_due {
         return Ok(false);
     }
-    match order(desk, Trigger::Idle, None) {
+    match order(desk, Trigger::Idle, None, None) {
         Ok(_) => Ok(true),
         Err(SessionError::Nothing(_)) => Ok(false),
         Err(error) => Err(error),
@@ -171,6 +178,7 @@ pub(super) fn compact_built_in(
     desk: &Desk,
     trigger: Trigger,
     focus: Option<&str>,
+    budget: Option<&Budget>,
 ) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
@@ -178,7 +186,7 @@ pub(super) fn compact_built_in(
     let head = desk.append_to(&mut state, |state| {
         state.fill_all(&desk.store, desk.thread)?;
         covered = state.history();
-        let drafting = state.drafting(&state.budget());
+        let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
         let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);

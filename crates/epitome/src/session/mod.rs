@@ -25,6 +25,7 @@ use std::{
 
 use epitome_core::{
     Event, Logged, Seq, SessionId, ThreadId, Tokens,
+    budget::Budget,
     event::{Pin, ToolCall, Trigger},
     id::JobId,
     policy::Policy,
@@ -260,15 +261,12 @@ impl Session {
         let Shared { profiles, policy, .. } = &*self.shared;
         let setup = Setup::new(format, model, window, policy, profiles, self.desk.hooks.reserve());
         let setup = Arc::new(setup);
-        let next = Arc::clone(&setup);
-        let is_smaller = self
-            .at_desk(move |desk| {
-                let state = desk.state()?;
-                Ok(state.view.context().tokens() > next.budget(Learned::default()).trigger())
-            })
-            .await?;
+        let budget = setup.budget(Learned::default());
+        let trigger = budget.trigger();
+        let is_smaller =
+            self.at_desk(move |desk| Ok(desk.state()?.view.context().tokens() > trigger)).await?;
         if is_smaller {
-            match self.compact_for(Trigger::ModelSwitch, None).await {
+            match self.compact_for(Trigger::ModelSwitch, None, Some(budget)).await {
                 // What cannot be compacted is left to the reducers.
                 Ok(_) | Err(SessionError::Nothing(_)) => {}
                 Err(error) => return Err(error),
@@ -282,7 +280,7 @@ impl Session {
 impl Session {
     /// Compacts now, and waits for the summary; `focus` is what it should attend to. Gives the compaction's place.
     pub async fn compact(&self, focus: Option<&str>) -> Result<Seq, SessionError> {
-        self.compact_for(Trigger::Manual, focus).await
+        self.compact_for(Trigger::Manual, focus, None).await
     }
 
     /// Writes the memory files now. They are written with the first request after each compaction anyway; a failure then is
@@ -293,19 +291,31 @@ impl Session {
         self.at_desk(move |desk| desk.note(&folder)).await
     }
 
-    async fn compact_for(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
-        let place = self.make_compaction(trigger, focus).await?;
+    async fn compact_for(
+        &self,
+        trigger: Trigger,
+        focus: Option<&str>,
+        budget: Option<Budget>,
+    ) -> Result<Seq, SessionError> {
+        let place = self.make_compaction(trigger, focus, budget).await?;
         // The compaction stands, whatever becomes of the notes; whoever listens is told.
         let _told = self.write_memory_files().await;
         Ok(place)
     }
 
-    async fn make_compaction(&self, trigger: Trigger, focus: Option<&str>) -> Result<Seq, SessionError> {
+    async fn make_compaction(
+        &self,
+        trigger: Trigger,
+        focus: Option<&str>,
+        budget: Option<Budget>,
+    ) -> Result<Seq, SessionError> {
         if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
             let focus = focus.map(str::to_owned);
-            return self.at_desk(move |desk| answer::compact_built_in(desk, trigger, focus.as_deref())).await;
+            let made =
+                move |desk: &Desk| answer::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref());
+            return self.at_desk(made).await;
         }
-        let job = self.order(trigger, focus).await?;
+        let job = self.order(trigger, focus, budget).await?;
         let worker = compactor::worker();
         loop {
             let row = self.at_desk(move |desk| Ok(desk.store.job(job)?)).await?;
@@ -329,7 +339,7 @@ impl Session {
     /// Has a summary made in the background; the next request adopts it as soon as it is there. Gives the job; one that
     /// is under way already is taken for it.
     pub async fn compact_in_background(&self, focus: Option<&str>) -> Result<JobId, SessionError> {
-        let job = self.order(Trigger::Manual, focus).await?;
+        let job = self.order(Trigger::Manual, focus, None).await?;
         self.wake.notify_one();
         Ok(job)
     }
@@ -340,9 +350,14 @@ impl Session {
         work_one(&self.desk, &compactor::worker()).await
     }
 
-    async fn order(&self, trigger: Trigger, focus: Option<&str>) -> Result<JobId, SessionError> {
+    async fn order(
+        &self,
+        trigger: Trigger,
+        focus: Option<&str>,
+        budget: Option<Budget>,
+    ) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref())).await
+        self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref(), budget.as_ref())).await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
