@@ -9,8 +9,8 @@ use std::{
 };
 
 use epitome::{
-    core::{Tokens, event::Time, policy::Policy, verify::Finish},
-    session::{Lifecycle, Session, SessionBuilder, ToolOutput},
+    core::{Tokens, event::Time, policy::Policy, profile::Profiles, verify::Finish},
+    session::{Lifecycle, Session, SessionBuilder, ToolOutput, Warm},
     summarise::{Draft, Summarize, Summarizing, SummaryRequest},
     wire::Format,
 };
@@ -191,4 +191,62 @@ async fn what_a_provider_refused_once_is_known_for_ever() {
     drop(session);
     let again = builder().file(&file).resume(id).await.unwrap();
     assert_eq!(again.size().await.unwrap(), live);
+}
+
+/// Keeps the requests it is asked to continue.
+#[derive(Clone, Debug, Default)]
+struct Continues(Arc<std::sync::Mutex<Vec<Option<String>>>>);
+
+impl Summarize for Continues {
+    fn name(&self) -> &'static str {
+        "continues"
+    }
+
+    fn window(&self) -> Tokens {
+        Tokens(100_000)
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+        self.0.lock().unwrap().push(request.warm.clone());
+        Box::pin(async {
+            Ok(Draft { text: GOOD.to_owned(), finish: Finish::Complete, usage: None, model: None })
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_continues_the_sessions_own_request_where_that_is_cheaper() {
+    // A model that costs the same reads all of it anew; one that costs next to nothing is asked apart.
+    for (other, is_warm) in [("gpt-5.1", true), ("gpt-4o-mini", false)] {
+        let prices = Profiles::builtin().find(other).unwrap().prices.clone();
+        let summariser = Continues::default();
+        let clock = Arc::new(AtomicI64::new(1_000_000));
+        let session = Session::builder(Format::OpenaiChat, "gpt-5.1")
+            .window(Tokens(8_000))
+            .policy(Policy::named("tiered").unwrap())
+            .system("Count.")
+            .clock(move || Time(clock.fetch_add(1_000, Ordering::Relaxed)))
+            .summariser(summariser.clone())
+            .summariser_prices(prices)
+            .warm(Warm::IfCheaper)
+            .begin()
+            .await
+            .unwrap();
+        session.user("Count the files.").await.unwrap();
+        let bodies = play(&session, 0..40).await;
+        let asked = summariser.0.lock().unwrap().clone();
+        assert!(!asked.is_empty(), "nothing was summarised");
+        for warm in asked {
+            assert_eq!(warm.is_some(), is_warm, "{other}");
+            let Some(warm) = warm else { continue };
+            // All that was sent last, and one more message.
+            let messages = |body: &str| {
+                let body: serde_json::Value = serde_json::from_str(body).unwrap();
+                body["messages"].as_array().unwrap().clone()
+            };
+            let warm = messages(&warm);
+            let sent = bodies.iter().map(|body| messages(body)).find(|sent| warm.starts_with(sent));
+            assert!(sent.is_some_and(|sent| sent.len() < warm.len()), "it continues a request that was sent");
+        }
+    }
 }
