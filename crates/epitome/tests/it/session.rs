@@ -218,7 +218,7 @@ impl Summarize for Continues {
 async fn a_summary_continues_the_sessions_own_request_where_that_is_cheaper() {
     // A model that costs the same reads all of it anew; one that costs next to nothing is asked apart.
     for (other, is_warm) in [("gpt-5.1", true), ("gpt-4o-mini", false)] {
-        let prices = Profiles::builtin().find(other).unwrap().prices.clone();
+        let prices = Profiles::builtin().find(other).unwrap().prices;
         let summariser = Continues::default();
         let clock = Arc::new(AtomicI64::new(1_000_000));
         let session = Session::builder(Format::OpenaiChat, "gpt-5.1")
