@@ -19,7 +19,7 @@ use std::{
 
 use epitome::{
     core::{Digest, Event, Seq, SessionId, Tokens},
-    session::{Session, ToolOutput, Workers, verify_call},
+    session::{Lifecycle, Session, ToolOutput, Workers, verify_call},
     store::{
         EventLog, Options, Sqlite,
         records::{CallRow, JobRow, JobState},
@@ -387,11 +387,17 @@ async fn open(file: &Path, id: SessionId, hands: &Hands, trap: &Arc<Trap>) -> Se
             }
             time.read()
         })
-        .before_compaction(move |_| {
+        .before_compaction(move |happened| {
+            // What the built-in summariser does at once is no job.
+            let Lifecycle::Started { job: Some(_), .. } = happened else { return };
             let begun = before.begun.fetch_add(1, Ordering::SeqCst) + 1;
             before.come_to(Step::Claimed, begun);
         })
-        .after_compaction(move |_| after.come_to(Step::Stored, after.begun()))
+        .after_compaction(move |happened| {
+            if matches!(happened, Lifecycle::Ended { job: Some(_), .. }) {
+                after.come_to(Step::Stored, after.begun());
+            }
+        })
         .summariser(Faithful(Arc::clone(trap)))
         .resume(id)
         .await;
