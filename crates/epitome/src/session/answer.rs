@@ -1,27 +1,12 @@
-//! What a session does beside making requests: takes answers, compacts on demand, goes back.
-
-use std::{sync::Arc, time::Duration};
+//! What the model answered, taken into the log; what it asked of the session itself is answered.
 
 use epitome_core::{
-    Event, Fact, Seq, Tokens,
-    budget::Budget,
     event::{ToolCall, Trigger, Usage},
     id::JobId,
-    project::Line,
-    summary::compaction::{Drafting, NothingGained},
 };
-use epitome_store::records::{JobState, Record};
 use epitome_wire::{Answered, Finish, is_compact_call, say::Ended};
 
-use super::{
-    builder::CompactTool,
-    desk::{BUILT_IN, Desk},
-    error::SessionError,
-    lifecycle::Lifecycle,
-    reading::read_line,
-    state::State,
-};
-use crate::lineage::{self, Drafter};
+use super::{builder::CompactTool, desk::Desk, error::SessionError, orders};
 
 /// What the model answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +51,7 @@ pub(super) fn take(
     let own_calls = own.len();
     for call in own {
         let focus = is_compact_call(call).flatten();
-        let said = match order(desk, Trigger::Agent, focus.as_deref(), None) {
+        let said = match orders::order(desk, Trigger::Agent, focus.as_deref(), None) {
             Ok(job) => {
                 ordered = Some(job);
                 "A summary of what lies behind is being made; go on."
@@ -89,208 +74,4 @@ pub(super) fn take(
         own_calls,
     };
     Ok((answer, ordered))
-}
-
-/// Whether a summary is being made already, or waits to be adopted.
-pub(super) fn is_under_way(desk: &Desk) -> Result<bool, SessionError> {
-    let mut state = desk.state()?;
-    state.catch_up(&desk.store, desk.thread)?;
-    Ok(desk.store.running_job(desk.thread)?.is_some() || desk.ready(&state)?.is_some())
-}
-
-/// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it. What is kept is
-/// what `budget` has room for; by default the session's own.
-pub(super) fn order(
-    desk: &Desk,
-    trigger: Trigger,
-    focus: Option<&str>,
-    budget: Option<&Budget>,
-) -> Result<JobId, SessionError> {
-    let mut state = desk.state()?;
-    let now = desk.now();
-    let mut job = None;
-    desk.append_to(&mut state, |state| {
-        let budget = budget.cloned().unwrap_or_else(|| state.budget());
-        let mut records = Vec::new();
-        if let Some(running) = desk.store.running_job(desk.thread)? {
-            let is_for_this = focus.is_none() || running.job.focus.as_deref() == focus;
-            let still_stands = running.job.base == state.view.context().standing();
-            if still_stands && is_for_this {
-                job = Some(running.job.id);
-                return Ok((Vec::new(), Vec::new()));
-            }
-            // What it builds on is no longer stood on, or it attends to something else.
-            let reason = if still_stands {
-                "somebody asked for another with a focus"
-            } else {
-                "another compaction was adopted or undone since"
-            };
-            let reason = reason.to_owned();
-            records.push(Record::CancelJob { job: running.job.id, reason });
-        }
-        if let Some(ready) = desk.ready(state)?.filter(|_| focus.is_none()) {
-            job = Some(ready.job);
-            return Ok((Vec::new(), Vec::new()));
-        }
-        state.fill_all(&desk.store, desk.thread)?;
-        let drafting = state.drafting(&budget);
-        drafting.cut(state.view.context(), state.view.line())?;
-        let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
-        let Some((marker, new)) = ordered else {
-            // The very same was made before.
-            return Err(NothingGained::NothingOld.into());
-        };
-        job = Some(new.id);
-        records.push(Record::Job(new));
-        Ok((vec![marker], records))
-    })?;
-    job.ok_or(SessionError::Busy)
-}
-
-/// Orders a summary if nothing has happened since, and there is enough to summarise.
-pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, SessionError> {
-    let is_due = {
-        let state = desk.state()?;
-        let last = state.view.last().and_then(|last| last.at);
-        let quiet = last.is_some_and(|last| {
-            u128::try_from(desk.now().0.saturating_sub(last.0)).unwrap_or(0) >= after.as_millis()
-        });
-        let budget = state.budget();
-        let level = state.setup.policy.cold_level(&budget).unwrap_or(budget.trigger());
-        quiet
-            && desk.maker.is_some()
-            && state.setup.policy.summary.is_some()
-            && state.view.context().tokens() > level
-            && desk.store.ready_job(desk.thread)?.is_none()
-    };
-    if !is_due {
-        return Ok(false);
-    }
-    match order(desk, Trigger::Idle, None, None) {
-        Ok(_) => Ok(true),
-        Err(SessionError::Nothing(_)) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Compacts with the built-in summariser, at once.
-pub(super) fn compact_built_in(
-    desk: &Desk,
-    trigger: Trigger,
-    focus: Option<&str>,
-    budget: Option<&Budget>,
-) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let (mut made, mut covered) = (None, (Seq::START, Tokens(0)));
-    let head = desk.append_to(&mut state, |state| {
-        state.fill_all(&desk.store, desk.thread)?;
-        covered = state.history();
-        let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
-        let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
-        made = Some(compaction.clone());
-        let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
-        Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))
-    })?;
-    if let Some(compaction) = made {
-        desk.listeners.built_in(desk.thread, &compaction, covered);
-        desk.listeners.tell(Lifecycle::Adopted {
-            thread: desk.thread,
-            compaction: head.seq,
-            by: BUILT_IN.to_owned(),
-            trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
-    }
-    Ok(head.seq)
-}
-
-/// Puts a summary in force that is ready, outside of any request.
-pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let (mut made, mut tried) = (None, job);
-    let appended = desk.append_to(&mut state, |state| {
-        let row = desk.store.job(job)?;
-        if let JobState::Adopted { compaction } = row.state {
-            made = Some((compaction, None));
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let Some(ready) = desk.ready(state)? else {
-            return Err(SessionError::Lineage("the summary that was made no longer fits".to_owned()));
-        };
-        tried = ready.job;
-        let compaction = ready.compaction(state)?;
-        let place = state.head().next();
-        made = Some((place, Some((ready.by, compaction.clone()))));
-        let adopted = Record::Adopted { job: ready.job, compaction: place };
-        Ok((vec![Event::own(Fact::Compacted(compaction), now)], vec![adopted]))
-    });
-    if let Err(SessionError::Nothing(why)) = &appended {
-        // It will not be smaller the next time either: let nobody wait for it.
-        let cancel = Record::CancelJob { job: tried, reason: why.to_string() };
-        desk.append_to(&mut state, |_| Ok((Vec::new(), vec![cancel.clone()])))?;
-    }
-    let head = appended?;
-    let Some((place, compaction)) = made else { return Ok(head.seq) };
-    if let Some((by, compaction)) = compaction {
-        desk.listeners.tell(Lifecycle::Adopted {
-            thread: desk.thread,
-            compaction: place,
-            by,
-            trigger: compaction.trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
-    }
-    Ok(place)
-}
-
-/// Which way to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Back.
-    Undo,
-    /// Forward again.
-    Redo,
-}
-
-/// Undoes or redoes a compaction.
-pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
-    let mut state = desk.state()?;
-    let now = Some(desk.now());
-    let mut place = None;
-    desk.append_to(&mut state, |state| {
-        let said = |error: &dyn std::fmt::Display| SessionError::Lineage(error.to_string());
-        let line = state.view.line();
-        let event = match turn {
-            Turn::Undo => lineage::undo(line).map_err(|error| said(&error))?,
-            Turn::Redo => lineage::redo(line).map_err(|error| said(&error))?,
-        };
-        place = match event.fact {
-            Fact::CompactionReverted { compaction } | Fact::CompactionRestored { compaction } => {
-                Some(compaction)
-            }
-            _ => None,
-        };
-        Ok((vec![event.at(now)], Vec::new()))
-    })?;
-    let compaction = place.unwrap_or_default();
-    let thread = desk.thread;
-    desk.listeners.tell(match turn {
-        Turn::Undo => Lifecycle::Reverted { thread, compaction },
-        Turn::Redo => Lifecycle::Restored { thread, compaction },
-    });
-    Ok(compaction)
-}
-
-/// How summaries are made for a new thread.
-pub(super) fn drafter<'d>(state: &'d State, drafting: &'d Drafting) -> Drafter<'d> {
-    Drafter { drafting, meter: &state.setup.meter, names: state.view.context().names() }
-}
-
-/// Every event of the thread: a fork looks further back than a view does.
-pub(super) fn whole(desk: &Desk, state: &State) -> Result<Line, SessionError> {
-    read_line(&desk.store, desk.thread, &state.setup.meter, None)
 }

@@ -16,14 +16,10 @@ use std::{
 use epitome_core::{
     Fact, Logged, Seq, ThreadId,
     context::Names,
-    event::{Time, Trigger},
+    event::Time,
     meter::Meter,
-    project::project,
     seq_set::SeqSet,
-    summary::{
-        self, Brief,
-        compaction::{Cutting, standing},
-    },
+    summary::{self, Brief, compaction::standing},
     verify::{self, Source},
 };
 use epitome_store::{
@@ -39,7 +35,7 @@ use super::{
     desk::{BUILT_IN, Desk, JobDetail, Maker, Warm},
     error::SessionError,
     lifecycle::{Lifecycle, NextStep},
-    reading::{read_line, read_span},
+    reading::read_span,
 };
 use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
 
@@ -266,63 +262,6 @@ impl Maker {
     fn instructions_for(&self, row: &JobRow) -> Instructions {
         let focus = row.job.focus.clone().or_else(|| self.instructions.focus.clone());
         Instructions { focus, ..self.instructions.clone() }
-    }
-}
-
-/// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
-/// or it fails.
-pub(super) async fn brief_of_all(
-    desk: &Arc<Desk>,
-    goal: &str,
-    head: Seq,
-) -> Result<Option<Brief>, SessionError> {
-    let Some(maker) = desk.maker.clone() else { return Ok(None) };
-    let (cutting, limit, caps, meter) = {
-        let desk = Arc::clone(desk);
-        blocking(move || {
-            let (drafting, meter) = {
-                let state = desk.state()?;
-                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter))
-            };
-            let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
-            let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
-            let cutting = Cutting::whole(&context, &line);
-            let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
-            Ok((cutting, limit, drafting.caps, meter))
-        })
-        .await?
-    };
-    let (Some(cutting), Some(limit)) = (cutting, limit) else { return Ok(None) };
-    let instructions = Instructions { focus: Some(goal.to_owned()), ..maker.instructions.clone() };
-    let task = Task {
-        span: &cutting.events,
-        previous: cutting.previous.as_ref(),
-        instructions: &instructions,
-        limit,
-        meter: &meter,
-        warm: None,
-    };
-    let summariser = maker.for_trigger(Trigger::Manual);
-    let drafted = match summarise::draft(summariser.as_ref(), &task).await {
-        Ok(drafted) => drafted,
-        Err(error) => {
-            tracing::warn!(target: "epitome::compaction", %error, "handing over");
-            return Ok(None);
-        }
-    };
-    let source = Source {
-        span: &cutting.events,
-        previous: cutting.previous.as_ref(),
-        caps: &caps,
-        replaces: cutting.covered,
-        limit,
-    };
-    match verify::verify(&drafted.text, drafted.finish, &source, &meter) {
-        Ok(verified) => Ok(Some(verified.brief)),
-        Err(error) => {
-            tracing::warn!(target: "epitome::compaction", %error, "handing over");
-            Ok(None)
-        }
     }
 }
 

@@ -12,7 +12,9 @@ mod builder;
 mod compactor;
 mod desk;
 mod error;
+mod hand_over;
 mod lifecycle;
+mod orders;
 mod reading;
 mod setup;
 mod state;
@@ -309,10 +311,10 @@ impl Session {
         focus: Option<&str>,
         budget: Option<Budget>,
     ) -> Result<Seq, SessionError> {
-        if self.desk.maker.is_none() && !self.at_desk(answer::is_under_way).await? {
+        if self.desk.maker.is_none() && !self.at_desk(orders::is_under_way).await? {
             let focus = focus.map(str::to_owned);
             let made =
-                move |desk: &Desk| answer::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref());
+                move |desk: &Desk| orders::compact_built_in(desk, trigger, focus.as_deref(), budget.as_ref());
             return self.at_desk(made).await;
         }
         let job = self.order(trigger, focus, budget).await?;
@@ -326,7 +328,7 @@ impl Session {
                     }
                 }
                 JobState::Ready => {
-                    return self.at_desk(move |desk| answer::adopt(desk, job)).await;
+                    return self.at_desk(move |desk| orders::adopt(desk, job)).await;
                 }
                 JobState::Adopted { compaction } => return Ok(compaction),
                 JobState::Failed | JobState::Cancelled => {
@@ -357,17 +359,17 @@ impl Session {
         budget: Option<Budget>,
     ) -> Result<JobId, SessionError> {
         let focus = focus.map(str::to_owned);
-        self.at_desk(move |desk| answer::order(desk, trigger, focus.as_deref(), budget.as_ref())).await
+        self.at_desk(move |desk| orders::order(desk, trigger, focus.as_deref(), budget.as_ref())).await
     }
 
     /// Undoes the compaction in force: contexts are made as if it had not been. Gives its place.
     pub async fn undo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| answer::turn_back(desk, answer::Turn::Undo)).await
+        self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Undo)).await
     }
 
     /// Brings back the compaction that was undone last. Gives its place.
     pub async fn redo(&self) -> Result<Seq, SessionError> {
-        self.at_desk(|desk| answer::turn_back(desk, answer::Turn::Redo)).await
+        self.at_desk(|desk| orders::turn_back(desk, orders::Turn::Redo)).await
     }
 
     /// Pins words, or an event: no compaction loses it.
@@ -403,8 +405,8 @@ impl Session {
     pub async fn fork(&self, at: Seq, mode: ForkMode, title: &str) -> Result<Self, SessionError> {
         let title = title.to_owned();
         self.branch(at, title, move |desk, state| {
-            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
-            Ok(lineage::fork(&line, at, mode, &answer::drafter(state, &drafting)))
+            let (line, drafting) = (orders::whole(desk, state)?, state.drafting(&state.budget()));
+            Ok(lineage::fork(&line, at, mode, &orders::drafter(state, &drafting)))
         })
         .await
     }
@@ -412,15 +414,15 @@ impl Session {
     /// A new session that takes over with a goal: it knows what is summarised here, and nothing else of it is shown.
     pub async fn hand_over(&self, goal: &str) -> Result<Self, SessionError> {
         let head = self.at_desk(|desk| Ok(desk.store.head(desk.thread)?.seq)).await?;
-        let brief = compactor::brief_of_all(&self.desk, goal, head).await?;
+        let brief = hand_over::brief_of_all(&self.desk, goal, head).await?;
         let goal = goal.to_owned();
         let title = goal.clone();
         self.branch(head, title, move |desk, state| {
             let said = state.setup.format.say_user(&goal).at(Some(desk.now()));
             // What was said while a model summarised is not handed over: the new thread begins where it was asked for.
-            let (line, drafting) = (answer::whole(desk, state)?, state.drafting(&state.budget()));
+            let (line, drafting) = (orders::whole(desk, state)?, state.drafting(&state.budget()));
             let line = lineage::until(&line, head);
-            Ok(lineage::handoff(&line, said, brief, &answer::drafter(state, &drafting)))
+            Ok(lineage::handoff(&line, said, brief, &orders::drafter(state, &drafting)))
         })
         .await
     }
@@ -474,7 +476,7 @@ impl Session {
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
             let Some(desk) = desk.upgrade() else { return };
-            let ordered = blocking(move || answer::order_if_idle(&desk, after)).await;
+            let ordered = blocking(move || orders::order_if_idle(&desk, after)).await;
             match ordered {
                 Ok(true) => wake.notify_one(),
                 Ok(false) => {}

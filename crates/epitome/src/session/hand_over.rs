@@ -1,0 +1,72 @@
+//! Handing over: a summary of everything, by a model if there is one, for a session that goes on with a goal.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Seq,
+    context::Names,
+    event::Trigger,
+    project::project,
+    summary::{Brief, compaction::Cutting},
+    verify::{self, Source},
+};
+
+use super::{compactor::blocking, desk::Desk, error::SessionError, reading::read_line};
+use crate::summarise::{self, Instructions, Task};
+
+/// What a model makes of everything that is shown, for whoever goes on elsewhere with a goal; nothing if there is no model,
+/// or it fails.
+pub(super) async fn brief_of_all(
+    desk: &Arc<Desk>,
+    goal: &str,
+    head: Seq,
+) -> Result<Option<Brief>, SessionError> {
+    let Some(maker) = desk.maker.clone() else { return Ok(None) };
+    let (cutting, limit, caps, meter) = {
+        let desk = Arc::clone(desk);
+        blocking(move || {
+            let (drafting, meter) = {
+                let state = desk.state()?;
+                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter))
+            };
+            let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
+            let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
+            let cutting = Cutting::whole(&context, &line);
+            let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
+            Ok((cutting, limit, drafting.caps, meter))
+        })
+        .await?
+    };
+    let (Some(cutting), Some(limit)) = (cutting, limit) else { return Ok(None) };
+    let instructions = Instructions { focus: Some(goal.to_owned()), ..maker.instructions.clone() };
+    let task = Task {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        instructions: &instructions,
+        limit,
+        meter: &meter,
+        warm: None,
+    };
+    let summariser = maker.for_trigger(Trigger::Manual);
+    let drafted = match summarise::draft(summariser.as_ref(), &task).await {
+        Ok(drafted) => drafted,
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            return Ok(None);
+        }
+    };
+    let source = Source {
+        span: &cutting.events,
+        previous: cutting.previous.as_ref(),
+        caps: &caps,
+        replaces: cutting.covered,
+        limit,
+    };
+    match verify::verify(&drafted.text, drafted.finish, &source, &meter) {
+        Ok(verified) => Ok(Some(verified.brief)),
+        Err(error) => {
+            tracing::warn!(target: "epitome::compaction", %error, "handing over");
+            Ok(None)
+        }
+    }
+}
