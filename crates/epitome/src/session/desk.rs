@@ -258,11 +258,11 @@ impl Desk {
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let covered = state.history();
+        let first = state.first_shown();
         let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
         if let Some(compaction) = &prepared.compaction {
             if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
-                self.listeners.built_in(self.thread, made, covered);
+                self.listeners.built_in(self.thread, made, first, &setup.meter);
             }
             events.push(compaction.event.clone());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };

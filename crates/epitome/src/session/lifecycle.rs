@@ -13,6 +13,7 @@ use epitome_core::{
     Seq, ThreadId, Tokens,
     event::{Compaction, Trigger},
     id::JobId,
+    meter::Meter,
 };
 use serde::Serialize;
 
@@ -149,11 +150,14 @@ impl Listeners {
         self.stream.subscribe()
     }
 
-    /// Tells of a compaction that the built-in summariser makes at once.
-    pub(crate) fn built_in(&self, thread: ThreadId, compaction: &Compaction, span: (Seq, Tokens)) {
-        let (first, tokens_before) = span;
+    /// Tells of a compaction that the built-in summariser makes at once; what it stands for begins at `first`.
+    pub(crate) fn built_in(&self, thread: ThreadId, compaction: &Compaction, first: Seq, meter: &Meter) {
         let by = BUILT_IN.to_owned();
         let (trigger, through) = (compaction.trigger, compaction.through);
+        let tokens_after = meter.text(compaction.summary.text());
+        let saved = compaction.tokens_before.zip(compaction.tokens_after);
+        // The rest of the context is the same before and after.
+        let tokens_before = saved.map_or(Tokens(0), |(before, after)| before.less(after)) + tokens_after;
         self.tell(Lifecycle::Started {
             thread,
             job: None,
@@ -163,8 +167,6 @@ impl Listeners {
             through,
             tokens_before,
         });
-        let saved = compaction.tokens_before.zip(compaction.tokens_after);
-        let tokens_after = saved.map_or(Tokens(0), |(before, after)| tokens_before.less(before.less(after)));
         self.tell(Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use epitome_core::{
-    Event, Fact, Seq, Tokens,
+    Event, Fact, Seq,
     budget::Budget,
     event::Trigger,
     id::JobId,
@@ -112,10 +112,10 @@ pub(super) fn compact_built_in(
 ) -> Result<Seq, SessionError> {
     let mut state = desk.state()?;
     let now = Some(desk.now());
-    let (mut made, mut covered) = (None, (Seq::START, Tokens(0)));
+    let (mut made, mut first) = (None, Seq::START);
     let head = desk.append_to(&mut state, |state| {
         state.fill_all(&desk.store, desk.thread)?;
-        covered = state.history();
+        first = state.first_shown();
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
         let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
         made = Some(compaction.clone());
@@ -123,7 +123,8 @@ pub(super) fn compact_built_in(
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))
     })?;
     if let Some(compaction) = made {
-        desk.listeners.built_in(desk.thread, &compaction, covered);
+        let meter = Arc::clone(&state.setup.meter);
+        desk.listeners.built_in(desk.thread, &compaction, first, &meter);
         desk.listeners.tell(Lifecycle::Adopted {
             thread: desk.thread,
             compaction: head.seq,

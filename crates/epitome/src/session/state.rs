@@ -251,12 +251,11 @@ impl State {
         }
     }
 
-    /// Where the history begins, and what it costs: what a summary can be of.
-    pub(super) fn history(&self) -> (Seq, Tokens) {
+    /// Where the history begins that is shown.
+    pub(super) fn first_shown(&self) -> Seq {
         let context = self.view.context();
         let shown = &context.segments()[context.prefix_len()..];
-        let first = shown.iter().filter_map(|segment| segment.stands_for().first()).min();
-        (first.unwrap_or_default(), context.tokens().less(context.tier_tokens(Tier::Prefix)))
+        shown.iter().filter_map(|segment| segment.stands_for().first()).min().unwrap_or_default()
     }
 
     /// How compactions are drafted under a budget.
