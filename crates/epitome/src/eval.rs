@@ -118,8 +118,12 @@ impl Subject {
         let names = Names::Thread(ThreadId::derived(&["evaluation"]));
         let part = Tokens(self.tokens.0 / chain.max(1));
         // What stays verbatim must leave something to summarise in every part.
-        let drafting =
-            Drafting { keep: rules.keep.at_most(Tokens(part.0 / 4)), length: rules.length, caps: rules.caps };
+        let drafting = Drafting {
+            keep: rules.keep.at_most(Tokens(part.0 / 4)),
+            length: rules.length,
+            caps: rules.caps,
+            most: None,
+        };
         let mut line = Line::default();
         let (mut seen, mut part_end, mut done) = (Tokens(0), part, 0);
         let (mut steps, mut rejected, mut last) = (Vec::new(), Vec::new(), None);

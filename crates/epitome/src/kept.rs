@@ -87,6 +87,8 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
         failed_approaches: usize::MAX,
         errors: usize::MAX,
         next_steps: usize::MAX,
+        user_words: 0,
+        index: 0,
     };
     let fresh = summarise(span, None, &everything);
     let page = Page::of(&compaction.summary, names);

@@ -25,6 +25,7 @@ pub mod memory_files;
 pub mod metrics;
 pub mod plan;
 pub mod rehearse;
+pub mod replay;
 pub mod session;
 pub mod summarise;
 pub mod why;

@@ -58,6 +58,7 @@ pub struct Rehearsal {
     format: Format,
     options: RenderOptions,
     terms: Option<Terms>,
+    model: Option<ModelName>,
 }
 
 impl Rehearsal {
@@ -77,7 +78,14 @@ impl Rehearsal {
             format,
             options: RenderOptions { summary: shape, ..options },
             terms,
+            model: None,
         }
+    }
+
+    /// The same, with every call to this model, whichever answered.
+    pub fn asking(mut self, model: ModelName) -> Self {
+        self.model = Some(model);
+        self
     }
 
     /// How much a request may hold, with the policy's limits.
@@ -112,9 +120,22 @@ pub struct Call<'a> {
     pub prompt: &'a Prompt,
 }
 
+/// A call of a rehearsal that could not be made.
+#[derive(Debug)]
+pub struct Failed<'a> {
+    /// Its number, from 0.
+    pub number: u64,
+    /// When it was to be made.
+    pub at: Option<Time>,
+    /// The answer it led to when it could.
+    pub answer: &'a Logged,
+    /// Why not.
+    pub error: CompactError,
+}
+
 impl Rehearsal {
     /// Plays a script, and shows each call, or why there is none. Gives the view after the last event.
-    pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, CompactError>)) -> View {
+    pub fn run(&self, script: &Script, mut each: impl FnMut(Result<Call<'_>, Failed<'_>>)) -> View {
         let mut stage = Stage::new(script);
         let mut answering: Option<AnswerId> = None;
         let mut number = 0;
@@ -123,7 +144,8 @@ impl Rehearsal {
                 // Fragments of one answer came of one call, and words that open a session came of none.
                 let goes_on = answer.is_some() && *answer == answering;
                 if !goes_on && stage.has_history() {
-                    self.call(&mut stage, number, model.as_ref(), event, &mut each);
+                    let model = self.model.as_ref().or(model.as_ref());
+                    self.call(&mut stage, number, model, event, &mut each);
                     number += 1;
                 }
                 answering.clone_from(answer);
@@ -140,7 +162,7 @@ impl Rehearsal {
         number: u64,
         model: Option<&ModelName>,
         answer: &Logged,
-        each: &mut impl FnMut(Result<Call<'_>, CompactError>),
+        each: &mut impl FnMut(Result<Call<'_>, Failed<'_>>),
     ) {
         let moment = Moment { now: stage.now, model, terms: self.terms.as_ref(), ..Moment::default() };
         match self.ready(&mut stage.view, &moment, &mut stage.memo) {
@@ -160,7 +182,7 @@ impl Rehearsal {
             }
             Err(error) => {
                 stage.view.abandon();
-                each(Err(error));
+                each(Err(Failed { number, at: stage.now, answer, error }));
             }
         }
     }

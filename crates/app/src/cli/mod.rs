@@ -24,6 +24,7 @@ mod parallel;
 mod pins;
 mod policies;
 mod recall;
+mod replay;
 mod search;
 mod sessions;
 mod show;
@@ -113,6 +114,8 @@ enum Command {
     Models(models::Args),
     /// List the policies, and explain them.
     Policies(policies::Args),
+    /// Play sessions again under policies: what each would have cost and lost.
+    Replay(replay::Args),
     /// Try every session at many budgets in every format, and check each request.
     Sweep(sweep::Args),
     /// Measure what summaries keep of sessions, after one compaction and after several in a row.
@@ -163,6 +166,7 @@ impl Cli {
             Command::ReplayCall(args) => calls::replay(&args, &store, out),
             Command::Models(args) => models::run(&args, out),
             Command::Policies(args) => policies::run(&args, out),
+            Command::Replay(args) => replay::run(&args, &store, out),
             Command::Sweep(args) => sweep::run(&args, out),
             Command::Eval(args) => eval::run(&args, out),
             Command::Import(args) => import::run(&args, &store, out),

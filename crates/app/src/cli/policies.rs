@@ -60,6 +60,7 @@ fn describe(policy: &Policy, out: &mut Output) -> anyhow::Result<()> {
         (When::OnArrival, "before it is first sent"),
         (When::EveryCall, "before every call"),
         (When::AtEpoch, "when it acts"),
+        (When::AfterSummary, "after a summary"),
     ] {
         let steps = policy.reduce.iter().filter(|step| step.when == when);
         let names: Vec<String> = steps.map(|step| step.name().replace('_', " ")).collect();

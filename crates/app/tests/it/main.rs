@@ -6,6 +6,7 @@ mod compaction;
 mod eval;
 mod harness;
 mod real_data;
+mod replay;
 mod round_trip;
 mod tidy;
 mod view;

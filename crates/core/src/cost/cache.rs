@@ -186,6 +186,16 @@ impl Cache {
         Charge { usage, money: self.terms.prices().cost(&usage), missed, ignored_breakpoints }
     }
 
+    /// Lets a call of another session pass: what it asks to be kept is there for this one, as are the entries it reads
+    /// for as long again. It is no call of this session, so it is never why one of these misses.
+    pub fn warm(&mut self, call: &Call<'_>) {
+        self.now = self.now.max(call.at.0);
+        let prefixes = Prefixes::of(call, &self.invalidated_by);
+        let (marks, _) = self.marks(call.prompt, &prefixes);
+        let hit = self.find(call.prompt, &prefixes, &marks);
+        self.keep(&prefixes, &marks, hit);
+    }
+
     /// How many entries are held, dead ones that were not yet swept out included.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -346,6 +346,30 @@ fn what_a_profile_does_not_know_is_said() {
 }
 
 #[test]
+fn what_another_session_sent_is_read_and_is_no_call_of_this_one() {
+    let settings = Settings::default();
+    let shared = prompt("S:s200!");
+    let mut cache = cache(&anthropic(), Mode::Breakpoints);
+    let warm = |at: i64, cache: &mut Cache| {
+        let call = Call {
+            at: Time(at * 1_000),
+            model: MODEL,
+            prompt: &shared,
+            settings: &settings,
+            output: Tokens(0),
+        };
+        cache.warm(&call);
+    };
+    warm(0, &mut cache);
+    assert_eq!(seen(&serve(&mut cache, 1, "S:s200! a50!")), (200, 50, 0, Some("cold")));
+    // It is kept alive by the others alone, and what this session sent dies of itself.
+    for at in [300, 600] {
+        warm(at, &mut cache);
+    }
+    assert_eq!(seen(&serve(&mut cache, 610, "S:s200! a50! b50!")), (200, 100, 0, Some("expired")));
+}
+
+#[test]
 fn the_dead_are_swept_out() {
     let mut cache = cache(&anthropic(), Mode::Ideal);
     for call in 0..2_000 {

@@ -229,7 +229,7 @@ impl Situation<'_> {
         if let Some((made, threshold)) = ahead.demanded(state) {
             return (made, self.action(made), Reason::Demanded(threshold));
         }
-        let choices = self.choices(ahead, state);
+        let choices = self.choices(ahead, state, warmth);
         let made = match costs {
             Some(costs) => costs.cheapest(&choices),
             // Written again it will be in any case, whatever that costs; so the less the better.
@@ -254,11 +254,13 @@ impl Situation<'_> {
     }
 
     /// What may be done for the money's sake. A summary that is not there yet would cost what no money says: it is made
-    /// only above the trigger, and only if the free reducers miss the target.
-    fn choices(&self, ahead: &Ahead<'_>, state: &State) -> Vec<Move> {
+    /// only above the trigger or while the cache is cold, and only if the free reducers miss the target.
+    fn choices(&self, ahead: &Ahead<'_>, state: &State, warmth: Warmth) -> Vec<Move> {
         let may_reset = match ahead.resets {
             Resets::Never | Resets::AtForce => false,
-            Resets::AboveTrigger => state.size > self.budget.trigger() && self.misses_target(),
+            Resets::AboveTrigger => {
+                (state.size > self.budget.trigger() || warmth == Warmth::Cold) && self.misses_target()
+            }
             Resets::Any => true,
         };
         let edit = ahead.matters(state.edit).map(|_| Move::Edit);

@@ -124,6 +124,26 @@ fn the_factors_of_the_break_even_are_those_of_the_prices() {
 }
 
 #[test]
+fn a_cold_cache_is_the_moment_for_the_summary_that_code_makes() {
+    let cold = Since::Elapsed(Duration::from_mins(90));
+    let by = |by| Summary::Possible(offer(by));
+    // Below the trigger, and above the target, of which the free reducers take little.
+    let given = |since, trial, summary| Given { since, size: 50_000, trial, summary, ..Given::default() };
+    let (little, enough) = ((49_000, 40_000), (44_000, 40_000));
+    check(given(cold, little, by(Summariser::BuiltIn)), Action::SummariseNow, Reason::Cold);
+    // While it is warm, the trigger is waited for.
+    check(given(WARM, little, by(Summariser::BuiltIn)), Action::Keep, Reason::DoesNotPay);
+    // Where the reducers do, there is nothing to summarise; and a model's summary is not there in time.
+    check(given(cold, enough, by(Summariser::BuiltIn)), Action::Edit, Reason::Cold);
+    check(given(cold, little, by(Summariser::Session)), Action::Edit, Reason::Cold);
+    check(given(cold, little, Summary::Never), Action::Edit, Reason::Cold);
+    // What it costs need not be known: all is written again in any case.
+    let unpriced = |summary| Given { model: "llama-4-maverick", ..given(Since::First, little, summary) };
+    assert_eq!(unpriced(by(Summariser::BuiltIn)).plan().action, Action::SummariseNow);
+    assert_eq!(unpriced(Summary::Never).plan().action, Action::Edit);
+}
+
+#[test]
 fn a_warm_cache_is_changed_when_it_pays_and_not_a_call_before() {
     // 20 000 again for 10 000 less: after more than 23 calls.
     let given = |calls| Given { calls, trial: (30_000, 10_000), ..Given::default() };

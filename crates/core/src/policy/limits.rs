@@ -32,10 +32,12 @@ pub struct Limits {
 pub enum Level {
     /// This share of it.
     Share(Share),
-    /// All of it but so many tokens, of which no more than half of it counts.
+    /// All of it but so many tokens, and no less than a share of it.
     Less {
         /// So many.
         less: Tokens,
+        /// The share: half, where nothing is said.
+        least: Share,
     },
 }
 
@@ -44,9 +46,13 @@ impl Level {
     pub fn of(self, ceiling: Tokens) -> Tokens {
         match self {
             Self::Share(share) => share.of(ceiling),
-            Self::Less { less } => ceiling.less(less.min(Share::percent(50).of(ceiling))),
+            Self::Less { less, least } => ceiling.less(less).max(least.of(ceiling)),
         }
     }
+}
+
+const fn half() -> Share {
+    Share::percent(50)
 }
 
 /// By hand, since an untagged enum does not say what is wrong with a number.
@@ -89,8 +95,36 @@ impl<'de> Visitor<'de> for ReadLevel {
         #[serde(deny_unknown_fields)]
         struct Less {
             less: Tokens,
+            #[serde(default = "half")]
+            least: Share,
         }
-        let Less { less } = Less::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Level::Less { less })
+        let Less { less, least } = Less::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Level::Less { less, least })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_free_leaves_no_less_than_its_share() {
+        let check = |json: &str, ceiling: u64, expect: u64| {
+            let level: Level = serde_json::from_str(json).unwrap();
+            assert_eq!(level.of(Tokens(ceiling)), Tokens(expect), "{json} of {ceiling}");
+            let written = serde_json::to_string(&level).unwrap();
+            assert_eq!(serde_json::from_str::<Level>(&written).unwrap(), level, "{written}");
+        };
+        check("0.25", 1_000, 250);
+        check(r#"{"less": 300}"#, 1_000, 700);
+        // Half, where nothing is said.
+        check(r#"{"less": 700}"#, 1_000, 500);
+        check(r#"{"less": 700, "least": 0.46}"#, 1_000, 460);
+        check(r#"{"less": 700, "least": 0.2}"#, 1_000, 300);
+        check(r#"{"less": 700, "least": 0}"#, 500, 0);
+        check(r#"{"less": 18446744073709551615, "least": 1}"#, 1_000, 1_000);
+        for wrong in [r#"{"least": 0.5}"#, r#"{"less": 7, "least": 1.5}"#, r#"{"less": 7, "most": 1}"#, "2"] {
+            assert!(serde_json::from_str::<Level>(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -80,7 +80,7 @@ impl SummaryRules {
         let room = target.less(prefix);
         let length = self.length.at_most(Tokens(room.0 / 3));
         let keep = self.keep.at_most(room.less(length.most()));
-        Drafting { keep, length, caps: self.caps }
+        Drafting { keep, length, caps: self.caps.within(room), most: Some(target) }
     }
 }
 
@@ -108,6 +108,8 @@ pub enum When {
     /// When the policy acts, as long as the target is not met. Nothing else changes what was sent.
     #[default]
     AtEpoch,
+    /// When the policy acts and a summary was not enough, or there is none to be had.
+    AfterSummary,
     /// Before something is sent for the first time, so that no cache is lost by it.
     OnArrival,
     /// Before every call. Whatever it changes of what was sent costs the cache from there on.

@@ -42,7 +42,7 @@ fn sizes(base: &Budget) -> String {
 #[test]
 fn each_acts_where_its_design_says() {
     insta::assert_snapshot!(sizes(&profile("window = 200_000")), @r"
-    epitome    target 82800, trigger 128800, force 165600, cold 64400
+    epitome    target 104000, trigger 159000, force 174800, cold 104000
     retention  target 110400, trigger 165600, force 165600
     blocks     target 92000, trigger 156400, force 156400
     lineage    target 110400, trigger 164000, force 164000
@@ -64,7 +64,7 @@ fn the_thresholds_of_a_model_hold_for_the_policy_that_has_none() {
 #[test]
 fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     insta::assert_snapshot!(sizes(&profile("window = 40_000")), @r"
-    epitome    target 10800, trigger 16800, force 21600, cold 8400
+    epitome    target 11040, trigger 20400, force 22800, cold 11040
     retention  target 14400, trigger 21600, force 21600
     blocks     target 12000, trigger 20400, force 20400
     lineage    target 9600, trigger 12000, force 20400
@@ -73,7 +73,7 @@ fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     ");
     // A plain budget has no thresholds.
     insta::assert_snapshot!(sizes(&Budget::new(Tokens(10_000))), @r"
-    epitome    target 4500, trigger 7000, force 9000, cold 3500
+    epitome    target 4600, trigger 8500, force 9500, cold 4600
     retention  target 6000, trigger 9000, force 10000
     blocks     target 5000, trigger 8500, force 10000
     lineage    target 4000, trigger 5000, force 10000
@@ -114,14 +114,14 @@ fn the_numbers_are_those_of_the_designs() {
     Turns(5), Fixed(Tokens(4000)), Message
     "#);
     insta::assert_snapshot!(steps("epitome"), @r#"
-    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":10000,"head":4000,"tail":4000},"lines":null,"spare_turns":0}
+    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"spare_turns":0}
     {"when":"at_epoch","reducer":"drop_superseded_reads"}
     {"when":"at_epoch","reducer":"drop_reasoning","scope":"keep_open_loop"}
     {"when":"at_epoch","reducer":"evict_media","keep_newest":3}
-    {"when":"at_epoch","reducer":"cut_outputs","tokens":{"over":2000,"head":500,"tail":500},"lines":null,"spare_turns":1}
-    {"when":"at_epoch","reducer":"refer_outputs","spare_turns":4}
-    {"when":"at_epoch","reducer":"expire_tool_results","default":{"turns":10},"tools":{"skill":"never_evict"}}
-    Tokens(Tokens(30000)), Scaled { percent: 15, least: Tokens(1500), most: Tokens(6000) }, Message
+    {"when":"after_summary","reducer":"cut_outputs","tokens":{"over":2000,"head":500,"tail":500},"lines":null,"spare_turns":1}
+    {"when":"after_summary","reducer":"refer_outputs","spare_turns":4}
+    {"when":"after_summary","reducer":"expire_tool_results","default":{"turns":10},"tools":{"skill":"never_evict"}}
+    Tokens(Tokens(120000)), Scaled { percent: 15, least: Tokens(1500), most: Tokens(6000) }, Message
     "#);
 }
 
@@ -149,6 +149,8 @@ fn a_level_is_a_share_or_what_stays_free() {
     check("1.0", 1_000);
     check("{ less = 300 }", 700);
     check("{ less = 900 }", 500);
+    check("{ less = 900, least = 0.3 }", 300);
+    check("{ less = 300, least = 0.3 }", 700);
 }
 
 /// What is said of a file.
@@ -183,7 +185,7 @@ fn a_bad_step_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(step("reducer = \"blocks\"\ncompaction_scope = \"all\""), @"line 5: reducer `blocks`: `compaction_scope`: unknown variant `all`, expected `fixed_count` or `token_budget`");
     insta::assert_snapshot!(step("reducer = \"cut_outputs\"\ntokens = { over = 3, heads = 1 }"), @"line 5: reducer `cut_outputs`: `tokens`: unknown field `heads`, expected one of `over`, `head`, `tail`");
     insta::assert_snapshot!(step("reducer = \"expire_tool_results\"\ntools = { a = \"never\" }"), @"line 5: reducer `expire_tool_results`: `tools`: unknown variant `never`, expected one of `turns`, `last`, `never_evict`");
-    insta::assert_snapshot!(step("reducer = \"prune\"\nwhen = \"sometimes\""), @"line 5: `when`: unknown variant `sometimes`, expected one of `at_epoch`, `on_arrival`, `every_call`");
+    insta::assert_snapshot!(step("reducer = \"prune\"\nwhen = \"sometimes\""), @"line 5: `when`: unknown variant `sometimes`, expected one of `at_epoch`, `after_summary`, `on_arrival`, `every_call`");
     insta::assert_snapshot!(step("reducer = \"prune\"\nwhen = true"), @"line 5: `when` is a name in quotes, and not of type boolean");
     insta::assert_snapshot!(step("reducer = \"slide_dialogue\"\nmax_turns = 0.5"), @"line 5: reducer `slide_dialogue`: `max_turns`: invalid type: floating point `0.5`, expected a whole number");
     insta::assert_snapshot!(step("reducer = \"expire_tool_results\"\ndefault = 5"), @"line 5: reducer `expire_tool_results`: `default`: invalid type: integer `5`, expected string or map");
@@ -193,10 +195,18 @@ fn a_bad_step_is_refused_with_the_line_of_the_field() {
 
 #[test]
 fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
-    let limits = |toml: &str| wrong(&format!("base = \"epitome\"\n[limits]\n{toml}"));
+    // Sizes as shares, so that each row says one thing.
+    let limits = |toml: &str| {
+        let own = |name: &str| toml.trim_start().lines().any(|line| line.starts_with(name));
+        let defaults = [("cold", "0.35"), ("target", "0.45"), ("trigger", "0.7"), ("force", "0.9")];
+        let rest = defaults.iter().filter(|(name, _)| !own(name));
+        let rest: Vec<String> = rest.map(|(name, level)| format!("{name} = {level}")).collect();
+        let rest = rest.join("\n");
+        wrong(&format!("base = \"epitome\"\n[limits]\n{toml}\n{rest}"))
+    };
     insta::assert_snapshot!(limits("trigger = 0.5\ntarget = 0.5"), @"line 4: `target` must be below `trigger`, or every call would reset the cache: of 200000 tokens they are 100000 and 100000");
     insta::assert_snapshot!(limits("force = 0.9\ntarget = 0.8"), @"line 4: `target` must be below `trigger`, or every call would reset the cache: of 200000 tokens they are 160000 and 140000");
-    insta::assert_snapshot!(limits("force = 0.4"), @"line 3: `target` must be below `force`, or every call would reset the cache: of 200000 tokens they are 90000 and 80000");
+    insta::assert_snapshot!(limits("force = 0.4"), @"line 5: `target` must be below `force`, or every call would reset the cache: of 200000 tokens they are 90000 and 80000");
     insta::assert_snapshot!(limits("trigger = 0.95"), @"line 3: `trigger` must not be above `force`, or it would never be reached: of 200000 tokens they are 190000 and 180000");
     insta::assert_snapshot!(limits("cold = 0.95"), @"line 3: `cold` must not be above `force`, or it would never be reached: of 200000 tokens they are 190000 and 180000");
     insta::assert_snapshot!(limits("\ntrigger = 0.0"), @"line 4: `trigger` must be above 0");
@@ -204,7 +214,7 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(limits("trigger = 1.5"), @"line 3: expected a number from 0 to 1, found 1.5");
     insta::assert_snapshot!(limits("trigger = 70"), @"line 3: invalid value: integer `70`, expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`");
     insta::assert_snapshot!(limits("trigger = \"70 %\""), @r#"line 3: invalid type: string "70 %", expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`"#);
-    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected `less`");
+    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected `less` or `least`");
     insta::assert_snapshot!(limits("triger = 0.7"), @"line 3: unknown field `triger`, expected one of `trigger`, `target`, `force`, `cold`");
     let caps = |toml: &str| wrong(&format!("base = \"epitome\"\n[caps]\n{toml}"));
     insta::assert_snapshot!(caps("tools = 0.3"), @"line 3: unknown variant `tools`, expected one of `prefix`, `summaries`, `dialogue`, `reasoning`, `tool_results`, `media`");
@@ -220,7 +230,7 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");
-    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`");
+    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `user_words`, `index`");
     insta::assert_snapshot!(summary("length = { fixed = 0 }"), @"line 2: `summary`: a `length` of 0 leaves nothing to say");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 10, least = 9, most = 3 } }"), @"line 2: `summary`: the least `length`, 9, is above the most, 3");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 0, least = 1, most = 3 } }"), @"line 2: `summary`: a `length` of 0 percent of the span; expected 1 to 100");

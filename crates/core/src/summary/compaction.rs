@@ -28,6 +28,9 @@ pub struct Drafting {
     pub length: Length,
     /// How many items it shows.
     pub caps: Caps,
+    /// How large the context may be with it: what stays verbatim is made less until it fits, as far as tokens say how much
+    /// that is.
+    pub most: Option<Tokens>,
 }
 
 /// What stays verbatim. The newest turn always does.
@@ -61,12 +64,16 @@ pub enum Length {
 }
 
 impl Drafting {
+    /// How long the summary of a span of this size may be, with what has room of its own.
+    pub fn expected(&self, span: Tokens) -> Tokens {
+        // Four letters a token, and of a small span there is little to tell.
+        let beside = self.caps.user_words.saturating_add(self.caps.index) as u64 / 4;
+        self.length.of(span) + Tokens(beside).min(Tokens(span.0 / 5))
+    }
+
     /// How much is kept verbatim at most, where that is counted in tokens.
     pub fn room(&self) -> Tokens {
-        match self.keep {
-            Keep::Turns(_) => Tokens(0),
-            Keep::Tokens(tokens) | Keep::Important(tokens) => tokens,
-        }
+        self.keep.tokens().unwrap_or_default()
     }
 }
 
@@ -77,6 +84,14 @@ impl Default for Keep {
 }
 
 impl Keep {
+    /// How much it is at most, where that is counted in tokens.
+    pub fn tokens(self) -> Option<Tokens> {
+        match self {
+            Self::Turns(_) => None,
+            Self::Tokens(tokens) | Self::Important(tokens) => Some(tokens),
+        }
+    }
+
     /// The same, where there is room for no more than this. Turns are counted in turns and not bound by it.
     pub fn at_most(self, room: Tokens) -> Self {
         match self {
@@ -153,6 +168,8 @@ pub struct Cutting {
     pub first_kept: Seq,
     /// What the span costs as it is shown now.
     pub covered: Tokens,
+    /// What the rest of the history costs.
+    pub kept: Tokens,
     /// The compaction that is shown now, on which this one builds.
     pub standing: Option<Seq>,
     /// What it says.
@@ -169,14 +186,50 @@ impl Drafting {
         line: &Line,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let cutting = self.cut(context, line)?;
-        let brief = summarise(&cutting.events, cutting.previous.as_ref(), &self.caps);
+        let (cutting, brief) = self.fitted(context, line)?;
         let finished = Finished { first: cutting.first, first_kept: cutting.first_kept, brief, trigger };
         finished.compaction(context, self.length)
     }
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
+        self.fitted(context, line).map(|(cutting, _)| cutting)
+    }
+
+    /// Where to cut so that the context is not too large with the built-in summary of what lies before, and that summary.
+    fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
+        const TRIES: usize = 5;
+        let mut drafting = *self;
+        let mut cutting = drafting.cut_once(context, line)?;
+        let mut brief = drafting.summarised(&cutting);
+        for _ in 0..TRIES {
+            let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
+            let covered = SeqSet::run(cutting.first, cutting.first_kept.previous());
+            let text =
+                brief.render(&covered, self.length.of(cutting.covered), context.meter(), context.names());
+            let summary = context.meter().overhead().around_summary() + context.meter().text(&text);
+            let excess = (context.tokens().less(cutting.covered) + summary).less(most);
+            if excess == Tokens(0) {
+                break;
+            }
+            drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
+            let next = drafting.cut_once(context, line)?;
+            if next.first_kept == cutting.first_kept {
+                // Nothing more can go of what is kept: the rest must say less.
+                let Some(caps) = drafting.caps.of_span(cutting.covered).less(excess) else { break };
+                drafting.caps = caps;
+            }
+            cutting = next;
+            brief = drafting.summarised(&cutting);
+        }
+        Ok((cutting, brief))
+    }
+
+    fn summarised(&self, cutting: &Cutting) -> Brief {
+        summarise(&cutting.events, cutting.previous.as_ref(), &self.caps.of_span(cutting.covered))
+    }
+
+    fn cut_once(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
         // Also where its summary is part of a note. A compaction that was made in a rehearsal has the number of the event
         // before it: that one is not meant.
         let is_it =
@@ -376,6 +429,7 @@ fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
         first: line.after_leading(),
         first_kept: cut.first_kept,
         covered: cut.covered,
+        kept: cut.kept,
         standing: summary.map(|event| event.id.seq),
         previous,
         events: line.events().filter(told).cloned().collect(),
@@ -392,7 +446,7 @@ fn unread(event: &Logged, compaction: &Compaction) -> Brief {
     let key = Some(format!("summary {}", event.id.seq));
     Brief {
         items: vec![Item { section: Section::SessionIntent, text, key, sources, detail: None }],
-        folded: Vec::new(),
+        ..Brief::default()
     }
 }
 
@@ -407,7 +461,7 @@ mod tests {
     };
 
     fn drafting(keep: Keep) -> Drafting {
-        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default() }
+        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default(), most: None }
     }
 
     const LOG: &str = "
@@ -551,14 +605,47 @@ assistant: Fine.
     fn pins_made_since_change_nothing_else() {
         let line = Line::new(read(LOG));
         let cutting = drafting(Keep::Turns(2)).cut(&project(&line, meter(), Names::Messages), &line).unwrap();
-        let brief = summarise(&cutting.events, None, &Caps::default());
+        let caps = Caps { user_words: 1_000, index: 1_000, ..Caps::default() };
+        let brief = summarise(&cutting.events, None, &caps);
+        assert!(!brief.voice.is_empty() && !brief.index.is_empty());
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
         let finished = Finished { first, first_kept, brief, trigger };
-        let with = |pins: &str| finished.clone().with_pins(&Line::new(read(pins)), &Caps::default());
+        let with = |pins: &str| finished.clone().with_pins(&Line::new(read(pins)), &caps);
         assert_eq!(with("pin: One.\nunpin: One.\n"), finished);
-        let pinned = with("pin: One.\npin: Two.\nunpin: One.\n").brief.items;
+        let Brief { items: pinned, voice, index, .. } = with("pin: One.\npin: Two.\nunpin: One.\n").brief;
+        assert_eq!((&voice, &index), (&finished.brief.voice, &finished.brief.index));
         assert_eq!((pinned[0].section, pinned[0].text.as_str()), (Section::Pins, "Two."));
         assert_eq!(pinned[1..], finished.brief.items);
+    }
+
+    #[test]
+    fn what_is_kept_gives_way_until_the_context_is_as_large_as_it_may_be() {
+        let turn = |words: u64| format!("assistant:\n  call bash {{}}\n  -> {words} words of \"w\"\n");
+        let log = format!("user: Go.\n{}", [500, 200, 200, 200, 20].map(turn).concat());
+        let line = Line::new(read(&log));
+        let context = project(&line, meter(), Names::Messages);
+        let check = |most: u64, first_kept: u64| {
+            let keep = drafting(Keep::Tokens(Tokens(700)));
+            let drafting = Drafting { length: Length::Fixed(Tokens(0)), most: Some(Tokens(most)), ..keep };
+            let draft = drafting.draft(&context, &line, Trigger::Manual).unwrap();
+            assert_eq!(draft.first_kept, Some(Seq(first_kept)), "{most}: {:?}", draft.tokens_after);
+            draft.tokens_after.unwrap()
+        };
+        for (most, first_kept) in [(1_000, 4), (600, 6), (400, 8), (200, 10)] {
+            assert!(check(most, first_kept) <= Tokens(most));
+        }
+        // Less than the newest turn there cannot be.
+        assert!(check(1, 10) > Tokens(1));
+    }
+
+    #[test]
+    fn what_has_room_of_its_own_is_expected_to_take_it_of_a_large_span() {
+        let caps = Caps { user_words: 4_000, index: 2_000, ..Caps::default() };
+        let drafting = Drafting { caps, ..drafting(Keep::Turns(1)) };
+        assert_eq!(drafting.expected(Tokens(100_000)), Tokens(200 + 1_500));
+        assert_eq!(drafting.expected(Tokens(1_000)), Tokens(200 + 200));
+        let absurd = Caps { user_words: usize::MAX, index: usize::MAX, ..caps };
+        assert_eq!(Drafting { caps: absurd, ..drafting }.expected(Tokens(1_000)), Tokens(200 + 200));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
+    index::index,
     ledger::{Caps, FIRST_REQUEST, Ledger},
     prose::{one_line, sentences},
     said::{Answer, LAST_WORDS, Speaker, Speech},
@@ -68,7 +69,10 @@ pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) ->
     }
     pins(&mut ledger, span);
     extraction.finish(&mut ledger);
-    ledger.settle(caps)
+    let mut brief = ledger.settle(caps);
+    brief.voice = brief.voice.and(span, caps.user_words);
+    brief.index = index(span, &brief.index, caps.index);
+    brief
 }
 
 struct Extraction {
@@ -230,7 +234,7 @@ fn unpin(ledger: &mut Ledger, pin: &Pin) {
     ledger.strike(Section::Pins, &identity);
 }
 
-fn text(parts: &[Part]) -> String {
+pub(super) fn text(parts: &[Part]) -> String {
     let mut text = String::new();
     for part in parts {
         if let Part::Text { text: said } = part {
@@ -243,8 +247,74 @@ fn text(parts: &[Part]) -> String {
     text
 }
 
-/// Clients write some messages in the user's name: they are one bracket, or one tag.
-fn is_note_of_client(text: &str) -> bool {
+/// Whether a message is one that a client wrote in the user's name: it is one bracket, or one tag, once or again and again.
+pub fn is_note_of_client(text: &str) -> bool {
     let text = text.trim();
-    text.starts_with('[') && text.ends_with(']') && !text[1..].contains('[')
+    let is_bracket = text.starts_with('[') && text.ends_with(']') && !text[1..].contains('[');
+    is_bracket || is_tag(text)
+}
+
+/// Whether a text is `<a-name …>…</a-name>` and nothing beside it: between two such notes a user may have spoken.
+fn is_tag(text: &str) -> bool {
+    let name =
+        text.strip_prefix('<').and_then(|rest| rest.split(|c: char| c == '>' || c.is_whitespace()).next());
+    let Some(name) = name.filter(|name| is_tag_of_client(name)) else { return false };
+    let (open, close) = (format!("<{name}"), format!("</{name}>"));
+    let mut rest = text;
+    while let Some(inside) = rest.strip_prefix(&open) {
+        let Some((_, after)) = inside.split_once(&close) else { return false };
+        rest = after.trim_start();
+    }
+    rest.is_empty()
+}
+
+/// The tags in which clients write to the model; any other may be a user's own.
+fn is_tag_of_client(name: &str) -> bool {
+    const TAGS: [&str; 8] = [
+        "task-notification",
+        "system-reminder",
+        "system_reminder",
+        "environment_context",
+        "environment_details",
+        "user_instructions",
+        "user-prompt-submit-hook",
+        "session_context",
+    ];
+    TAGS.contains(&name) || ["command-", "local-command-", "ide_"].iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_of_a_client_is_one_bracket_or_one_tag_and_nothing_beside() {
+        let check = |text: &str, expect: bool| assert_eq!(is_note_of_client(text), expect, "{text}");
+        for note in [
+            "[Request interrupted by user]",
+            " <system-reminder>\nMind the list.\n</system-reminder>\n",
+            "<environment_context cwd=\"/\">a > b</environment_context>",
+            "<system-reminder>One.</system-reminder>\n<system-reminder>Two.</system-reminder>",
+        ] {
+            check(note, true);
+        }
+        for said in [
+            "",
+            "<",
+            "Fix <b>this</b>.",
+            "[1] and [2]",
+            "<div>mine</div>",
+            "<my-tag>",
+            "<my-tag>open",
+            "<my-tag>a</my-tags>",
+            "<my-tag>a</my-tag> and this",
+            // The user spoke between two notes of the client.
+            "<system-reminder>One.</system-reminder>\nNever push.\n<system-reminder>Two.</system-reminder>",
+        ] {
+            check(said, false);
+        }
+        check("<user_query>Never push.</user_query>", false);
+        check(&"<ide_x></ide_x>".repeat(100_000), true);
+        check(&"<a-b>".repeat(100_000), false);
+    }
 }

@@ -1,6 +1,6 @@
 //! A summary as of an earlier place: for a fork inside the span that it tells of.
 
-use super::{Brief, Caps, FoldedItems, Section, ledger::Ledger};
+use super::{Brief, Caps, FoldedItems, Section, index, ledger::Ledger};
 use crate::{id::Seq, seq_set::SeqSet};
 
 impl Brief {
@@ -34,6 +34,8 @@ impl Brief {
             }
         }
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
+        brief.voice = self.voice.before(seq);
+        brief.index = index::before(&self.index, seq);
         brief
     }
 
@@ -96,6 +98,7 @@ mod tests {
         let brief = Brief {
             items: vec![item("early", &[(1, 2)]), item("both", &[(3, 4), (9, 9)]), item("late", &[(7, 8)])],
             folded: vec![folded(5, 2, 6), folded(7, 1, 30)],
+            ..Brief::default()
         };
         let fork = brief.before(Seq(7));
         assert_eq!(fork.items, [item("early", &[(1, 2)])]);
@@ -130,6 +133,7 @@ mod tests {
                 item(Section::Errors, "boom", Some("make"), 5),
             ],
             folded: vec![FoldedItems { section: Section::Errors, count: 2, sources: SeqSet::one(Seq(1)) }],
+            ..Brief::default()
         };
         let other = Brief {
             items: vec![
@@ -139,6 +143,7 @@ mod tests {
                 item(Section::Errors, "it went boom", Some("make"), 5),
             ],
             folded: vec![FoldedItems { section: Section::Commands, count: 9, sources: SeqSet::one(Seq(1)) }],
+            ..Brief::default()
         };
         let joined = own.joined(&other, &Caps::default());
         let said: Vec<&str> = joined.items.iter().map(|item| item.text.as_str()).collect();

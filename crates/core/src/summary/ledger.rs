@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Brief, Detail, FoldedItems, Force, Item, PINS, Section};
-use crate::seq_set::SeqSet;
+use super::{Brief, Detail, Entry, FoldedItems, Force, Item, PINS, Section, Voice};
+use crate::{seq_set::SeqSet, tokens::Tokens};
 
 /// How many constraints are shown. Beyond it preferences are folded before rules, older ones before newer.
 pub const CONSTRAINTS: usize = 40;
@@ -44,6 +44,10 @@ pub struct Caps {
     pub errors: usize,
     /// Next steps.
     pub next_steps: usize,
+    /// What the user said, word for word: so many letters of it. By default none.
+    pub user_words: usize,
+    /// The index of names: so many letters. By default there is none.
+    pub index: usize,
 }
 
 impl Default for Caps {
@@ -57,11 +61,35 @@ impl Default for Caps {
             failed_approaches: 40,
             errors: 40,
             next_steps: 24,
+            user_words: 0,
+            index: 0,
         }
     }
 }
 
 impl Caps {
+    /// The same, where a context has room for no more than this: what has room of its own takes no more than its part.
+    pub fn within(self, room: Tokens) -> Self {
+        let room = usize::try_from(room.0).unwrap_or(usize::MAX);
+        let user_words = self.user_words.min(room.saturating_mul(2));
+        Self { user_words, index: self.index.min(room.saturating_add(room / 2)), ..self }
+    }
+
+    /// The same, for a span of this size: what users said is cut where it is most of the span, or nothing would be gained.
+    pub fn of_span(self, span: Tokens) -> Self {
+        let letters = usize::try_from(span.0).unwrap_or(usize::MAX).saturating_mul(2);
+        Self { user_words: self.user_words.min(letters), index: self.index.min(letters), ..self }
+    }
+
+    /// The same with so many tokens less beside the sections, first of the index; nothing, if there is none to take.
+    pub fn less(self, excess: Tokens) -> Option<Self> {
+        // Names and hashes have two letters a token, or a little more.
+        let letters = usize::try_from(excess.0).unwrap_or(usize::MAX).saturating_mul(3);
+        let index = self.index.saturating_sub(letters);
+        let user_words = self.user_words.saturating_sub(letters.saturating_sub(self.index));
+        (self.index + self.user_words > 0).then_some(Self { user_words, index, ..self })
+    }
+
     /// How many items of a section are shown.
     pub const fn of(&self, section: Section) -> usize {
         match section {
@@ -88,6 +116,8 @@ pub(crate) struct Ledger {
     places: HashMap<(Section, String), usize>,
     by_section: BTreeMap<Section, Vec<usize>>,
     folded: Vec<FoldedItems>,
+    voice: Voice,
+    index: Vec<Entry>,
 }
 
 impl Ledger {
@@ -97,6 +127,8 @@ impl Ledger {
         if let Some(previous) = previous {
             previous.items.iter().for_each(|item| ledger.put(item.clone()));
             ledger.folded.clone_from(&previous.folded);
+            ledger.voice.clone_from(&previous.voice);
+            ledger.index.clone_from(&previous.index);
         }
         ledger
     }
@@ -147,7 +179,8 @@ impl Ledger {
         for item in self.items.into_iter().flatten() {
             sections.entry(item.section).or_default().push(item);
         }
-        let mut brief = Brief { items: Vec::new(), folded: self.folded };
+        let mut brief =
+            Brief { items: Vec::new(), folded: self.folded, voice: self.voice, index: self.index };
         for (section, items) in sections {
             let mut items = if is_prose(section) { without_repeats(items) } else { items };
             let too_many = items.len().saturating_sub(caps.of(section));
@@ -274,6 +307,20 @@ mod tests {
         assert_eq!(show(&brief), "make: 0 [1, 4]; tabs [2-3]");
         let again = Ledger::carrying(Some(&brief)).settle(&Caps::default());
         assert_eq!(again, brief);
+    }
+
+    #[test]
+    fn what_has_room_of_its_own_takes_no_more_than_its_part_of_a_context() {
+        let caps = Caps { user_words: 1_000, index: 800, ..Caps::default() };
+        let check = |caps: Caps, user_words, index| {
+            assert_eq!((caps.user_words, caps.index), (user_words, index));
+            assert_eq!(caps.commands, Caps::default().commands);
+        };
+        check(caps.within(Tokens(600)), 1_000, 800);
+        check(caps.within(Tokens(400)), 800, 600);
+        check(caps.within(Tokens(0)), 0, 0);
+        let all = Caps { user_words: usize::MAX, index: usize::MAX, ..caps };
+        check(all.within(Tokens::MAX), usize::MAX, usize::MAX);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod cues;
 mod extract;
 mod files;
 mod fork;
+mod index;
 mod ledger;
 mod pins;
 mod prose;
@@ -18,6 +19,7 @@ mod said;
 mod stories;
 pub mod tools;
 mod topic;
+mod voice;
 mod voices;
 mod wishes;
 mod work;
@@ -33,9 +35,11 @@ pub(crate) use self::{
     work::key as work_key,
 };
 pub use self::{
-    extract::summarise,
+    extract::{is_note_of_client, summarise},
+    index::{Entry, Name},
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
+    voice::{Extent, Hand, Said, Voice},
 };
 use crate::seq_set::SeqSet;
 
@@ -48,6 +52,12 @@ pub struct Brief {
     /// What is no longer told item by item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<FoldedItems>,
+    /// What users said.
+    #[serde(default, skip_serializing_if = "Voice::is_empty")]
+    pub voice: Voice,
+    /// Which names stood where, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub index: Vec<Entry>,
 }
 
 /// One thing a summary says.

@@ -2,12 +2,13 @@
 //!
 //! The first line says what it is and how to get the originals back: it is all that a model needs to reach any of them.
 //! A reader can rely on the headings: nothing inside an item can look like one. Pins and rules are always written, and so
-//! are what was asked for and the newest of what must be kept; of everything else as much as the limit allows, the newest items first, and what is left is counted with the
-//! handle by which it is found again.
+//! are what was asked for and the newest of what must be kept; of everything else as much as the limit allows, the newest
+//! items first, and what is left is counted with the handle by which it is found again. Behind the sections stands what
+//! has room of its own: what users said, and the index.
 
 use std::collections::BTreeSet;
 
-use super::{Brief, Detail, Force, Item, Section, ledger::FIRST_REQUEST};
+use super::{Brief, Detail, Force, Item, Section, index, ledger::FIRST_REQUEST};
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
 /// In which order sections get room, when there is not enough for all.
@@ -57,7 +58,7 @@ impl Brief {
             let text = page.write(&shown);
             let tokens = meter.text(&text);
             if tokens <= limit || shown == least {
-                return text;
+                return text + &page.beside();
             }
             // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
             let excess = tokens.less(limit);
@@ -69,7 +70,7 @@ impl Brief {
     /// preference, changed file, failed approach and error, and of everything else a count.
     pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
         let page = Page { brief: self, covered, meter, names };
-        meter.text(&page.write(&page.least()))
+        meter.text(&(page.write(&page.least()) + &page.beside()))
     }
 }
 
@@ -176,6 +177,14 @@ impl Page<'_> {
                 text.push('\n');
             }
         }
+        text
+    }
+
+    /// What stands beside the sections and has room of its own.
+    fn beside(&self) -> String {
+        let mut text = String::new();
+        self.brief.voice.write(self.names, &mut text);
+        index::write(&self.brief.index, self.names, &mut text);
         text
     }
 
@@ -404,6 +413,25 @@ assistant: Next steps: write the docs.
     }
 
     #[test]
+    fn the_index_says_what_its_numbers_are_however_little_room_there_is() {
+        let caps = Caps { user_words: 1_000, index: 1_000, ..Caps::default() };
+        let brief = summarise(&read(LOG), None, &caps);
+        for limit in [Tokens(0), Tokens::MAX] {
+            let text = brief.render(&covered(), limit, &meter(), Names::Messages);
+            let beside = text.split_once("\n## What the User Said\n").expect("what was said").1;
+            insta::allow_duplicates!(insta::assert_snapshot!(beside, @r#"
+            <user_message n="1">
+            Add a cache to the client. Never touch the lock file.
+            </user_message>
+
+            ## Index of Names
+            Names that stood in tool results, newest first; the result behind [3]: message 3
+            - [3] edit_file src/cache.rs: new_string old_string src/cache.rs
+            "#));
+        }
+    }
+
+    #[test]
     fn no_item_can_forge_a_heading() {
         let item = |section, text: &str| Item {
             section,
@@ -420,6 +448,7 @@ assistant: Next steps: write the docs.
                 item(Section::Errors, "  # x\r\n===\n```"),
             ],
             folded: vec![],
+            ..Brief::default()
         };
         let text = forged.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
         let headings: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with('#')).collect();
@@ -434,7 +463,7 @@ assistant: Next steps: write the docs.
     fn what_was_folded_is_counted_and_what_is_unknown_is_said() {
         let row =
             |count| FoldedItems { section: Section::Errors, count, sources: SeqSet::run(Seq(3), Seq(9)) };
-        let brief = Brief { items: vec![], folded: vec![row(1), row(0)] };
+        let brief = Brief { items: vec![], folded: vec![row(1), row(0)], ..Brief::default() };
         let text = brief.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
         assert!(
             text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"),

@@ -164,7 +164,7 @@ pin: remember the milk
     #[test]
     fn the_form_is_bounded_however_long_the_summary_before() {
         let item = |at: usize| Item { text: format!("{at} {}", "word ".repeat(90)), ..item() };
-        let brief = Brief { items: (0..2_000).map(item).collect(), folded: Vec::new() };
+        let brief = Brief { items: (0..2_000).map(item).collect(), folded: Vec::new(), ..Brief::default() };
         assert!(form(Some(&brief)).len() < 6_000);
         assert!(form(Some(&brief)).contains("[k2000] Key Decisions: 1999 word"));
     }

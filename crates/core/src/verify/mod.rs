@@ -12,6 +12,7 @@ mod form;
 mod names;
 mod report;
 mod secrets;
+pub(crate) use self::secrets::holds_secret;
 mod text;
 mod whole;
 
@@ -25,7 +26,6 @@ use self::{
     draft::{Draft, read},
     evidence::{Claim, Evidence},
     form::{PENDING, is_the_models, named},
-    secrets::holds_secret,
     whole::{judge, without_reasoning},
 };
 pub use self::{

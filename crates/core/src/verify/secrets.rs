@@ -4,7 +4,7 @@
 //! good. Known prefixes and names are looked for, not randomness: a commit's hash is random too, and is wanted.
 
 /// Whether a text looks as if it held a key or a password.
-pub(super) fn holds_secret(text: &str) -> bool {
+pub(crate) fn holds_secret(text: &str) -> bool {
     text.contains("-----BEGIN ") && text.contains("PRIVATE KEY")
         || text.split(is_between).any(is_key)
         || names_value(text)

@@ -231,7 +231,8 @@ fn summary<'a>(
     let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
     let drafting = rules.drafting(budget.target(), prefix);
     let covers = context.tokens().less(prefix).less(drafting.room());
-    let offer = |by, calls| Offer { covers, expected: rules.length.of(covers), calls, by };
+    let expected = drafting.expected(covers);
+    let offer = |by, calls| Offer { covers, expected, calls, by };
     match standby {
         Standby::Off => Summary::Never,
         Standby::BuiltIn => Summary::Possible(offer(Summariser::BuiltIn, 0)),

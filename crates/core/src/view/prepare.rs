@@ -280,12 +280,19 @@ impl Making {
             && let Ok(context) = self.summarise(view, context, rules, &budget, standby)
         {
             self.open(true, &cause);
-            return self.run(&policy.pipeline(When::AtEpoch), context, &budget);
+            let context = self.run(&policy.pipeline(When::AtEpoch), context, &budget);
+            return self.run(&policy.pipeline(When::AfterSummary), context, &budget);
         }
-        self.open(trial.context.changes_of_sent() != sent, &cause);
         self.state = trial.state;
         self.steps.extend(trial.steps);
-        trial.context
+        let context = match means {
+            Means::Reducers => trial.context,
+            Means::Summary | Means::Ready => {
+                self.run(&policy.pipeline(When::AfterSummary), trial.context, &budget)
+            }
+        };
+        self.open(context.changes_of_sent() != sent, &cause);
+        context
     }
 
     /// What was sent has changed: a new epoch begins, unless nothing was ever sent.

@@ -1,6 +1,8 @@
 //! The integration tests of the core.
 
 #[cfg(test)]
+mod after_summary;
+#[cfg(test)]
 mod blocks;
 #[cfg(test)]
 mod floors;
@@ -22,6 +24,8 @@ mod specs_policies;
 mod stage;
 #[cfg(test)]
 mod summaries;
+#[cfg(test)]
+mod told;
 #[cfg(test)]
 mod verify;
 #[cfg(test)]

@@ -117,6 +117,8 @@ const SMALL: Caps = Caps {
     failed_approaches: 2,
     errors: 2,
     next_steps: 2,
+    user_words: 300,
+    index: 200,
 };
 
 const LARGE: Caps = Caps {
@@ -128,6 +130,8 @@ const LARGE: Caps = Caps {
     failed_approaches: usize::MAX,
     errors: usize::MAX,
     next_steps: usize::MAX,
+    user_words: 40000,
+    index: 20000,
 };
 
 /// Shown and folded items of a section.
@@ -272,7 +276,7 @@ proptest! {
         prop_assert!(brief.items.iter().all(|item| !item.sources.is_empty()));
         let [meter, _] = meters().map(Arc::new);
         let line = Line::new(events.iter().cloned());
-        let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL };
+        let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL, most: None };
         let Ok(draft) = drafting.draft(&project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
         let before = project(&line, Arc::clone(&meter), Names::Messages);
         prop_assert_eq!(draft.tokens_before, Some(before.tokens()));

@@ -388,7 +388,7 @@ mod tests {
             sources: SeqSet::run(Seq(1), Seq(1)),
             detail: None,
         };
-        let previous = Brief { items: vec![item], folded: Vec::new() };
+        let previous = Brief { items: vec![item], folded: Vec::new(), ..Brief::default() };
         let (fake, meter, instructions) = (Fake::new(8_000), meter(), Instructions::default());
         let span = work(60, 60);
         let task = Task {

@@ -26,7 +26,8 @@ use epitome::{
 
 use crate::notation::{logged, meter, read, show};
 
-const DRAFTING: Drafting = Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS };
+const DRAFTING: Drafting =
+    Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS, most: None };
 
 const CAPS: Caps = Caps {
     session_intent: 16,
@@ -37,6 +38,8 @@ const CAPS: Caps = Caps {
     failed_approaches: 40,
     errors: 40,
     next_steps: 24,
+    user_words: 0,
+    index: 0,
 };
 
 /// A thread while it is told.
@@ -734,6 +737,7 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
             item("Everything about the server.", 2, 12),
         ],
         folded: vec![],
+        ..Brief::default()
     };
     let story = beginning().tell(MIDDLE);
     let compaction = Compaction {
@@ -849,7 +853,7 @@ fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
     let text = "Finish the cache.".to_owned();
     let sources = SeqSet::one(Seq(2));
     let given = Item { section: Section::CurrentTask, text, key: None, sources, detail: None };
-    let given = Brief { items: vec![given], folded: vec![] };
+    let given = Brief { items: vec![given], folded: vec![], ..Brief::default() };
     insta::assert_snapshot!(story.handoff(Some(given)).show(), @r"
     prefix      1       verbatim      1  Rules.
     summary     2-11    summary      74

@@ -15,6 +15,7 @@ mod memory_files;
 mod metrics;
 mod misbehaving;
 mod rehearsal;
+mod retention;
 mod scripted;
 mod session;
 mod summarisers;
@@ -29,7 +30,6 @@ mod notation;
 
 /// Histories as the wire formats are tried on.
 #[path = "../../../wire/tests/it/histories.rs"]
-#[expect(dead_code, reason = "what only the wire formats are tried with")]
 mod histories;
 
 /// Histories as the core is tried on.

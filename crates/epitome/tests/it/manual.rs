@@ -40,11 +40,12 @@ fn builder() -> SessionBuilder {
 async fn long(builder: SessionBuilder) -> Session {
     let session = builder.begin().await.unwrap();
     for turn in 0..30 {
-        session.user(&format!("Question {turn}. {}", "Many words about it. ".repeat(40))).await.unwrap();
+        session.user(&format!("Question {turn}.")).await.unwrap();
         session.next_request().await.unwrap();
         let answer = format!(
             r#"{{"id":"a{turn}","choices":[{{"index":0,"finish_reason":"stop",
-                "message":{{"role":"assistant","content":"Answer {turn}."}}}}]}}"#
+                "message":{{"role":"assistant","content":"Answer {turn}. {}"}}}}]}}"#,
+            "Many words about it. ".repeat(40)
         );
         session.answered(&answer).await.unwrap();
     }

@@ -27,6 +27,7 @@ fn brief() -> Brief {
             item(Section::NextSteps, "Write the tests.", 8),
         ],
         folded: vec![FoldedItems { section: Section::KeyDecisions, count: 3, sources: SeqSet::one(Seq(1)) }],
+        ..Brief::default()
     }
 }
 
@@ -134,7 +135,7 @@ fn a_file_is_bounded_and_tells_the_newest() {
     let items = (1..=5_000)
         .map(|at| item(Section::KeyDecisions, &format!("{at} {}", "wörd ".repeat(400)), at))
         .collect();
-    files.write(&Brief { items, folded: vec![] }, Names::Messages).unwrap();
+    files.write(&Brief { items, folded: vec![], ..Brief::default() }, Names::Messages).unwrap();
     let decisions = read(folder.path(), DECISIONS);
     assert!(decisions.len() < 20_000, "{} bytes", decisions.len());
     assert!(decisions.contains("- 5000 wörd") && !decisions.contains("- 1 wörd"));

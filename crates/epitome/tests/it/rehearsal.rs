@@ -62,8 +62,10 @@ fn play(rehearsal: &Rehearsal, script: &Script, format: Format, ceiling: Tokens)
             before = Some(call.prompt.clone());
             bodies.push(call.rendered.body.clone());
         }
-        Err(CompactError::Refused(_) | CompactError::Thinking(_)) => {}
-        Err(error) => panic!("{error}"),
+        Err(failed) => match failed.error {
+            CompactError::Refused(_) | CompactError::Thinking(_) => {}
+            error => panic!("call {}: {error}", failed.number),
+        },
     });
     let restored = View::restore(
         view.line(),

@@ -11,6 +11,7 @@ use std::{
 use epitome::{
     core::{Tokens, event::Time, policy::Policy, profile::Profiles, verify::Finish},
     session::{Lifecycle, Session, SessionBuilder, ToolOutput, Warm},
+    store::records::JobState,
     summarise::{Draft, Summarize, Summarizing, SummaryRequest},
     wire::Format,
 };
@@ -73,12 +74,26 @@ async fn play(session: &Session, turns: std::ops::Range<usize>) -> Vec<String> {
     bodies
 }
 
+/// Waits until no summary is in the making, but not for ever.
+async fn settled(session: &Session) {
+    for _ in 0..1_000 {
+        let jobs = session.store().jobs(Some(session.thread())).unwrap();
+        if !jobs.iter().any(|job| matches!(job.state, JobState::Queued | JobState::Running { .. })) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_session_stays_inside_its_window_by_summaries_made_beside_it() {
     let session = builder().summariser(Repeats(GOOD)).begin().await.unwrap();
     let mut events = session.events();
     session.user("Count the files. Never write any file.").await.unwrap();
-    play(&session, 0..60).await;
+    for turn in 0..60 {
+        play(&session, turn..turn + 1).await;
+        settled(&session).await;
+    }
     let mut adopted = 0;
     let mut told = Vec::new();
     while let Ok(happened) = events.try_recv() {

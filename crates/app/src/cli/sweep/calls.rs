@@ -314,11 +314,13 @@ impl Stage<'_> {
                 bodies.push((call.view.context().head(), Digest::of(call.rendered.body.as_bytes())));
                 before = Some(call.prompt.clone());
             }
-            Err(CompactError::Refused(_) | CompactError::Thinking(_)) => tally.refusals += 1,
-            Err(error) => {
-                tally.failed += 1;
-                tally.example(|| format!("{}: {error}", self.place()));
-            }
+            Err(failed) => match failed.error {
+                CompactError::Refused(_) | CompactError::Thinking(_) => tally.refusals += 1,
+                error => {
+                    tally.failed += 1;
+                    tally.example(|| format!("{}: {error}", self.place()));
+                }
+            },
         });
         let mut again = bodies.iter();
         rehearsal.run(self.script, |call| {

@@ -1,0 +1,156 @@
+//! `--dump`: every request, so that others can check the numbers.
+//!
+//! A line holds what was not in the line before: most requests only grow. Marks for the cache are left out, since they
+//! move with every call.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use epitome::{
+    core::{Digest, Fact, event::Usage},
+    replay::Shown,
+    wire::{
+        Format,
+        render::{Breakpoints, RenderOptions, Rendered},
+    },
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    super::text,
+    subject::{Place, Subject},
+};
+
+/// A folder for requests.
+pub(super) struct Dump {
+    folder: PathBuf,
+    /// What is replayed, which nothing is written over.
+    read: Vec<PathBuf>,
+}
+
+/// The requests of a session under a policy.
+pub(super) struct Requests {
+    path: PathBuf,
+    file: BufWriter<File>,
+    format: Format,
+    /// The messages of the line before.
+    sent: Vec<Digest>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    call: u64,
+    answer: Option<&'a str>,
+    time: Option<String>,
+    prefix_messages: usize,
+    request: Value,
+    summarizer: Option<Summarizer>,
+}
+
+#[derive(Serialize)]
+struct Summarizer {
+    input_tokens: u64,
+    cached_tokens: u64,
+    output_tokens: u64,
+    request: Value,
+}
+
+impl Dump {
+    /// Makes the folder, unless two of the places would be written to one file.
+    pub(super) fn new(folder: &Path, places: &[Place]) -> anyhow::Result<Self> {
+        let mut names = BTreeSet::new();
+        if let Some(twice) = places.iter().map(Place::name).find(|name| !names.insert(name.clone())) {
+            bail!(
+                "--dump names files as the sessions' files, and there are two {twice}: replay them one by one"
+            );
+        }
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned(), read: places.iter().filter_map(Place::path).collect() })
+    }
+
+    /// Begins the file of a session. One that is there is written anew.
+    pub(super) fn file(&self, policy: &str, subject: &Subject, format: Format) -> anyhow::Result<Requests> {
+        let folder = self.folder.join(as_name(policy));
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let path = folder.join(as_name(&subject.dumped_as()));
+        if path.canonicalize().is_ok_and(|path| self.read.contains(&path)) {
+            bail!("--dump would write over {}, which is being replayed: name another folder", path.display());
+        }
+        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Requests { path, file: BufWriter::new(file), format, sent: Vec::new() })
+    }
+}
+
+/// A name without anything that leads elsewhere.
+fn as_name(name: &str) -> String {
+    let safe = name.replace(['/', '\\', '\0'], "_");
+    if Path::new(&safe).file_name().is_some() { safe } else { format!("_{safe}") }
+}
+
+impl Requests {
+    /// Writes a call.
+    pub(super) fn write(&mut self, shown: &Shown<'_>) -> anyhow::Result<()> {
+        let unmarked = RenderOptions { breakpoints: Breakpoints::AsSent, ..shown.options.clone() };
+        let rendered = self.format.render(shown.context, &unmarked)?;
+        let digests: Vec<Digest> =
+            messages(&rendered).map(|message| Digest::of(message.as_bytes())).collect();
+        let same = self.sent.iter().zip(&digests).take_while(|(sent, now)| sent == now).count();
+        let answer = match &shown.answer.event.fact {
+            Fact::AssistantSaid { answer, .. } => answer.as_ref().map(|answer| answer.0.as_str()),
+            _ => None,
+        };
+        let summarised = shown.summariser.zip(shown.played.summarised.as_ref());
+        let line = Line {
+            call: shown.played.call,
+            answer: answer.or(shown.answer.event.origin.as_deref()),
+            time: shown.played.at.and_then(text::rfc3339),
+            prefix_messages: same,
+            request: serde_json::from_str(&after(&rendered, same))?,
+            summarizer: match summarised {
+                Some((request, summarised)) => Some(Summarizer::of(request, &summarised.usage)?),
+                None => None,
+            },
+        };
+        self.sent = digests;
+        serde_json::to_writer(&mut self.file, &line)?;
+        self.file.write_all(b"\n").with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// Writes what is still held back.
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Summarizer {
+    fn of(request: &str, usage: &Usage) -> anyhow::Result<Self> {
+        Ok(Self {
+            input_tokens: usage.input().0,
+            cached_tokens: usage.cache_read.0,
+            output_tokens: usage.output.0,
+            request: serde_json::from_str(request)?,
+        })
+    }
+}
+
+fn messages(rendered: &Rendered) -> impl Iterator<Item = &str> {
+    rendered.messages.iter().filter_map(|message| rendered.body.get(message.bytes.clone()))
+}
+
+/// A request without its first messages.
+fn after(rendered: &Rendered, messages: usize) -> String {
+    let body = &rendered.body;
+    let Some(first) = rendered.messages.first() else { return body.clone() };
+    let from = match rendered.messages.get(messages) {
+        Some(next) => next.bytes.start,
+        None => rendered.messages.last().map_or(first.bytes.start, |last| last.bytes.end),
+    };
+    format!("{}{}", &body[..first.bytes.start], &body[from..])
+}

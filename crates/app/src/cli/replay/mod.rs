@@ -1,0 +1,275 @@
+//! `replay`: what each policy would have cost, and what it would have lost.
+
+mod dump;
+mod notes;
+mod picture;
+mod play;
+mod plot;
+mod recorded;
+mod report;
+mod rows;
+#[cfg(test)]
+mod sample;
+mod series;
+mod subject;
+mod svg;
+
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use epitome::{
+    core::{
+        Tokens,
+        cost::Mode,
+        policy::{Policy, PolicyError},
+        profile::{Profile, Profiles},
+    },
+    replay::{Contender, Writer},
+};
+
+use self::{
+    dump::Dump,
+    play::Replay,
+    report::{Report, Wanted},
+    subject::Place,
+};
+use super::{
+    open::Store,
+    output::Output,
+    parallel::for_all,
+    policies,
+    view::{Amount, parse_amount, profiles},
+};
+
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Every model call of the sessions is made again under each policy, with the pauses there were,
+and charged as the model's provider would: what its cache held is simulated. Beside the policies
+(epitome policies) there are baselines: none (the full history), sliding_window, drop_oldest,
+summarise and clear_tools.
+
+The table:
+  peak, mean      tokens of the largest request and of one in the mean
+  sent, cached    all tokens sent, and how many of them the cache held
+  resets          how often what was sent before was changed, so that the cache lost it
+  sums            summaries made
+  cost, to none   what it costs, and as a part of what the full history does
+  over, illegal   requests larger than the window or refused; requests that break a provider's rule
+  kept            of the facts that the next 30 calls turned out to need from the past, those that
+                  stood in the request: verbatim, or (words) in a summary
+  handle, lost    of these facts, those that a handle leads to, and those that are gone
+  said            user messages that stood in the request word for word
+
+Below it, what was assumed; and how near the simulation comes to what the provider recorded, with
+each session sent as it was sent then.
+
+What the client itself compacted is left out: under another policy it would not have happened.
+Nothing is written to the log and no model is asked; the words of summaries are the built-in
+summariser's.
+
+  epitome replay session.jsonl
+      One session under everything there is, with a chart of each
+  epitome replay ~/.claude/projects/my-project --policy epitome,none --budget 100k
+      A folder of them; two policies; requests of at most 100 000 tokens
+  epitome replay session.jsonl --policy epitome,mine.toml --svg session.svg
+      Your own policy beside the default, and a picture of both
+  epitome replay sessions/ --model claude-opus-4-5 --budget 60k,200k --cache ideal,breakpoints --csv
+      Every combination, as rows for a spreadsheet")]
+pub(crate) struct Args {
+    /// Transcripts, folders of them, or sessions of the log.
+    #[arg(required = true, value_name = "FILE|SESSION|DIR")]
+    names: Vec<String>,
+
+    /// The policies to compare, with commas between: names, files, baselines, or `all` there are.
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "all")]
+    policy: Vec<String>,
+
+    /// The model to ask, whichever answered then, or several. By default each session's own.
+    #[arg(long, value_name = "MODEL", value_delimiter = ',')]
+    model: Vec<String>,
+
+    /// How many tokens a request may hold, or several amounts. By default what the model takes.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_amount)]
+    budget: Vec<Amount>,
+
+    /// How the provider's cache is taken to behave, or both.
+    #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "breakpoints")]
+    cache: Vec<CacheMode>,
+
+    /// Who writes the policies' summaries, and is paid for it.
+    #[arg(long, value_name = "WHO", default_value = "built-in")]
+    summariser: SummariserArg,
+
+    /// Profiles of models, over those that are built in.
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
+
+    /// Print comma-separated values, a row for each session and policy.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Draw the context over the calls, also of many sessions: of the one with the most calls.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    plot: bool,
+
+    /// Write a picture: context, cost and what was taken out, over the calls of the session that has most.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print how much is kept after none, one, two and more compactions.
+    #[arg(long)]
+    drift: bool,
+
+    /// Do not compare with recorded usage.
+    #[arg(long)]
+    no_recorded: bool,
+
+    /// Write every request of the main threads to DIR/POLICY/FILE, a line of JSON a call.
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
+}
+
+/// How a cache is taken to behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CacheMode {
+    /// As the best there could be: every prefix that is alive is read.
+    Ideal,
+    /// As the provider's does: entries only at breakpoints, within reach.
+    Breakpoints,
+}
+
+impl From<CacheMode> for Mode {
+    fn from(mode: CacheMode) -> Self {
+        match mode {
+            CacheMode::Ideal => Self::Ideal,
+            CacheMode::Breakpoints => Self::Breakpoints,
+        }
+    }
+}
+
+/// Who writes summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SummariserArg {
+    /// Code, which costs nothing.
+    BuiltIn,
+    /// The session's own model, which continues its last request.
+    Session,
+}
+
+/// One way to play the sessions.
+#[derive(Clone, Copy, Debug)]
+struct Setting<'a> {
+    /// `None`: each session's own.
+    model: Option<&'a Profile>,
+    /// `None`: what the model takes.
+    window: Option<Tokens>,
+    cache: CacheMode,
+}
+
+impl Setting<'_> {
+    fn asks_the_same(&self, other: &Self) -> bool {
+        self.model.map(|profile| &profile.name) == other.model.map(|profile| &profile.name)
+    }
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let profiles = profiles(args.profiles.as_deref())?;
+    let settings = settings(args, &profiles)?;
+    if args.dump.is_some() && settings.len() != 1 {
+        bail!("--dump writes one request a call: give one model, one budget and one kind of cache");
+    }
+    let (places, unread) = Place::all(&args.names)?;
+    args.svg.as_deref().map(|path| picture::check(path, &places)).transpose()?;
+    let replay = Replay {
+        args,
+        profiles: &profiles,
+        contenders: contenders(args)?,
+        settings,
+        dump: args.dump.as_deref().map(|folder| Dump::new(folder, &places)).transpose()?,
+        draws: args.svg.is_some() || !(out.is_json() || args.csv),
+    };
+    let mut report = Report::new(&replay.contenders, &replay.settings, unread);
+    for_all(
+        &places,
+        Place::name,
+        |place| replay.place(place, store),
+        |place, outcomes| {
+            match outcomes {
+                Ok(outcomes) => report.add(outcomes),
+                Err(error) => report.unread(format!("{}: {error:#}", place.name())),
+            }
+            Ok(())
+        },
+    )?;
+    let wanted = Wanted { csv: args.csv, plot: args.plot, svg: args.svg.as_deref(), drift: args.drift };
+    report.tell(&wanted, &mut out)?;
+    Ok(report.exit_code())
+}
+
+fn contenders(args: &Args) -> anyhow::Result<Vec<Contender>> {
+    let baselines = Contender::baselines();
+    let mut found: Vec<Contender> = Vec::new();
+    for name in &args.policy {
+        match baselines.iter().find(|baseline| baseline.name() == name) {
+            _ if name == "all" => found.extend(Contender::all()),
+            Some(baseline) => found.push(baseline.clone()),
+            None => found.push(policy(name, &baselines, &found)?),
+        }
+    }
+    let mut names = BTreeSet::new();
+    found.retain(|contender| names.insert(contender.name().to_owned()));
+    if args.summariser == SummariserArg::Session {
+        for contender in &mut found {
+            contender.writer = Writer::Session;
+        }
+    }
+    Ok(found)
+}
+
+/// A policy by its name, or from a file. One that was changed and still has the name of another is called as its file.
+fn policy(name: &str, baselines: &[Contender], found: &[Contender]) -> anyhow::Result<Contender> {
+    let mut policy = policies::find(name).map_err(|error| match error.downcast_ref() {
+        Some(PolicyError::Unknown { known, .. }) => {
+            let baselines: Vec<&str> = baselines.iter().map(Contender::name).collect();
+            anyhow!(
+                "there is no policy `{name}`: name policies ({}), baselines ({}), all, or a file (NAME.toml)",
+                known.join(", "),
+                baselines.join(", ")
+            )
+        }
+        _ => error,
+    })?;
+    let known = found.iter().chain(baselines).map(|contender| &contender.policy).chain(Policy::builtin());
+    if known.filter(|known| known.name == policy.name).any(|known| *known != policy) {
+        name.clone_into(&mut policy.name);
+    }
+    Ok(Contender::of(policy))
+}
+
+fn settings<'a>(args: &Args, profiles: &'a Profiles) -> anyhow::Result<Vec<Setting<'a>>> {
+    let mut models = Vec::new();
+    for model in &args.model {
+        let profile = profiles.find(model);
+        models.push(Some(profile.with_context(|| {
+            format!(
+                "--model {model} is not known: epitome models lists those that are, --profiles FILE adds others"
+            )
+        })?));
+    }
+    let mut windows = Vec::new();
+    for amount in &args.budget {
+        let Amount::Tokens(tokens) = amount else { bail!("--budget is an amount of tokens, such as 60k") };
+        windows.push(Some(Tokens(*tokens)));
+    }
+    let or_one = |given: Vec<_>| if given.is_empty() { vec![None] } else { given };
+    let windows = if windows.is_empty() { vec![None] } else { windows };
+    let mut settings = Vec::new();
+    for model in or_one(models) {
+        for window in &windows {
+            settings.extend(args.cache.iter().map(|cache| Setting { model, window: *window, cache: *cache }));
+        }
+    }
+    Ok(settings)
+}

@@ -1,0 +1,102 @@
+//! The pictures of a replay: the session with the most calls, under the first setting.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use epitome::replay::{Contender, Played};
+
+use super::{
+    Args, CacheMode, Setting, SummariserArg,
+    plot::plot,
+    series::{Series, Title},
+    subject::Place,
+    svg::svg,
+};
+
+/// A session that can be drawn.
+pub(super) struct Picture {
+    pub(super) title: Title,
+    /// By contender.
+    pub(super) calls: Vec<Vec<Played>>,
+}
+
+impl Picture {
+    /// How many calls it has.
+    pub(super) fn length(&self) -> usize {
+        self.calls.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// With letters.
+    pub(super) fn plot(&self, contenders: &[Contender], width: usize) -> String {
+        plot(&self.title, &self.series(contenders), width)
+    }
+
+    /// Into a file.
+    pub(super) fn write(&self, contenders: &[Contender], path: &Path) -> anyhow::Result<()> {
+        let drawn = svg(&self.title, &self.series(contenders));
+        fs::write(path, drawn).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn series<'a>(&'a self, contenders: &'a [Contender]) -> Vec<Series<'a>> {
+        let calls = contenders.iter().zip(&self.calls);
+        calls.map(|(contender, calls)| Series { policy: contender.name(), calls }).collect()
+    }
+}
+
+/// Whether a picture can be written there: better known before everything is played than after.
+pub(super) fn check(path: &Path, places: &[Place]) -> anyhow::Result<()> {
+    if path.canonicalize().is_ok_and(|path| places.iter().any(|place| place.path().as_ref() == Some(&path))) {
+        bail!("--svg {}: this is being replayed; name another file", path.display());
+    }
+    if path.is_dir() {
+        bail!("--svg {}: this is a folder; name a file in it", path.display());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            bail!("--svg {}: there is no folder {}; make it first", path.display(), folder.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The command that draws a session again.
+pub(super) fn command(args: &Args, setting: &Setting<'_>, place: &Place) -> String {
+    let mut words = vec!["epitome replay".to_owned(), quoted(&place.given())];
+    let mut option = |name: &str, value: Option<String>| {
+        words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
+    };
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    option("policy", Some(args.policy.join(",")));
+    option("model", setting.model.map(|profile| profile.name.clone()));
+    option("budget", setting.window.map(|window| window.0.to_string()));
+    option("cache", (setting.cache == CacheMode::Ideal).then(|| "ideal".to_owned()));
+    option("summariser", (args.summariser == SummariserArg::Session).then(|| "session".to_owned()));
+    option("models", args.profiles.as_ref().map(path));
+    option("svg", args.svg.as_ref().map(path));
+    words.join(" ")
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+~".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_read_it_otherwise() {
+        assert_eq!(quoted("a/b-1.jsonl"), "a/b-1.jsonl");
+        assert_eq!(quoted("my session's.jsonl"), r"'my session'\''s.jsonl'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,97 @@
+//! How near the simulation comes to what was recorded: what the other numbers are worth.
+
+use epitome::replay::recorded::{Comparison, Prefix, Reported, Worst};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        output::{BOLD, DIM, Output},
+        text,
+    },
+    report::{percent, table},
+};
+
+const COLUMNS: [&str; 10] = [
+    "unseen prefix from",
+    "cache",
+    "input: median",
+    "mean",
+    "reads: median",
+    "mean",
+    "price",
+    "cold: found",
+    "missed",
+    "wrong",
+];
+
+/// How many of the worst calls people are told of.
+const TOLD: usize = 3;
+
+/// For people.
+pub(super) fn tell(all: &Comparison, out: &mut Output) -> anyhow::Result<()> {
+    if all.threads == 0 {
+        return Ok(());
+    }
+    out.line(format_args!(
+        "{BOLD}as recorded{BOLD:#}: how far the simulation is off where each session is sent as it was sent, {} of {}",
+        text::count(all.calls, "call"),
+        text::count(all.threads, "thread"),
+    ))?;
+    let rows = all.reports().iter().map(cells).collect();
+    out.line(table(&COLUMNS, 2, rows))?;
+    out.line(format_args!(
+        "{DIM}cold: calls that found less than half of what the call before had sent; price: of an input token{DIM:#}"
+    ))?;
+    for worst in all.worst.iter().take(TOLD) {
+        for (index, line) in text::wrapped(&words(worst), 116).iter().enumerate() {
+            let indent = if index == 0 { "far off: " } else { "  " };
+            out.line(format_args!("{DIM}{indent}{line}{DIM:#}"))?;
+        }
+    }
+    out.line("")
+}
+
+/// For programs; nothing, if nobody asked.
+pub(super) fn json(all: &Comparison) -> Value {
+    if all.threads + all.without_usage == 0 {
+        return Value::Null;
+    }
+    json!({
+        "threads": all.threads,
+        "threads_without_usage": all.without_usage,
+        "calls": all.calls,
+        "modes": all.reports(),
+        "worst": all.worst,
+    })
+}
+
+fn cells(report: &Reported) -> Vec<String> {
+    let prefix = match report.prefix {
+        Prefix::Recorded => "all usage",
+        Prefix::Inferred => "the first usage",
+    };
+    let off = |part: f64| percent(Some(part));
+    let price = report.price_error.map_or_else(
+        || "–".to_owned(),
+        |part| match format!("{:+.1}%", part * 100.0) {
+            zero if zero == "-0.0%" => "+0.0%".to_owned(),
+            off => off,
+        },
+    );
+    vec![
+        prefix.to_owned(),
+        report.cache.to_owned(),
+        off(report.input_error.median),
+        off(report.input_error.mean),
+        off(report.read_error.median),
+        off(report.read_error.mean),
+        price,
+        report.cold.found.to_string(),
+        report.cold.missed.to_string(),
+        report.cold.wrong.to_string(),
+    ]
+}
+
+fn words(worst: &Worst) -> String {
+    format!("{}, call {}: {}", text::one_line(&worst.thread, 60), worst.call, worst.why)
+}

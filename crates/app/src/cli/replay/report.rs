@@ -1,0 +1,347 @@
+//! What was found, as a table, as JSON or as comma-separated values.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::bail;
+use epitome::replay::{
+    Contender, Total,
+    recorded::Comparison,
+    retention::{Held, Retention},
+};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        output::{BOLD, DIM, NOTE, Output},
+        text,
+    },
+    Setting, notes,
+    picture::Picture,
+    play::{Outcome, Recorded},
+    recorded,
+    rows::{self, STEPS, cache_name, flat, row},
+};
+
+/// What all threads came to.
+pub(super) struct Report<'a> {
+    contenders: &'a [Contender],
+    settings: &'a [Setting<'a>],
+    totals: Vec<Vec<Total>>,
+    outcomes: Vec<Outcome>,
+    /// How many sessions they belong to.
+    sessions: u64,
+    /// How many threads have no call.
+    idle: u64,
+    comparison: Comparison,
+    /// The session with the most calls.
+    picture: Option<Picture>,
+    unread: Vec<String>,
+}
+
+/// What is to be told.
+pub(super) struct Wanted<'a> {
+    pub(super) csv: bool,
+    pub(super) plot: bool,
+    pub(super) svg: Option<&'a Path>,
+    pub(super) drift: bool,
+}
+
+/// The contender that the others are measured against.
+const FULL: &str = "none";
+
+const COLUMNS: [&str; 17] = [
+    "policy", "calls", "peak", "mean", "sent", "cached", "resets", "sums", "cost", "to none", "over",
+    "illegal", "kept", "words", "handle", "lost", "said",
+];
+
+/// How wide a table may be before its columns move together.
+const WIDTH: usize = 120;
+
+impl<'a> Report<'a> {
+    pub(super) fn new(contenders: &'a [Contender], settings: &'a [Setting<'a>], unread: Vec<String>) -> Self {
+        Self {
+            contenders,
+            settings,
+            totals: vec![vec![Total::default(); contenders.len()]; settings.len()],
+            outcomes: Vec::new(),
+            sessions: 0,
+            idle: 0,
+            comparison: Comparison::default(),
+            picture: None,
+            unread,
+        }
+    }
+
+    /// Adds the threads of a place.
+    pub(super) fn add(&mut self, outcomes: Vec<Outcome>) {
+        for mut outcome in outcomes {
+            if !outcome.has_calls() {
+                self.idle += 1;
+                continue;
+            }
+            self.sessions += u64::from(outcome.is_main);
+            for (all, one) in self.totals.iter_mut().zip(&outcome.totals) {
+                all.iter_mut().zip(one).for_each(|(all, one)| *all += one);
+            }
+            match std::mem::replace(&mut outcome.recorded, Recorded::NotAsked) {
+                Recorded::NotAsked => {}
+                Recorded::Silent => self.comparison.add(None),
+                Recorded::Told(compared) => self.comparison.add(Some(*compared)),
+            }
+            // Only one session is drawn: the calls of all others are not worth their room.
+            let drawn = self.picture.as_ref().map_or(0, Picture::length);
+            let picture = outcome.picture.take();
+            self.picture = picture.filter(|picture| picture.length() > drawn).or(self.picture.take());
+            self.outcomes.push(outcome);
+        }
+    }
+
+    pub(super) fn unread(&mut self, error: String) {
+        self.unread.push(error);
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        if self.unread.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Tells everything. Having nothing to tell is an error.
+    pub(super) fn tell(&self, wanted: &Wanted<'_>, out: &mut Output) -> anyhow::Result<()> {
+        if self.outcomes.is_empty() || !out.is_json() {
+            self.unread.iter().for_each(|error| anstream::eprintln!("{NOTE}not read:{NOTE:#} {error}"));
+        }
+        if self.outcomes.is_empty() {
+            bail!("{}", self.nothing());
+        }
+        if let Some((picture, path)) = self.picture.as_ref().zip(wanted.svg) {
+            picture.write(self.contenders, path)?;
+        }
+        if out.is_json() {
+            return out.object(&self.json(wanted));
+        }
+        if wanted.csv {
+            self.csv(out)?;
+        } else {
+            self.words(wanted, out)?;
+        }
+        if let Some((picture, path)) = self.picture.as_ref().zip(wanted.svg) {
+            let of = if self.sessions > 1 { ", the session with the most calls" } else { "" };
+            anstream::eprintln!("{DIM}{} shows {}{of}{DIM:#}", path.display(), picture.title.session);
+        }
+        Ok(())
+    }
+
+    /// Why there is nothing to tell, and what to do.
+    fn nothing(&self) -> String {
+        let found = match (self.idle, self.unread.len()) {
+            (0, 0) => "no transcript of a known agent was found",
+            (0, _) => "nothing of it could be read",
+            _ => "no model was called there: a session needs at least one answer",
+        };
+        format!(
+            "there is nothing to replay: {found}. Name transcripts, folders of them (~/.claude/projects, ~/.codex/sessions) \
+             or sessions of the log (epitome sessions)"
+        )
+    }
+
+    fn words(&self, wanted: &Wanted<'_>, out: &mut Output) -> anyhow::Result<()> {
+        for (setting, totals) in self.settings.iter().zip(&self.totals) {
+            out.line(format_args!("{BOLD}{}{BOLD:#}", self.title(setting)))?;
+            let full = self.full(totals);
+            let both = self.contenders.iter().zip(totals);
+            let rows = both.map(|(contender, total)| cells(contender, total, full)).collect();
+            out.line(table(&COLUMNS, 1, rows))?;
+            out.line("")?;
+            if wanted.drift {
+                self.drift(totals, out)?;
+            }
+        }
+        recorded::tell(&self.comparison, out)?;
+        self.notes(out)?;
+        if let Some(picture) = self.picture.as_ref().filter(|_| wanted.plot || self.sessions == 1) {
+            out.line("")?;
+            if self.sessions > 1 {
+                let of = text::count(self.sessions, "session");
+                out.line(format_args!("{DIM}of {of} the one with the most calls:{DIM:#}"))?;
+            }
+            out.bytes(picture.plot(self.contenders, text::width()).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn drift(&self, totals: &[Total], out: &mut Output) -> anyhow::Result<()> {
+        out.line("kept, and of how many needed facts, by how many compactions a request stood on")?;
+        let mut header = vec!["policy"];
+        header.extend(STEPS.iter().flat_map(|step| [*step, "of"]));
+        let row = |(contender, total): (&Contender, &Total)| {
+            let steps = total.drift.steps().iter();
+            let kept = steps.flat_map(|step| [percent(step.in_request()), text::short(step.total())]);
+            std::iter::once(contender.name().to_owned()).chain(kept).collect()
+        };
+        let rows = self.contenders.iter().zip(totals).map(row).collect();
+        out.line(table(&header, 1, rows))?;
+        out.line("")
+    }
+
+    /// What was assumed.
+    fn notes(&self, out: &mut Output) -> anyhow::Result<()> {
+        let mut notes = notes::collected(self.outcomes.iter().flat_map(|outcome| &outcome.notes));
+        if self.idle > 0 {
+            notes.push((
+                usize::try_from(self.idle).unwrap_or(usize::MAX),
+                "no call of its own, left out".to_owned(),
+            ));
+        }
+        for (threads, note) in notes {
+            let note = format!("{}: {note}", text::count(threads as u64, "thread"));
+            for (index, line) in text::wrapped(&note, WIDTH - 2).iter().enumerate() {
+                let indent = if index == 0 { "" } else { "  " };
+                out.line(format_args!("{DIM}{indent}{line}{DIM:#}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn title(&self, setting: &Setting<'_>) -> String {
+        let model = setting.model.map_or("each session's own model", |profile| profile.name.as_str());
+        let window = setting.window.map_or_else(
+            || "its own window".to_owned(),
+            |window| format!("a window of {} tokens", text::tokens(window)),
+        );
+        format!(
+            "{} in {}, {model}, {window}, {} cache",
+            text::count(self.outcomes.len() as u64, "thread"),
+            text::count(self.sessions, "session"),
+            cache_name(setting.cache)
+        )
+    }
+
+    fn full<'t>(&self, totals: &'t [Total]) -> Option<&'t Total> {
+        let full = self.contenders.iter().position(|contender| contender.name() == FULL)?;
+        totals.get(full)
+    }
+
+    fn json(&self, wanted: &Wanted<'_>) -> Value {
+        let rows = |totals: &[Vec<Total>]| -> Vec<Value> {
+            let settings = self.settings.iter().zip(totals);
+            let rows = settings.flat_map(|(setting, totals)| {
+                let full = self.full(totals);
+                let contenders = self.contenders.iter().zip(totals);
+                contenders.map(move |(contender, total)| {
+                    let mut row = row(setting, contender, total, full);
+                    row["drift"] = rows::drift(total);
+                    row
+                })
+            });
+            rows.collect()
+        };
+        let session = |outcome: &Outcome| {
+            json!({
+                "session": outcome.name,
+                "main": outcome.is_main,
+                "model": outcome.model,
+                "unseen": outcome.unseen,
+                "notes": outcome.notes.iter().map(notes::Note::words).collect::<Vec<_>>(),
+                "policies": rows(&outcome.totals),
+            })
+        };
+        let drawn = self.picture.as_ref().zip(wanted.svg);
+        json!({
+            "policies": rows(&self.totals),
+            "recorded": recorded::json(&self.comparison),
+            "sessions": self.outcomes.iter().map(session).collect::<Vec<_>>(),
+            "threads_without_calls": self.idle,
+            "svg": drawn.map(|(picture, path)| json!({ "file": path, "session": picture.title.session })),
+            "not_read": self.unread,
+        })
+    }
+
+    fn csv(&self, out: &mut Output) -> anyhow::Result<()> {
+        let mut header = None;
+        let sessions = self.outcomes.iter().map(|outcome| (outcome.name.as_str(), &outcome.totals));
+        for (name, totals) in std::iter::once(("all", &self.totals)).chain(sessions) {
+            for (setting, totals) in self.settings.iter().zip(totals) {
+                for (contender, total) in self.contenders.iter().zip(totals) {
+                    let row = flat(&row(setting, contender, total, self.full(totals)));
+                    if header.is_none() {
+                        let names = row.iter().map(|(name, _)| name.as_str());
+                        out.line(header.insert(rows::line(std::iter::once("session").chain(names))))?;
+                    }
+                    let cells = row.iter().map(|(_, cell)| cell.as_str());
+                    out.line(rows::line(std::iter::once(name).chain(cells)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A table whose columns but the first are numbers, the columns near each other where it would be too wide.
+pub(super) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> String {
+    let mut table = text::table(header, &(words..header.len()).collect::<Vec<_>>());
+    table.add_rows(rows);
+    let drawn = |gap: u16, table: &mut comfy_table::Table| {
+        table.column_iter_mut().for_each(|column| {
+            column.set_padding((0, gap));
+        });
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        lines
+    };
+    let wide = drawn(2, &mut table);
+    let fits = wide.iter().all(|line| line.chars().count() <= WIDTH);
+    (if fits { wide } else { drawn(1, &mut table) }).join("\n")
+}
+
+/// A share for people. What is not all is never shown as all, nor what is something as nothing.
+pub(super) fn percent(share: Option<f64>) -> String {
+    match share {
+        None => "–".to_owned(),
+        Some(share) if share > 0.0 && share < 0.0005 => "<0.1%".to_owned(),
+        Some(share) if share > 0.9995 && share < 1.0 => "99.9%".to_owned(),
+        Some(share) => format!("{:.1}%", share * 100.0),
+    }
+}
+
+fn cells(contender: &Contender, total: &Total, full: Option<&Total>) -> Vec<String> {
+    let Retention { user_messages, .. } = total.retention;
+    let held = |held: Held| percent(share(total.retention.of(held), total.retention.total()));
+    vec![
+        contender.name().to_owned(),
+        total.calls.to_string(),
+        text::tokens(total.peak),
+        text::tokens(total.mean()),
+        text::tokens(total.usage.input() + total.summariser.input()),
+        percent(total.hits()),
+        total.resets.to_string(),
+        total.summaries.to_string(),
+        total.money.to_string(),
+        full.and_then(|full| total.against(full)).map_or_else(|| "–".to_owned(), |part| format!("{part:.3}")),
+        (total.overflows + total.refused).to_string(),
+        total.illegal.to_string(),
+        percent(total.retention.in_request()),
+        held(Held::Summary),
+        held(Held::Handle),
+        held(Held::Lost),
+        percent(share(user_messages.kept, user_messages.all)),
+    ]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_share_is_all_or_nothing_only_if_it_is() {
+        let check = |share, expect: &str| assert_eq!(percent(share), expect);
+        check(None, "–");
+        check(Some(0.0), "0.0%");
+        check(Some(0.000_01), "<0.1%");
+        check(Some(0.5), "50.0%");
+        check(Some(0.999_96), "99.9%");
+        check(Some(1.0), "100.0%");
+    }
+}

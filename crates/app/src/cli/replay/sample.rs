@@ -1,0 +1,215 @@
+//! A session as a replay would tell of it, made up: for the tests of the pictures.
+
+use std::time::Duration;
+
+use epitome::{
+    core::{
+        Tokens,
+        cost::{Layer, Miss},
+        event::{Time, Usage},
+        profile::Money,
+        view::Cause,
+    },
+    replay::{Fate, Played, Regions, Summarised, retention::Retention},
+};
+
+use super::series::{Series, Title};
+
+/// How large a request may be.
+pub(super) const WINDOW: Tokens = Tokens(100_000);
+
+/// A session under several policies.
+pub(super) struct Session {
+    pub(super) policies: Vec<Policy>,
+}
+
+/// What became of it under one of them.
+pub(super) struct Policy {
+    name: &'static str,
+    pub(super) calls: Vec<Played>,
+}
+
+impl Policy {
+    /// As a picture takes it.
+    pub(super) fn series(&self) -> Series<'_> {
+        Series { policy: self.name, calls: &self.calls }
+    }
+}
+
+impl Session {
+    /// As a picture takes them.
+    pub(super) fn series(&self) -> Vec<Series<'_>> {
+        self.policies.iter().map(Policy::series).collect()
+    }
+}
+
+/// What it is called.
+pub(super) fn title() -> Title {
+    Title {
+        session: "Make the parser keep comments".to_owned(),
+        model: "claude-opus-5".to_owned(),
+        window: Some(WINDOW),
+        source: "epitome replay session.jsonl --policy none,sliding,epitome --budget 100000".to_owned(),
+        notes: vec![
+            "System prompt and tools are not in the transcript: 24k tokens, from its first usage.".to_owned(),
+        ],
+    }
+}
+
+/// A session of so many calls: nothing done, the oldest dropped, and what is long shortened and summarised.
+pub(super) fn session(calls: usize) -> Session {
+    let play = |name, reduce: Reduce| Policy { name, calls: played(calls, reduce) };
+    Session { policies: vec![play("none", nothing), play("sliding", slide), play("epitome", shorten)] }
+}
+
+/// A session of so many calls under so many policies.
+pub(super) fn crowd(calls: usize, policies: usize) -> Session {
+    const NAMES: [&str; 13] = [
+        "none",
+        "epitome",
+        "sliding",
+        "drop-oldest",
+        "summarise-all",
+        "clear-tools",
+        "balanced",
+        "frugal",
+        "verbatim",
+        "claude-code",
+        "codex",
+        "opencode",
+        "langchain",
+    ];
+    let reduce: [Reduce; 4] = [nothing, shorten, slide, clear];
+    let play = |index: usize| {
+        let name = NAMES[index % NAMES.len()];
+        let chosen = if index == 0 { nothing } else { reduce[1 + index % 3] };
+        Policy { name, calls: played(calls, chosen) }
+    };
+    Session { policies: (0..policies).map(play).collect() }
+}
+
+/// What a policy does to a request before a call, and why.
+type Reduce = fn(&mut Regions, &Played) -> Option<Cause>;
+
+fn nothing(_: &mut Regions, _: &Played) -> Option<Cause> {
+    None
+}
+
+fn slide(regions: &mut Regions, call: &Played) -> Option<Cause> {
+    (call.tokens.0 * 10 > WINDOW.0 * 9).then(|| {
+        for region in [&mut regions.user, &mut regions.answers, &mut regions.reasoning, &mut regions.results]
+        {
+            region.0 = region.0 * 35 / 100;
+        }
+        Cause::Trigger
+    })
+}
+
+fn clear(regions: &mut Regions, _: &Played) -> Option<Cause> {
+    (regions.results.0 > 9_000).then(|| {
+        regions.shortened.0 += (regions.results.0 - 9_000) / 30;
+        regions.results.0 = 9_000;
+        Cause::BreakEven
+    })
+}
+
+fn shorten(regions: &mut Regions, call: &Played) -> Option<Cause> {
+    let cold = call.missed == Some(Miss::Expired) && call.tokens.0 > 40_000;
+    (cold || call.tokens.0 * 10 > WINDOW.0 * 8).then(|| {
+        regions.shortened.0 += regions.results.0 / 12;
+        regions.results.0 = regions.results.0 * 3 / 10;
+        regions.summary.0 += (regions.answers.0 + regions.reasoning.0) / 8;
+        regions.answers.0 = regions.answers.0 * 4 / 10;
+        regions.reasoning.0 /= 10;
+        if cold { Cause::Cold } else { Cause::Trigger }
+    })
+}
+
+fn total(regions: &Regions) -> Tokens {
+    let Regions { unseen, prefix, summary, user, answers, reasoning, results, shortened } = *regions;
+    [unseen, prefix, summary, user, answers, reasoning, results, shortened].into_iter().sum()
+}
+
+fn played(calls: usize, reduce: Reduce) -> Vec<Played> {
+    let mut regions = Regions { unseen: Tokens(21_500), prefix: Tokens(2_500), ..Regions::default() };
+    let (mut state, mut at, mut before) = (7_u64, 1_767_607_920_000_i64, Tokens(0));
+    let mut random = move |most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    let mut line = Vec::new();
+    for call in 0..calls as u64 {
+        let seconds = match call {
+            0 => 0,
+            _ if call % 61 == 0 => 2_400 + random(20_000),
+            _ if call % 23 == 0 => 310 + random(900),
+            _ => 5 + random(90),
+        };
+        at += i64::try_from(seconds).unwrap() * 1_000;
+        regions.user.0 += if call % 12 == 0 { 80 + random(700) } else { 0 };
+        regions.answers.0 += 60 + random(300);
+        regions.reasoning.0 += random(200);
+        regions.results.0 += if random(9) == 0 { random(6_000) } else { random(900) };
+        let missed = match seconds {
+            _ if call == 0 => Some(Miss::Cold),
+            300.. => Some(Miss::Expired),
+            _ => None,
+        };
+        let mut row = Played {
+            call,
+            at: Some(Time(at)),
+            pause: (call > 0).then(|| Duration::from_secs(seconds)),
+            fate: Fate::Sent,
+            tokens: total(&regions),
+            regions,
+            usage: Usage::default(),
+            money: None,
+            missed,
+            cause: (call == 0).then_some(Cause::First),
+            evicted: Tokens(0),
+            summarised: None,
+            illegal: 0,
+            retention: Retention::default(),
+            compactions: 0,
+        };
+        if let Some(cause) = reduce(&mut regions, &row) {
+            let model = regions.summary.0 == 0 && cause == Cause::Trigger;
+            row.evicted = row.tokens.less(total(&regions));
+            row.tokens = total(&regions);
+            row.regions = regions;
+            row.summarised = (regions.summary.0 > 0 || model).then(|| summary(row.tokens, &cause));
+            row.missed = row.missed.or(Some(Miss::Changed { block: 4, layer: Layer::Messages }));
+            row.cause = Some(cause);
+        }
+        row.fate = if row.tokens > WINDOW { Fate::Overflowed } else { Fate::Sent };
+        charge(&mut row, before);
+        before = row.tokens;
+        line.push(row);
+    }
+    line
+}
+
+/// A summary that a model was asked for at the trigger, and one that cost nothing when the cache was cold.
+fn summary(tokens: Tokens, cause: &Cause) -> Summarised {
+    let usage = match cause {
+        Cause::Trigger => Usage { cache_read: tokens, output: Tokens(900), ..Usage::default() },
+        _ => Usage::default(),
+    };
+    Summarised { usage, money: Some(price(&usage)) }
+}
+
+fn charge(row: &mut Played, before: Tokens) {
+    let cache_read = match row.missed {
+        None => before.min(row.tokens),
+        Some(Miss::Changed { .. }) => Tokens(24_000),
+        Some(_) => Tokens(0),
+    };
+    let output = Tokens(200);
+    row.usage = Usage { cache_read, cache_write: row.tokens.less(cache_read), output, ..Usage::default() };
+    row.money = Some(price(&row.usage));
+}
+
+/// At 5 dollars for a million, read at a tenth and written at five quarters.
+fn price(usage: &Usage) -> Money {
+    Money(usage.cache_read.0 * 500 + usage.cache_write.0 * 6_250 + usage.output.0 * 25_000)
+}

@@ -1,0 +1,372 @@
+//! What the pictures of a replay are drawn from.
+//!
+//! A long session has more calls than a picture has columns. A column shows the largest request of its calls and adds
+//! up everything that happened to them, so that no mark is ever lost.
+
+use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
+
+use epitome::{
+    core::{
+        Tokens,
+        cost::Miss,
+        event::{Time, Usage},
+        profile::Money,
+        view::Cause,
+    },
+    replay::{Fate, Played, Regions},
+};
+
+use super::super::text;
+
+/// The policy that the others are measured against.
+const FULL_HISTORY: &str = "none";
+
+/// What a picture says of all policies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Title {
+    /// The session's name, or its file's.
+    pub(crate) session: String,
+    /// The model whose prices and cache are charged.
+    pub(crate) model: String,
+    /// How much a request may hold.
+    pub(crate) window: Option<Tokens>,
+    /// The command that makes the picture again.
+    pub(crate) source: String,
+    /// What was assumed, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A session under a policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series<'a> {
+    /// The policy.
+    pub(crate) policy: &'a str,
+    /// Its calls, in their order.
+    pub(crate) calls: &'a [Played],
+}
+
+impl Series<'_> {
+    /// Whether it is the one that the others are measured against.
+    pub(crate) fn is_full_history(&self) -> bool {
+        self.policy == FULL_HISTORY
+    }
+
+    /// What they come to.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals { calls: self.calls.len(), ..Totals::default() };
+        for call in self.calls {
+            totals.peak = totals.peak.max(call.tokens);
+            totals.sent += call.tokens;
+            totals.input += call.usage.input();
+            totals.cached += call.usage.cache_read;
+            totals.money = added(totals.money, spent(call));
+            totals.marks.add(call);
+        }
+        totals
+    }
+
+    /// Its calls in `count` columns of a session of `calls` calls.
+    pub(crate) fn columns(&self, calls: usize, count: usize) -> Vec<Column> {
+        let ranges = (0..count).map(|index| index * calls / count..(index + 1) * calls / count);
+        ranges.map_while(|range| self.column(range)).collect()
+    }
+
+    fn column(&self, range: Range<usize>) -> Option<Column> {
+        let calls = self.calls.get(range.start..range.end.min(self.calls.len()))?;
+        let largest = calls.iter().rev().max_by_key(|call| call.tokens)?;
+        let mut marks = Marks::default();
+        for call in calls {
+            marks.add(call);
+        }
+        let money = calls.iter().fold(None, |sum, call| added(sum, spent(call)));
+        let sent = calls.iter().map(|call| call.tokens).sum();
+        Some(Column { range, peak: largest.tokens, regions: largest.regions, sent, money, marks })
+    }
+}
+
+/// How many calls the longest of them has.
+pub(crate) fn length(series: &[Series<'_>]) -> usize {
+    series.iter().map(|series| series.calls.len()).max().unwrap_or(0)
+}
+
+/// What the full history costs, if it is among them and its price is known.
+pub(crate) fn full_history(series: &[Series<'_>]) -> Option<Money> {
+    let full = series.iter().find(|series| series.is_full_history())?;
+    full.totals().money.filter(|money| money.0 > 0)
+}
+
+/// How the money of a policy compares with that of the full history: `0.45×`.
+pub(crate) fn ratio(money: Money, full: Money) -> String {
+    format!("{:.2}×", money.dollars() / full.dollars())
+}
+
+/// The largest size that a picture shows.
+///
+/// What cannot be sent is not worth the room: a full history that is many times the window would flatten all others.
+pub(crate) fn ceiling(title: &Title, series: &[Series<'_>]) -> Tokens {
+    let peak = series.iter().map(|series| series.totals().peak).max().unwrap_or_default();
+    match title.window {
+        Some(window) if window.0 > 0 => {
+            let roof = Tokens(window.0.saturating_mul(3) / 2);
+            // A window far above everything that was sent would flatten it too.
+            if peak.0.saturating_mul(2) < window.0 { peak } else { peak.max(window).min(roof) }
+        }
+        _ => peak,
+    }
+}
+
+/// What the calls of a policy come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) calls: usize,
+    pub(crate) peak: Tokens,
+    pub(crate) sent: Tokens,
+    pub(crate) money: Option<Money>,
+    pub(crate) marks: Marks,
+    input: Tokens,
+    cached: Tokens,
+}
+
+impl Totals {
+    /// The mean size of the requests that were made.
+    pub(crate) fn mean(&self) -> Tokens {
+        let made = (self.calls as u64).saturating_sub(self.marks.refused);
+        Tokens(self.sent.0.checked_div(made).unwrap_or(0))
+    }
+
+    /// What went wrong, if anything did.
+    pub(crate) fn failures(&self) -> Option<String> {
+        let Marks { overflowed, refused, illegal, .. } = self.marks;
+        let all = [(overflowed, "too large"), (refused, "refused"), (illegal, "illegal")];
+        let there = all.iter().filter(|(count, _)| *count > 0);
+        let words: Vec<_> = there.map(|(count, what)| format!("{} {what}", text::short(*count))).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// How much of the input came from the cache, in percent; nothing, if there was no input.
+    pub(crate) fn cached(&self) -> Option<u64> {
+        let share = u128::from(self.cached.0) * 100 / u128::from(self.input.0.max(1));
+        (self.input.0 > 0).then(|| u64::try_from(share).unwrap_or(100))
+    }
+}
+
+/// Some calls that stand beside each other, shown as one.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// Which, by their place in the session.
+    pub(crate) range: Range<usize>,
+    /// The largest request.
+    pub(crate) peak: Tokens,
+    /// What that is made of.
+    pub(crate) regions: Regions,
+    /// All requests.
+    pub(crate) sent: Tokens,
+    /// What they cost, summaries included, where prices are known.
+    pub(crate) money: Option<Money>,
+    /// What happened.
+    pub(crate) marks: Marks,
+}
+
+/// What happened in some calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// How often what was sent before was changed, by the cause.
+    pub(crate) resets: BTreeMap<String, u64>,
+    /// How many calls found a cache that had gone cold.
+    pub(crate) pauses: u64,
+    /// The longest pause that made it so.
+    pub(crate) longest: Option<Duration>,
+    /// How many summaries a model wrote.
+    pub(crate) asked: u64,
+    /// How many were made without one.
+    pub(crate) unasked: u64,
+    /// What was taken out.
+    pub(crate) evicted: Tokens,
+    /// How many requests were larger than the window.
+    pub(crate) overflowed: u64,
+    /// How many could not be made.
+    pub(crate) refused: u64,
+    /// How many break a rule of their provider.
+    pub(crate) illegal: u64,
+}
+
+impl Marks {
+    /// How often what was sent before was changed.
+    pub(crate) fn reset(&self) -> u64 {
+        self.resets.values().sum()
+    }
+
+    /// How many summaries were made.
+    pub(crate) fn summaries(&self) -> u64 {
+        self.asked + self.unasked
+    }
+
+    /// With what happened in other calls.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (cause, count) in &other.resets {
+            *self.resets.entry(cause.clone()).or_default() += count;
+        }
+        self.pauses += other.pauses;
+        self.longest = self.longest.max(other.longest);
+        self.asked += other.asked;
+        self.unasked += other.unasked;
+        self.evicted += other.evicted;
+        self.overflowed += other.overflowed;
+        self.refused += other.refused;
+        self.illegal += other.illegal;
+    }
+
+    fn add(&mut self, call: &Played) {
+        if let Some(cause) = reset(call) {
+            *self.resets.entry(cause).or_default() += 1;
+        }
+        if is_cold(call) {
+            self.pauses += 1;
+            self.longest = self.longest.max(call.pause);
+        }
+        if let Some(summary) = &call.summarised {
+            let made = if summary.usage == Usage::default() { &mut self.unasked } else { &mut self.asked };
+            *made += 1;
+        }
+        self.evicted += call.evicted;
+        self.illegal += u64::from(call.illegal > 0);
+        match call.fate {
+            Fate::Sent => {}
+            Fate::Overflowed => self.overflowed += 1,
+            Fate::Refused => self.refused += 1,
+        }
+    }
+}
+
+/// Why what was sent before was changed for a call, if it was.
+fn reset(call: &Played) -> Option<String> {
+    call.cause.as_ref().filter(|cause| **cause != Cause::First).map(ToString::to_string)
+}
+
+/// Whether the cache had gone cold before a call. One that is changed because of it is charged for the change, so that
+/// the simulation need not say that it also came too late.
+fn is_cold(call: &Played) -> bool {
+    call.missed == Some(Miss::Expired) || call.cause == Some(Cause::Cold)
+}
+
+fn spent(call: &Played) -> Option<Money> {
+    added(call.money, call.summarised.as_ref().and_then(|summary| summary.money))
+}
+
+fn added(one: Option<Money>, other: Option<Money>) -> Option<Money> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The next of 1, 2, 5, 10, 20, … that is no less: how far numbers on an axis are apart.
+pub(crate) fn step(least: usize) -> usize {
+    let powers = std::iter::successors(Some(1_usize), |power| power.checked_mul(10));
+    let mut steps = powers.flat_map(|power| [1, 2, 5].map(|digit| power.saturating_mul(digit)));
+    steps.find(|step| *step >= least).unwrap_or(usize::MAX)
+}
+
+/// When the first and the last call with a time were made.
+pub(crate) fn span(series: &[Series<'_>]) -> Option<(Time, Time)> {
+    let longest = series.iter().max_by_key(|series| series.calls.len())?;
+    let mut times = longest.calls.iter().filter_map(|call| call.at);
+    let first = times.next()?;
+    Some((first, times.next_back().unwrap_or(first)))
+}
+
+/// A length of time as people say it: `45 s`, `14 min`, `2 h 5 min`, `3 d`.
+pub(crate) struct Lasting(pub(crate) Duration);
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+        let two = |large: u64, unit: &str, small: u64, part: &str| match small {
+            0 => format!("{large} {unit}"),
+            _ => format!("{large} {unit} {small} {part}"),
+        };
+        f.write_str(&match (days, hours, minutes) {
+            (0, 0, 0) => format!("{seconds} s"),
+            (0, 0, _) => format!("{minutes} min"),
+            (0, _, _) => two(hours, "h", minutes % 60, "min"),
+            _ => two(days, "d", hours % 24, "h"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+
+    #[test]
+    fn columns_lose_no_call_and_no_mark() {
+        let session = sample::session(203);
+        for played in &session.policies {
+            let series = played.series();
+            let totals = series.totals();
+            for count in [1, 7, 60, 203] {
+                let columns = series.columns(203, count);
+                assert_eq!(columns.len(), count);
+                assert_eq!(columns.iter().map(|column| column.range.len()).sum::<usize>(), 203);
+                assert_eq!(columns.iter().map(|column| column.peak).max(), Some(totals.peak));
+                assert_eq!(columns.iter().map(|column| column.sent).sum::<Tokens>(), totals.sent);
+                let money = columns.iter().filter_map(|column| column.money).sum::<Money>();
+                assert_eq!(Some(money), totals.money);
+                let mut marks = Marks::default();
+                for column in &columns {
+                    marks.join(&column.marks);
+                }
+                assert_eq!(marks, totals.marks);
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_that_stopped_early_has_fewer_columns() {
+        let session = sample::session(50);
+        let series = session.policies[0].series();
+        let short = Series { calls: &series.calls[..20], ..series };
+        assert_eq!(short.columns(50, 50).len(), 20);
+        assert_eq!(short.columns(50, 10).len(), 4);
+        assert_eq!(Series { policy: "empty", calls: &[] }.columns(50, 10).len(), 0);
+        assert_eq!(Series { policy: "empty", calls: &[] }.columns(0, 0).len(), 0);
+    }
+
+    #[test]
+    fn the_scale_minds_the_window_only_as_far_as_it_helps() {
+        let session = sample::session(200);
+        let series = session.series();
+        let peak = series.iter().map(|series| series.totals().peak).max().unwrap();
+        let check = |window: Option<u64>, expect: u64| {
+            let title = Title { window: window.map(Tokens), ..Title::default() };
+            assert_eq!(ceiling(&title, &series), Tokens(expect), "{window:?} with a peak of {peak}");
+        };
+        check(None, peak.0);
+        check(Some(0), peak.0);
+        check(Some(peak.0 + 1), peak.0 + 1);
+        check(Some(peak.0 * 9), peak.0);
+        check(Some(peak.0 / 4), peak.0 / 4 * 3 / 2);
+        check(Some(u64::MAX), peak.0);
+    }
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!([0, 1, 3, 6, 11, 50, 51, 4_321].map(step), [1, 1, 5, 10, 20, 50, 100, 5_000]);
+        assert_eq!(step(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn lengths_of_time_are_said_in_two_units() {
+        let check = |seconds, expect: &str| {
+            assert_eq!(Lasting(Duration::from_secs(seconds)).to_string(), expect);
+        };
+        check(0, "0 s");
+        check(59, "59 s");
+        check(840, "14 min");
+        check(7_200, "2 h");
+        check(7_500, "2 h 5 min");
+        check(259_200, "3 d");
+        check(277_200, "3 d 5 h");
+    }
+}

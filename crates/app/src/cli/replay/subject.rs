@@ -1,0 +1,351 @@
+//! What is played again: the threads of transcripts and of stored sessions.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use epitome::{
+    compact::line,
+    core::{
+        Event, Fact, Seq, ThreadId,
+        context::Names,
+        event::{Dialect, Raw},
+        id::ModelName,
+        meter::Meter,
+        profile::{Profile, Profiles},
+        project::Line,
+    },
+    import::find_files,
+    plan::native_format_of,
+    rehearse::Script,
+    replay::{
+        Outputs, Part,
+        recorded::{Compared, compare},
+        retention::Needs,
+        unseen::Unseen,
+    },
+    wire::{
+        Format,
+        transcripts::{self, Limits, ReadError, Start},
+    },
+};
+
+use serde_json::Value;
+
+use super::{
+    super::{open, open::Store, view, view::thread_events},
+    notes::Note,
+};
+
+/// Where something to be played stands.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A file that was named.
+    File(PathBuf),
+    /// A file of a folder that was named, which may hold others too.
+    Found(PathBuf),
+    /// A session of the log.
+    Session(String),
+}
+
+/// A thread that something happened in.
+pub(super) struct Subject {
+    /// The file's name, or the session's.
+    pub(super) file: String,
+    /// The session's own name, where the file holds more than one.
+    pub(super) key: Option<String>,
+    /// What to call it.
+    pub(super) name: String,
+    pub(super) thread: ThreadId,
+    /// Whether the session stands at this thread.
+    pub(super) is_main: bool,
+    pub(super) events: Vec<Event>,
+    /// The first event that is its own.
+    pub(super) own: Seq,
+}
+
+impl Place {
+    /// What the arguments name: files, all files in folders, and else sessions of the store.
+    pub(super) fn all(names: &[String]) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
+        let (mut places, mut unread) = (Vec::new(), Vec::new());
+        let mut known = HashSet::new();
+        for name in names {
+            if Path::new(name).is_dir() {
+                let (files, errors) = find_files(Path::new(name));
+                places.extend(files.into_iter().map(Self::Found));
+                unread.extend(errors.iter().map(ToString::to_string));
+            } else if view::is_file(name)? {
+                places.push(Self::File(name.into()));
+            } else {
+                places.push(Self::Session(name.clone()));
+            }
+        }
+        // What is named twice is played once.
+        places.retain(|place| known.insert(place.identity()));
+        Ok((places, unread))
+    }
+
+    /// As it was given, or found in a folder that was.
+    pub(super) fn given(&self) -> String {
+        match self {
+            Self::File(path) | Self::Found(path) => path.to_string_lossy().into_owned(),
+            Self::Session(name) => name.clone(),
+        }
+    }
+
+    /// The file it is, if it is one, whatever it was called.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let (is_file, path) = self.identity();
+        is_file.then_some(path)
+    }
+
+    fn identity(&self) -> (bool, PathBuf) {
+        match self {
+            Self::File(path) | Self::Found(path) => {
+                (true, path.canonicalize().unwrap_or_else(|_| path.clone()))
+            }
+            Self::Session(name) => (false, name.into()),
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::File(path) | Self::Found(path) => {
+                path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            Self::Session(name) => name.clone(),
+        }
+    }
+
+    /// What happened there; nothing, if a file that was found is no transcript.
+    pub(super) fn subjects(&self, store: &Store) -> anyhow::Result<Vec<Subject>> {
+        match self {
+            Self::File(path) => self.of_file(path),
+            Self::Found(path) => self.of_file(path).or_else(|error| match error.downcast_ref() {
+                Some(ReadError::UnknownAgent { .. }) => Ok(Vec::new()),
+                _ => Err(error),
+            }),
+            Self::Session(name) => {
+                let store = store.open_existing()?;
+                let session = store.find_session(name)?;
+                let thread = open::thread(&store, &session, None)?;
+                let events = open::events(&store, thread.id, None)?;
+                Ok(vec![Subject {
+                    file: name.clone(),
+                    key: None,
+                    name: session.title,
+                    thread: thread.id,
+                    is_main: true,
+                    events: events.into_iter().map(|logged| logged.event).collect(),
+                    own: Seq(1),
+                }])
+            }
+        }
+    }
+
+    fn of_file(&self, path: &Path) -> anyhow::Result<Vec<Subject>> {
+        let bytes = std::fs::read(path).context("cannot read it")?;
+        let reading = transcripts::read(&path.to_string_lossy(), &bytes, &Limits::default())?;
+        let one = reading.sessions.len() == 1;
+        let subjects = reading
+            .sessions
+            .iter()
+            .flat_map(|session| of_session(session, &self.name(), (!one).then_some(session.key.as_str())));
+        Ok(subjects.collect())
+    }
+}
+
+fn of_session(session: &transcripts::Session, file: &str, key: Option<&str>) -> Vec<Subject> {
+    let name = key.unwrap_or(file);
+    let left_at = main_line(session);
+    let subject = |thread: &transcripts::Thread| {
+        let is_main = thread.id == session.head;
+        Subject {
+            file: file.to_owned(),
+            key: key.map(str::to_owned),
+            name: if is_main { name.to_owned() } else { format!("{name}, {}", thread.name) },
+            thread: thread.id,
+            is_main,
+            events: thread_events(session, thread.id),
+            own: if is_main { Seq(1) } else { own_from(thread, &left_at) },
+        }
+    };
+    session.threads.iter().map(subject).collect()
+}
+
+/// Where the main thread's line leaves each thread that it comes from.
+fn main_line(session: &transcripts::Session) -> HashMap<ThreadId, Seq> {
+    let mut left_at = HashMap::new();
+    let mut at = session.head;
+    while let Some(thread) = session.threads.iter().find(|thread| thread.id == at) {
+        let Start::Fork { of, at: last } = &thread.start else { break };
+        // A thread that comes from itself comes from nowhere.
+        if left_at.insert(*of, *last).is_some() {
+            break;
+        }
+        at = *of;
+    }
+    left_at
+}
+
+/// The first event of a thread that neither another one nor the main line has: what is shared is played once.
+fn own_from(thread: &transcripts::Thread, left_at: &HashMap<ThreadId, Seq>) -> Seq {
+    let shared = match &thread.start {
+        Start::Fork { at, .. } => *at,
+        Start::Root | Start::Spawned { .. } => Seq::START,
+    };
+    left_at.get(&thread.id).copied().unwrap_or_default().max(shared).next()
+}
+
+/// A thread made ready to be played, and what had to be assumed.
+pub(super) struct Ready<'a> {
+    pub(super) part: Part,
+    pub(super) profile: &'a Profile,
+    pub(super) format: Format,
+    pub(super) notes: Vec<Note>,
+    pub(super) recorded: AsRecorded<'a>,
+}
+
+/// A thread as it was sent, with what the client compacted.
+pub(super) struct AsRecorded<'a> {
+    line: Line,
+    meter: Arc<Meter>,
+    /// The model that answered, if it is known.
+    profile: Option<&'a Profile>,
+}
+
+impl AsRecorded<'_> {
+    /// How near a simulation of it comes to what was used, if anything says that.
+    pub(super) fn compare(&self, name: &str) -> Option<Compared> {
+        compare(name, &self.line, &self.meter, self.profile)
+    }
+}
+
+/// The model that stands in where nobody knows the session's own.
+const STANDS_IN: [(Format, &str); 3] = [
+    (Format::Anthropic, "claude-sonnet-4-5"),
+    (Format::OpenaiResponses, "gpt-5.4"),
+    (Format::OpenaiChat, "gpt-5.4"),
+];
+
+impl Subject {
+    /// The name of the file that its requests are written to.
+    pub(super) fn dumped_as(&self) -> String {
+        match &self.key {
+            None => self.file.clone(),
+            Some(key) => format!("{}.{key}.jsonl", self.file),
+        }
+    }
+
+    /// Makes a thread ready to be played to a model: the one that is asked for, or its own.
+    pub(super) fn ready<'a>(
+        &self,
+        model: Option<&'a Profile>,
+        profiles: &'a Profiles,
+    ) -> anyhow::Result<Ready<'a>> {
+        let native = native_format_of(self.events.iter()).unwrap_or(Format::OpenaiChat);
+        let own = self.own_model(native, profiles)?;
+        let profile = model.unwrap_or_else(|| own.profile());
+        let spoken = Format::ALL.into_iter().find(|format| format.dialect() == profile.wire.dialect());
+        let format = spoken.unwrap_or(native);
+        let meter = Arc::new(profile.meter());
+        let recorded = line(self.events.iter().cloned()).counted_by(&meter);
+        let (played, left_out): (Vec<&Event>, Vec<&Event>) =
+            self.events.iter().partition(|event| is_played(event));
+        let synthetic = left_out.iter().filter(|event| is_synthetic(event)).count();
+        let shared = usize::try_from(self.own.0.saturating_sub(1)).unwrap_or(usize::MAX);
+        let before = self.events.iter().take(shared).filter(|event| is_played(event)).count();
+        let line = line(played.into_iter().cloned()).counted_by(&meter);
+        let unseen = Unseen::of(&recorded, &meter);
+        let mut notes = Note::of(&self.events, &unseen, synthetic as u64);
+        if model.is_none() {
+            notes.extend(own.note());
+        }
+        let recorded = AsRecorded { line: recorded, meter: Arc::clone(&meter), profile: own.known() };
+        let part = Part {
+            needs: Needs::of(&line),
+            outputs: Outputs::of(&line),
+            own: Seq(before as u64 + 1),
+            unseen,
+            script: Script::new(line, meter, Names::Thread(self.thread)),
+        };
+        Ok(Ready { part, profile, format, notes, recorded })
+    }
+
+    /// The thread as it was sent to the model that answered.
+    pub(super) fn as_recorded<'a>(&self, profiles: &'a Profiles) -> anyhow::Result<AsRecorded<'a>> {
+        let native = native_format_of(self.events.iter()).unwrap_or(Format::OpenaiChat);
+        let own = self.own_model(native, profiles)?;
+        let meter = Arc::new(own.profile().meter());
+        let line = line(self.events.iter().cloned()).counted_by(&meter);
+        Ok(AsRecorded { line, meter, profile: own.known() })
+    }
+
+    /// The last model that is known of those which answered.
+    fn own_model<'a>(&self, native: Format, profiles: &'a Profiles) -> anyhow::Result<Own<'a>> {
+        let mut names = self.events.iter().rev().filter_map(|event| match &event.fact {
+            Fact::AssistantSaid { model: Some(model), .. } | Fact::ModelChanged { model } => Some(model),
+            _ => None,
+        });
+        if let Some(profile) = names.clone().find_map(|model| profiles.find(&model.0).ok()) {
+            return Ok(Own::Known(profile));
+        }
+        let stands_in = STANDS_IN.into_iter().find(|(format, _)| *format == native);
+        let profile = profiles.find(stands_in.map_or("gpt-5.4", |(_, name)| name))?;
+        Ok(Own::Unknown { name: names.next().map(|ModelName(name)| name.clone()), stands_in: profile })
+    }
+}
+
+/// The model that answered in a thread.
+enum Own<'a> {
+    Known(&'a Profile),
+    Unknown { name: Option<String>, stands_in: &'a Profile },
+}
+
+impl<'a> Own<'a> {
+    fn profile(&self) -> &'a Profile {
+        match self {
+            Self::Known(profile) | Self::Unknown { stands_in: profile, .. } => profile,
+        }
+    }
+
+    fn known(&self) -> Option<&'a Profile> {
+        match self {
+            Self::Known(profile) => Some(profile),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    fn note(&self) -> Option<Note> {
+        match self {
+            Self::Known(_) => None,
+            Self::Unknown { name, stands_in } => Some(Note::unknown_model(name.clone(), &stands_in.name)),
+        }
+    }
+}
+
+/// Whose words Claude Code says they are when it answers in the model's place.
+const SYNTHETIC: &str = "<synthetic>";
+
+/// Whether an event would have happened under another policy too: what the client compacted would not, and what it put
+/// into the model's mouth is no answer.
+fn is_played(event: &Event) -> bool {
+    match &event.fact {
+        Fact::Compacted(_)
+        | Fact::CompactionRequested { .. }
+        | Fact::CompactionReverted { .. }
+        | Fact::CompactionRestored { .. } => false,
+        _ => !is_synthetic(event),
+    }
+}
+
+/// Whether the client answered in the model's place. Its reader takes such a name for none, but the words are as they came.
+fn is_synthetic(event: &Event) -> bool {
+    let Fact::AssistantSaid { model: None, .. } = &event.fact else { return false };
+    let Raw { dialect: Dialect::Anthropic, json } = &event.raw else { return false };
+    json.contains(SYNTHETIC)
+        && serde_json::from_str::<Value>(json).is_ok_and(|message| message["model"] == SYNTHETIC)
+}

@@ -1,0 +1,213 @@
+//! A replay as a picture: one SVG file that needs nothing else, no script, no font, no explanation.
+//!
+//! On top what each policy has cost so far, all in one chart; below it a row a policy, all on the same scales: what
+//! was sent by what it is made of, and beneath the zero line what was taken out and when. Everything stands above the
+//! same calls, so that a step of a cost line is seen to come from what happened below it. The style sheet knows a light
+//! and a dark page. A pointer that rests on a mark is told the details; nothing that matters is told only there.
+
+mod canvas;
+mod cost;
+mod pauses;
+mod row;
+mod scale;
+
+use std::time::Duration;
+
+use epitome::{
+    core::{Tokens, event::Time},
+    replay::Regions,
+};
+use jiff::{Timestamp, tz::TimeZone};
+
+use self::{
+    canvas::{Canvas, WIDTH, escaped},
+    pauses::Pauses,
+    row::Row,
+    scale::{Across, Up},
+};
+use super::{
+    super::text,
+    series::{Lasting, Series, Title, ceiling, length, span},
+};
+
+/// Where the charts begin.
+const LEFT: f64 = 84.0;
+/// Where they end.
+const RIGHT: f64 = 948.0;
+/// Where the words beside them begin.
+const BESIDE: f64 = 966.0;
+/// How many columns a session is drawn in at most. More would be finer than a screen and only make the file large.
+const COLUMNS: usize = 1_000;
+
+/// How large a region is.
+type Size = fn(&Regions) -> Tokens;
+
+/// The regions of a request from the bottom up: what stays below, what comes and goes on top.
+const REGIONS: [(&str, &str, Size); 8] = [
+    ("unseen", "system and tools, unseen", |regions| regions.unseen),
+    ("prefix", "system and tools", |regions| regions.prefix),
+    ("summary", "summaries, notes", |regions| regions.summary),
+    ("user", "user", |regions| regions.user),
+    ("answers", "answers and calls", |regions| regions.answers),
+    ("reasoning", "reasoning", |regions| regions.reasoning),
+    ("shortened", "shortened results", |regions| regions.shortened),
+    ("results", "tool results", |regions| regions.results),
+];
+
+/// The picture.
+pub(crate) fn svg(title: &Title, series: &[Series<'_>]) -> String {
+    let mut canvas = Canvas::default();
+    let calls = length(series);
+    let mut y = header(&mut canvas, title, series);
+    if calls == 0 {
+        canvas.text(LEFT, y + 24.0, "note", "There are no calls to draw.");
+        y += 48.0;
+    } else {
+        let across = Across::new(series, COLUMNS);
+        let rows: Vec<_> = series.iter().map(|series| Row::new(&across, title, series)).collect();
+        let pauses = Pauses::new(&rows);
+        y = cost::chart(&mut canvas, &across, series, &pauses, y);
+        y = legend(&mut canvas, title, series, y + 18.0);
+        y = row::all(&mut canvas, &across, &rows, &pauses, y + 6.0);
+    }
+    y = footer(&mut canvas, title, series, y);
+    let name = escaped(&format!("{}: context and cost of each call under each policy", title.session));
+    let body = canvas.finish();
+    let height = y.ceil();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\">\n<title>{name}</title>\n<style>{STYLE}</style>\n\
+         <rect class=\"page\" x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height}\"/>\n{body}</svg>\n"
+    )
+}
+
+fn header(canvas: &mut Canvas, title: &Title, series: &[Series<'_>]) -> f64 {
+    canvas.text(LEFT, 40.0, "title", &text::one_line(&title.session, 84));
+    let mut facts = vec![text::one_line(&title.model, 40)];
+    facts.extend(title.window.map(|window| format!("window of {} tokens", text::tokens(window))));
+    facts.push(text::count(length(series) as u64, "model call"));
+    facts.push(match series.len() {
+        1 => "1 policy".to_owned(),
+        count => format!("{count} policies"),
+    });
+    if let Some((first, last)) = span(series) {
+        let lasting = u64::try_from(last.0.saturating_sub(first.0)).unwrap_or(0);
+        facts.push(format!("{} UTC", utc(first, "%Y-%m-%d %H:%M")));
+        if lasting > 0 {
+            facts.push(format!("over {}", Lasting(Duration::from_millis(lasting))));
+        }
+    }
+    canvas.text(LEFT, 61.0, "note", &facts.join("  ·  "));
+    82.0
+}
+
+/// What colours and marks mean; only those that are there.
+fn legend(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> f64 {
+    canvas.text(LEFT, y + 14.0, "heading", "What was sent with each call, and what was taken out");
+    let mut flow = Flow { x: LEFT, y: y + 36.0 };
+    let calls = || series.iter().flat_map(|series| series.calls);
+    for (class, words, size) in REGIONS.iter().rev() {
+        if calls().any(|call| size(&call.regions).0 > 0) {
+            let (x, y) = flow.place(words);
+            canvas.rect(class, x, y - 9.0, 11.0, 11.0);
+            canvas.text(x + 17.0, y, "", words);
+        }
+    }
+    flow.next_line();
+    row::legend(canvas, title, series, &mut flow);
+    flow.y + 10.0
+}
+
+/// Where the next item of a legend stands.
+struct Flow {
+    x: f64,
+    y: f64,
+}
+
+impl Flow {
+    fn place(&mut self, words: &str) -> (f64, f64) {
+        let width = 17.0 + canvas::wide(words, 12.0) + 22.0;
+        if self.x + width > WIDTH - 16.0 {
+            self.next_line();
+        }
+        let place = (self.x, self.y);
+        self.x += width;
+        place
+    }
+
+    fn next_line(&mut self) {
+        if self.x > LEFT {
+            (self.x, self.y) = (LEFT, self.y + 20.0);
+        }
+    }
+}
+
+fn footer(canvas: &mut Canvas, title: &Title, series: &[Series<'_>], y: f64) -> f64 {
+    let mut sentences = vec![
+        "Every model call of the session, made again under each policy: sizes are counted, the cache is simulated with \
+         the real pauses, and summaries are charged."
+            .to_owned(),
+    ];
+    let calls = length(series);
+    if calls > COLUMNS {
+        let each = calls.div_ceil(COLUMNS);
+        sentences.push(format!(
+            "Of up to {each} calls beside each other the largest is drawn; marks are added up."
+        ));
+    }
+    if let Some(window) = title.window
+        && ceiling(title, series) < window
+        && calls > 0
+    {
+        sentences.push(format!("The window of {} tokens is above the scale.", text::tokens(window)));
+    }
+    sentences.extend(title.notes.iter().cloned());
+    if !title.source.is_empty() {
+        sentences.push(format!("Made by: {}", title.source));
+    }
+    let mut y = y + 18.0;
+    for sentence in &sentences {
+        // A note may be as long as it likes; the picture may not.
+        for line in text::wrapped(&text::one_line(sentence, 600), 170) {
+            canvas.text(LEFT, y, "small", &text::one_line(&line, 170));
+            y += 15.0;
+        }
+    }
+    y + 10.0
+}
+
+/// The numbers of the calls, and the clock where it is known.
+fn axis(canvas: &mut Canvas, across: &Across, y: f64) -> f64 {
+    let (mut day, mut free) = (None, 0.0);
+    for (index, tick) in across.ticks().iter().enumerate() {
+        canvas.line("tick", tick.x, y, tick.x, y + 4.0);
+        let number = if index == 0 { format!("call {}", tick.call) } else { tick.call.to_string() };
+        let class = if index == 0 { "axis" } else { "axis middle" };
+        canvas.text(tick.x, y + 16.0, class, &number);
+        if let Some(at) = tick.at {
+            let (this, clock) = (utc(at, "%-d %b"), utc(at, "%H:%M"));
+            let words = if day.as_ref() == Some(&this) { clock } else { format!("{this} {clock}") };
+            let wide = canvas::wide(&words, 11.0) + 8.0;
+            let start = if index == 0 { tick.x } else { tick.x - wide / 2.0 };
+            if start >= free {
+                canvas.text(tick.x, y + 30.0, &format!("{class} faint"), &words);
+                (day, free) = (Some(this), start + wide);
+            }
+        }
+    }
+    y + 36.0
+}
+
+/// A picture is looked at elsewhere: its clock is everybody's.
+fn utc(time: Time, format: &str) -> String {
+    match Timestamp::from_millisecond(time.0) {
+        Ok(timestamp) => timestamp.to_zoned(TimeZone::UTC).strftime(format).to_string(),
+        Err(_) => "?".to_owned(),
+    }
+}
+
+/// Light, and dark where the reader's page is. Both palettes keep neighbouring regions apart in lightness too.
+const STYLE: &str = include_str!("svg/style.css");
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! SVG elements, written one after the other. Whatever comes from a session is escaped here and nowhere else.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthStr;
+
+/// How wide a picture is.
+pub(super) const WIDTH: f64 = 1_200.0;
+
+/// The elements drawn so far.
+#[derive(Default)]
+pub(super) struct Canvas {
+    body: String,
+}
+
+impl Canvas {
+    /// Words that begin, end or have their middle at `x`, by their class.
+    pub(super) fn text(&mut self, x: f64, y: f64, class: &str, words: &str) {
+        let (x, y, words) = (number(x), number(y), escaped(words));
+        self.element(&format!("<text{} x=\"{x}\" y=\"{y}\">{words}</text>", classed(class)));
+    }
+
+    pub(super) fn line(&mut self, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
+        let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(number);
+        let class = classed(class);
+        self.element(&format!("<line{class} x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"));
+    }
+
+    pub(super) fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+        let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(number);
+        let class = classed(class);
+        self.element(&format!("<rect{class} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"));
+    }
+
+    /// A diamond around a point.
+    pub(super) fn diamond(&mut self, class: &str, x: f64, y: f64, radius: f64) {
+        let mut path = Path::from(x, y - radius);
+        path.to(x + radius, y).to(x, y + radius).to(x - radius, y).close();
+        self.path(class, &path);
+    }
+
+    pub(super) fn path(&mut self, class: &str, path: &Path) {
+        self.element(&format!("<path{} d=\"{}\"/>", classed(class), path.data));
+    }
+
+    /// Elements that belong together and are explained when pointed at.
+    pub(super) fn explained(&mut self, words: &str, draw: impl FnOnce(&mut Self)) {
+        self.element(&format!("<g><title>{}</title>", escaped(words)));
+        draw(self);
+        self.element("</g>");
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.body
+    }
+
+    fn element(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
+    }
+}
+
+/// Lines through points.
+pub(super) struct Path {
+    data: String,
+}
+
+impl Path {
+    pub(super) fn from(x: f64, y: f64) -> Self {
+        Self { data: format!("M{} {}", number(x), number(y)) }
+    }
+
+    pub(super) fn to(&mut self, x: f64, y: f64) -> &mut Self {
+        let _ = write!(self.data, "L{} {}", number(x), number(y));
+        self
+    }
+
+    /// To another height, then straight to the right.
+    pub(super) fn step(&mut self, x: f64, y: f64) -> &mut Self {
+        let _ = write!(self.data, "V{}H{}", number(y), number(x));
+        self
+    }
+
+    pub(super) fn close(&mut self) {
+        self.data.push('Z');
+    }
+}
+
+/// To a tenth of a pixel: finer than is seen. What is no number is 0.
+pub(super) fn number(value: f64) -> String {
+    let tenths = if value.is_finite() { (value * 10.0).round() / 10.0 } else { 0.0 };
+    // Negative zero would be written with its sign.
+    format!("{}", tenths + 0.0)
+}
+
+/// A count, to calculate with places.
+#[expect(clippy::cast_precision_loss, reason = "places are drawn to a tenth of a pixel")]
+pub(super) fn real(count: u64) -> f64 {
+    count as f64
+}
+
+/// About how wide words are, in letters of a size: no font is at hand to measure with, and a wide one is assumed.
+pub(super) fn wide(words: &str, size: f64) -> f64 {
+    real(words.width() as u64) * size * 0.54
+}
+
+/// Words as XML can hold them: what it cannot, and what would turn the direction of the rest, is left out.
+pub(super) fn escaped(words: &str) -> String {
+    let mut safe = String::with_capacity(words.len());
+    for letter in words.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' | '\t' => safe.push(' '),
+            '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            _ if letter.is_control() => {}
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+fn classed(class: &str) -> String {
+    if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_always_numbers() {
+        let check = |value: f64, expect: &str| assert_eq!(number(value), expect);
+        check(1.0, "1");
+        check(1.25, "1.3");
+        check(-0.01, "0");
+        check(f64::NAN, "0");
+        check(f64::INFINITY, "0");
+    }
+
+    #[test]
+    fn words_cannot_end_their_element() {
+        assert_eq!(
+            escaped("</text><script>\"'&\u{0}\u{202e}\u{ffff}\n"),
+            "&lt;/text&gt;&lt;script&gt;&quot;&#39;&amp; "
+        );
+    }
+}

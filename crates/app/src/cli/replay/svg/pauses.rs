@@ -1,0 +1,64 @@
+//! The pauses of a session: how long the cache had been alone when it was found cold.
+//!
+//! They are the same for all policies. Their lengths are written once above a chart, as far as there is room.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use super::{
+    super::series::Lasting,
+    LEFT, RIGHT,
+    canvas::{Canvas, real, wide},
+    row::Row,
+};
+
+/// Where the pauses are and how long the longest of each place was.
+pub(super) struct Pauses(Vec<(f64, Option<Duration>)>);
+
+impl Pauses {
+    /// Those of all policies.
+    pub(super) fn new(rows: &[Row<'_>]) -> Self {
+        let mut places: BTreeMap<usize, (f64, Option<Duration>)> = BTreeMap::new();
+        for mark in rows.iter().flat_map(Row::marks).filter(|mark| mark.marks.pauses > 0) {
+            let place = places.entry(mark.cell).or_insert((mark.x, None));
+            place.1 = place.1.max(mark.marks.longest);
+        }
+        Self(places.into_values().collect())
+    }
+
+    /// Their lengths, the longest first; gives back where they end.
+    pub(super) fn lengths(&self, canvas: &mut Canvas, y: f64) -> f64 {
+        let mut lengths: Vec<_> =
+            self.0.iter().filter_map(|(x, pause)| pause.map(|pause| (pause, *x))).collect();
+        lengths.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.total_cmp(&other.1)));
+        if lengths.is_empty() {
+            return y;
+        }
+        canvas.text(LEFT - 8.0, y + 14.0, "axis end", "pauses");
+        let mut taken: Vec<Range<f64>> = Vec::new();
+        for (pause, x) in lengths {
+            let words = Lasting(pause).to_string();
+            let half = wide(&words, 11.0) / 2.0 + 5.0;
+            // Words at an edge move inwards; the mark beneath them stays.
+            let middle = x.max(LEFT - 6.0 + half).min(RIGHT + 30.0 - half);
+            let place = middle - half..middle + half;
+            if taken.iter().all(|other| place.end <= other.start || other.end <= place.start) {
+                canvas.text(middle, y + 14.0, "axis middle", &words);
+                canvas.line("tick", x, y + 18.0, x, y + 22.0);
+                taken.push(place);
+            }
+        }
+        y + 22.0
+    }
+
+    /// Their bands behind a chart.
+    pub(super) fn bands(&self, canvas: &mut Canvas, top: f64, bottom: f64) {
+        for (x, _) in &self.0 {
+            canvas.rect("pause", x - self.wide() / 2.0, top, self.wide(), bottom - top);
+        }
+    }
+
+    /// How wide a band is: many of them together leave most of a chart free.
+    pub(super) fn wide(&self) -> f64 {
+        (0.15 * (RIGHT - LEFT) / real(self.0.len() as u64).max(1.0)).clamp(0.5, 4.0)
+    }
+}

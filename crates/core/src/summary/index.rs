@@ -1,0 +1,464 @@
+//! The index: which names stood in which results, as at the end of a book.
+//!
+//! A summary says what happened; what a result held it cannot tell. The index tells where a name was met that may be
+//! wanted again, by what was read or run, with the event that brings it back. There are more names than there is room
+//! for. In real sessions, those come up again that were met often and lately, that somebody chose, and that were not one
+//! of a thousand in a listing; so these are kept, the shorter first among equals.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{calls::subject, prose::one_line, tools::deeds};
+use crate::{
+    context::Names,
+    event::{Logged, Part, ToolCall, ToolResult},
+    id::Seq,
+    pairing::{Outcome, pair},
+    verify::holds_secret,
+};
+
+/// Which names stood in a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What was read or run.
+    pub of: String,
+    /// The event that brought it.
+    pub at: Seq,
+    /// The names for which it is the newest, in order.
+    pub names: Vec<Name>,
+}
+
+/// A name that stood in results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Name {
+    /// The name.
+    pub name: String,
+    /// How often it was met, a result that has it many times counted a little more.
+    pub met: u32,
+}
+
+/// How many letters a name may have.
+const LENGTH: std::ops::RangeInclusive<usize> = 4..=120;
+
+/// How much of what was read or run is told.
+const OF: usize = 56;
+
+/// What stands around an entry beside its number, in letters.
+const AROUND: usize = "- [] : ".len();
+
+/// A name in a result of more names than this is worth less in proportion.
+const CROWD: usize = 100;
+
+/// A name that was met so many events ago is worth half.
+const FADING: u64 = 30;
+
+/// A name that was met more often than this is worth no more.
+const OFTEN: u32 = 20;
+
+/// The index of a span and of what came before it, the newest result first, within `cap` letters.
+pub(super) fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
+    if cap == 0 {
+        return Vec::new();
+    }
+    let mut index = Index::default();
+    index.carry(previous);
+    let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+    let returned = paired.exchanges.iter().filter_map(|exchange| match exchange.outcome {
+        Outcome::Returned { at, result } => Some((at, exchange.call, result)),
+        Outcome::Unanswered => None,
+    });
+    let mut returned: Vec<_> = returned.collect();
+    // Results may come in another order than they were asked for.
+    returned.sort_by_key(|(at, ..)| *at);
+    for (at, call, result) in returned {
+        index.read(at, call, result);
+    }
+    let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
+    index.chosen(newest.unwrap_or_default(), cap)
+}
+
+/// An index in the making.
+#[derive(Default)]
+struct Index {
+    /// What was read or run, the newest last.
+    sources: Vec<(Seq, String)>,
+    known: HashMap<String, Known>,
+}
+
+/// What is known of a name.
+struct Known {
+    /// The newest source.
+    source: usize,
+    met: u32,
+    /// How many names stood there beside it.
+    crowd: usize,
+}
+
+impl Index {
+    fn carry(&mut self, previous: &[Entry]) {
+        for Entry { of, at, names } in previous.iter().rev() {
+            self.sources.push((*at, of.clone()));
+            for name in names {
+                self.meet(&name.name, name.met, CROWD);
+            }
+        }
+    }
+
+    fn read(&mut self, at: Seq, call: &ToolCall, result: &ToolResult) {
+        let texts = texts(call, result);
+        let mut names: BTreeMap<&str, u32> = BTreeMap::new();
+        for text in &texts {
+            names_in(text, &mut |name| *names.entry(name).or_default() += 1);
+        }
+        self.sources.push((at, one_line(&subject(call, &deeds(call, Some(result))), OF)));
+        let crowd = names.len();
+        for (name, times) in names {
+            self.meet(name, 1 + times.min(8) / 2, crowd);
+        }
+    }
+
+    /// A name stands in the newest source.
+    fn meet(&mut self, name: &str, times: u32, crowd: usize) {
+        let source = self.sources.len().saturating_sub(1);
+        let known = self.known.entry(name.to_owned()).or_insert(Known { source, met: 0, crowd });
+        known.source = source;
+        known.met = known.met.saturating_add(times);
+        known.crowd = known.crowd.min(crowd);
+    }
+
+    /// The names that are worth most for their length, as many as there is room for, at their sources.
+    fn chosen(self, now: Seq, cap: usize) -> Vec<Entry> {
+        let Self { sources, known } = self;
+        let mut ranked: Vec<(u64, String, Known)> = known
+            .into_iter()
+            .map(|(name, known)| {
+                let (at, _) = sources[known.source];
+                (worth(&name, &known, now.0.saturating_sub(at.0)), name, known)
+            })
+            .collect();
+        ranked.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
+        let mut entries: BTreeMap<usize, Vec<Name>> = BTreeMap::new();
+        let mut left = cap;
+        for (_, name, known) in ranked {
+            let (at, of) = &sources[known.source];
+            let is_open = entries.contains_key(&known.source);
+            let opening = if is_open { 0 } else { AROUND + at.to_string().len() + of.len() };
+            let Some(rest) = left.checked_sub(name.len() + 1 + opening) else { continue };
+            left = rest;
+            entries.entry(known.source).or_default().push(Name { name, met: known.met });
+        }
+        let entry = |(source, mut names): (usize, Vec<Name>)| {
+            names.sort_by(|one, other| one.name.cmp(&other.name));
+            let (at, of) = sources[source].clone();
+            Entry { of, at, names }
+        };
+        entries.into_iter().rev().map(entry).collect()
+    }
+}
+
+/// What a result says, and its call.
+fn texts<'a>(call: &'a ToolCall, result: &'a ToolResult) -> Vec<Cow<'a, str>> {
+    let said = result.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(Cow::Borrowed(text.as_str())),
+        _ => None,
+    });
+    said.chain([Cow::Borrowed(call.arguments.as_str())]).collect()
+}
+
+/// What a name is worth for a letter. How the forms compare is how often names of each came up again in real sessions.
+fn worth(name: &str, known: &Known, age: u64) -> u64 {
+    let form = if name.contains('/') {
+        6
+    } else if name.contains('_') {
+        4
+    } else if name.bytes().all(|letter| letter.is_ascii_hexdigit()) {
+        3
+    } else {
+        9
+    };
+    let worth = form * u64::from(known.met.min(OFTEN)) * 1_000_000 * FADING / FADING.saturating_add(age);
+    let crowd = (known.crowd / CROWD).max(1) as u64;
+    worth / crowd / (name.len() as u64 + 8)
+}
+
+/// The names in a text, in order: what is no plain word and looks as if somebody had chosen it.
+pub(super) fn names_in<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
+    // Escapes within a text, as in JSON, part words too; and no key is carried on.
+    for line in text.lines().filter(|line| !holds_secret(line)) {
+        for (place, piece) in line.split('\\').enumerate() {
+            let piece = if place > 0 { piece.strip_prefix(['n', 't', 'r']).unwrap_or(piece) } else { piece };
+            names_in_piece(piece, see);
+        }
+    }
+}
+
+fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
+    for word in text.split(|letter: char| !is_of_path(letter)) {
+        if is_option(word) {
+            see(word);
+            continue;
+        }
+        let word = word
+            .trim_start_matches(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '/');
+        let word = word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        if word.contains('/') || is_file_name(word) || is_version(word) {
+            if LENGTH.contains(&word.len()) && word.bytes().any(|letter| letter.is_ascii_alphanumeric()) {
+                see(word);
+            }
+        } else {
+            let names = word.split(['.', '-', '@', '+']);
+            names.filter(|name| LENGTH.contains(&name.len()) && is_name(name)).for_each(&mut *see);
+        }
+    }
+}
+
+fn is_of_path(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | '/' | '@' | '+')
+}
+
+/// A word with a short ending behind a dot, as files have.
+fn is_file_name(word: &str) -> bool {
+    word.rsplit_once('.').is_some_and(|(name, ending)| {
+        name.len() > 1
+            && !name.contains('.')
+            && (1..=5).contains(&ending.len())
+            && ending.bytes().all(|letter| letter.is_ascii_lowercase())
+    })
+}
+
+/// `--dry-run`, and not `--all`, which says little by itself.
+fn is_option(word: &str) -> bool {
+    word.strip_prefix("--").is_some_and(|name| {
+        name.contains('-')
+            && LENGTH.contains(&word.len())
+            && name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'-')
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+    })
+}
+
+/// `v1.2.3`, `0.12.1-beta`.
+fn is_version(word: &str) -> bool {
+    let word = word.strip_prefix('v').unwrap_or(word);
+    let numbers = word.split(['-', '+']).next().unwrap_or_default().split('.');
+    let mut count = 0;
+    let all = numbers
+        .inspect(|_| count += 1)
+        .all(|number| !number.is_empty() && number.bytes().all(|letter| letter.is_ascii_digit()));
+    all && count >= 3
+}
+
+/// Whether a word is an identifier or a hash, and no plain word.
+fn is_name(word: &str) -> bool {
+    let inner = word.trim_matches('_');
+    let humped = || {
+        inner.chars().zip(inner.chars().skip(1)).any(|(one, next)| !one.is_uppercase() && next.is_uppercase())
+    };
+    let letters = inner.bytes().any(|letter| letter.is_ascii_alphabetic());
+    let digits = inner.bytes().any(|letter| letter.is_ascii_digit());
+    letters && (inner.contains('_') || humped() || (digits && word.len() >= 7))
+}
+
+/// What of an index was there before an event.
+pub(super) fn before(index: &[Entry], seq: Seq) -> Vec<Entry> {
+    index.iter().filter(|entry| entry.at < seq).cloned().collect()
+}
+
+/// As a section of a summary, which says how to use it; nothing, if it is empty.
+pub(super) fn write(index: &[Entry], names: Names, text: &mut String) {
+    let Some(newest) = index.first() else { return };
+    text.push_str("\n## Index of Names\n");
+    let (at, handle) = (newest.at, names.handle(newest.at));
+    let _ =
+        writeln!(text, "Names that stood in tool results, newest first; the result behind [{at}]: {handle}");
+    for Entry { of, at, names } in index {
+        let names: Vec<&str> = names.iter().map(|name| name.name.as_str()).collect();
+        let _ = writeln!(text, "- [{at}] {of}: {}", names.join(" "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::Fact,
+        id::ThreadId,
+        notation::{logged, read},
+    };
+
+    /// A command and what it said, as events `at` and the one after it.
+    fn ran(at: u64, command: &str, output: &str) -> [Arc<Logged>; 2] {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        let call = ToolCall::function("c", "bash", arguments);
+        let result =
+            ToolResult { call: "c".into(), name: None, parts: vec![Part::text(output)], error: false };
+        [
+            logged(at, Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::ToolCall(call)] }),
+            logged(at + 1, Fact::ToolReturned { results: vec![result], parts: vec![] }),
+        ]
+    }
+
+    fn rendered(index: &[Entry], names: Names) -> String {
+        let mut text = String::new();
+        write(index, names, &mut text);
+        text
+    }
+
+    fn names(index: &[Entry]) -> Vec<&str> {
+        index.iter().flat_map(|entry| &entry.names).map(|name| name.name.as_str()).collect()
+    }
+
+    const LOG: &str = r#"
+user: Look.
+assistant: Reading.
+  call#a read_file {"path":"src/cache.rs"}
+  -> fn load_index(path: &Path) calls parse_header and CacheEntry.
+assistant: And?
+  call#b bash {"command":"git log --no-merges"}
+  -> commit 3f9a1b2 by them, v1.2.3, see docs/cache.md
+assistant: Searching.
+  call#c bash {"command":"rg parse_header"}
+  -> src/header.rs: parse_header
+"#;
+
+    #[test]
+    fn names_stand_by_the_newest_result_and_it_is_said_how_to_get_that_back() {
+        let index = index(&read(LOG), &[], 10_000);
+        insta::assert_snapshot!(rendered(&index, Names::Thread(ThreadId::derived(&["test"]))), @r"
+
+        ## Index of Names
+        Names that stood in tool results, newest first; the result behind [7]: recall c02051f4:7
+        - [7] `rg parse_header`: parse_header src/header.rs
+        - [5] `git log --no-merges`: --no-merges 3f9a1b2 docs/cache.md v1.2.3
+        - [3] read_file src/cache.rs: CacheEntry load_index src/cache.rs
+        ");
+        let first = rendered(&index[..1], Names::MessagesAfter(2));
+        insta::assert_snapshot!(first, @r"
+
+        ## Index of Names
+        Names that stood in tool results, newest first; the result behind [7]: message 5
+        - [7] `rg parse_header`: parse_header src/header.rs
+        ");
+        assert_eq!(rendered(&[], Names::Messages), "");
+    }
+
+    #[test]
+    fn what_somebody_chose_is_a_name_and_plain_words_are_none() {
+        let check = |text: &str, expect: &[&str]| {
+            let mut found = Vec::new();
+            names_in(text, &mut |name| found.push(name));
+            assert_eq!(found, expect, "{text}");
+        };
+        check("the quick brown fox, 1234567 and a.b", &[]);
+        check(
+            "load_index(CacheEntry) __init_all__ __init__ a_b",
+            &["load_index", "CacheEntry", "__init_all__"],
+        );
+        check(
+            "at src/a.rs:12, ./x/y, main.rs and `Cargo.toml`.",
+            &["src/a.rs", "/x/y", "main.rs", "Cargo.toml"],
+        );
+        check("--dry-run --all --x- ---a-b", &["--dry-run"]);
+        check("v1.2.3 0.12.1-beta 1.2 3f9a1b2c abc123", &["v1.2.3", "0.12.1-beta", "3f9a1b2c"]);
+        check("obj.fieldName user@hostName", &["fieldName", "hostName"]);
+        check("größeÄnderung 名前_は", &["größeÄnderung"]);
+        check("/ // --- ... ___ @@ ++ é/é", &[]);
+        check(&format!("{} {}_", "a/".repeat(61), "b".repeat(121)), &[]);
+    }
+
+    #[test]
+    fn what_was_met_often_lately_and_in_small_company_is_kept() {
+        let listing: Vec<String> = (0..900).map(|at| format!("listedName{at:03}")).collect();
+        let events = [
+            ran(1, "old", "oldestName oldestName"),
+            ran(50, "often", "oftenName"),
+            ran(52, "often", "oftenName"),
+            ran(54, "list", &listing.join("\n")),
+            ran(56, "new", "newestName"),
+        ]
+        .concat();
+        let kept = |cap| index(&events, &[], cap);
+        assert_eq!(names(&kept(30)), ["oftenName"]);
+        assert_eq!(names(&kept(55)), ["newestName", "oftenName"]);
+        assert_eq!(names(&kept(80)), ["newestName", "oftenName", "oldestName"]);
+        assert_eq!(names(&kept(20_000)).len(), 903);
+        assert_eq!(kept(0), []);
+    }
+
+    #[test]
+    fn a_name_that_is_met_again_moves_and_is_worth_more() {
+        let first = index(&ran(1, "one", "someName otherName"), &[], 1_000);
+        let second = index(&ran(3, "two", "someName"), &first, 1_000);
+        let shown: Vec<String> = second
+            .iter()
+            .flat_map(|entry| {
+                entry.names.iter().map(|name| format!("{} {} {}", entry.at, name.name, name.met))
+            })
+            .collect();
+        assert_eq!(shown, ["4 someName 2", "2 otherName 1"]);
+        assert_eq!(before(&second, Seq(4)), second[1..]);
+        assert_eq!(before(&second, Seq(2)), []);
+        // Nothing new changes nothing.
+        assert_eq!(index(&[], &second, 1_000), second);
+    }
+
+    #[test]
+    fn results_that_come_in_another_order_stand_the_newest_first() {
+        let log = "
+assistant:
+  call#a bash {\"command\":\"slow\"}
+  call#b bash {\"command\":\"fast\"}
+result b: bothNames fastName
+result a: bothNames slowName
+";
+        let index = index(&read(log), &[], 1_000);
+        assert_eq!(names(&index), ["bothNames", "slowName", "fastName"]);
+        assert!(index.is_sorted_by(|one, next| one.at >= next.at), "{index:?}");
+    }
+
+    /// Were any of it quadratic, this would not end.
+    #[test]
+    fn huge_words_many_names_and_absurd_numbers_are_borne() {
+        let word = "a_".repeat(1 << 19);
+        let path = "a/".repeat(1 << 19);
+        let dots = "a.".repeat(1 << 19);
+        let many: Vec<String> = (0..100_000).map(|at| format!("someName{at}")).collect();
+        let events = [
+            ran(1, &path, &word),
+            ran(3, "x", &dots),
+            ran(5, "x", &"-".repeat(1 << 20)),
+            ran(7, "list", &many.join(" ")),
+        ]
+        .concat();
+        let found = index(&events, &[], 64_000);
+        let length =
+            rendered(&found, Names::Messages).lines().skip(3).map(|line| line.len() + 1).sum::<usize>();
+        assert!((63_900..=64_000).contains(&length), "{length}");
+        assert_eq!(names(&index(&events, &[], usize::MAX)).len(), 100_000);
+        let name = |name: &str, met| Name { name: name.to_owned(), met };
+        let absurd = Entry {
+            of: "x".repeat(1 << 20),
+            at: Seq(u64::MAX),
+            names: vec![name("someName1", u32::MAX), name("", 0), name("é\n## Pinned", 1)],
+        };
+        let found = index(&events, &[absurd], usize::MAX);
+        let again = found.iter().flat_map(|entry| &entry.names).find(|name| name.name == "someName1");
+        assert_eq!(again.map(|name| name.met), Some(u32::MAX));
+    }
+
+    #[test]
+    fn no_key_is_carried_on_and_escapes_part_words() {
+        let key = format!("ghp_{}", "a1B2c3D4e5".repeat(3));
+        let said = format!("export GITHUB_TOKEN={key}\nDB_PASSWORD=hunter2secret\nran \\tcheckThing(\\nfooBar)");
+        let index = index(&ran(1, "env", &said), &[], 1_000);
+        assert_eq!(names(&index), ["checkThing", "fooBar"]);
+    }
+}

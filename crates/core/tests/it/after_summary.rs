@@ -1,0 +1,103 @@
+//! When the reducers run that a policy keeps for when a summary is not enough.
+
+use epitome_core::{
+    budget::Budget,
+    event::Time,
+    policy::Policy,
+    tokens::Tokens,
+    view::{Moment, Prepared, Standby},
+};
+
+use crate::{
+    notation::{meter, read},
+    stage::Stage,
+};
+
+const POLICY: &str = r#"
+name = "test"
+about = "Summarises, and cuts what is left only if that was not enough."
+limits = { target = 0.5, trigger = 0.8, force = 0.9 }
+
+[[reduce]]
+reducer = "drop_reasoning"
+
+[[reduce]]
+reducer = "cut_outputs"
+when = "after_summary"
+tokens = { over = 60, head = 20, tail = 20 }
+spare_turns = 0
+
+[summary]
+keep = { tokens = 10_000 }
+length = { fixed = 60 }
+"#;
+
+/// What is done for the last call of a log, with a window of 400 words.
+fn prepared(log: &str, standby: Standby<'_>) -> (Prepared, u64) {
+    let policy = Policy::read(POLICY).unwrap();
+    let budget = policy.budget(Budget::new(Tokens(400)));
+    let mut stage = Stage::new(meter());
+    read(log).iter().for_each(|event| stage.play(event));
+    let moment = Moment { now: Some(Time(0)), standby, ..Moment::default() };
+    let prepared = stage.view.prepare(&policy, &budget, &moment).unwrap();
+    let tokens = stage.view.context().tokens().0;
+    (prepared, tokens)
+}
+
+fn steps(prepared: &Prepared) -> Vec<&str> {
+    prepared.steps.iter().map(|step| step.reducer).collect()
+}
+
+const OLD: &str = "
+user: Look around.
+assistant: The first.
+  call bash {\"command\":\"make\"}
+  -> 250 words of \"made\"
+";
+
+/// The newest turn always stays.
+const NEW: &str = "
+assistant: The second.
+  call read_file {\"path\":\"a.rs\"}
+  -> 100 words of \"a\"
+";
+
+#[test]
+fn where_the_summary_is_enough_nothing_is_cut() {
+    let (prepared, tokens) = prepared(&format!("{OLD}{NEW}"), Standby::BuiltIn);
+    assert!(prepared.compaction.is_some());
+    assert_eq!(steps(&prepared), [""; 0]);
+    assert!(tokens <= 200, "{tokens}");
+}
+
+#[test]
+fn where_the_summary_is_not_enough_what_is_left_is_cut() {
+    let new = NEW.replace("100", "190");
+    let (prepared, tokens) = prepared(&format!("{OLD}{new}"), Standby::BuiltIn);
+    assert!(prepared.compaction.is_some());
+    assert_eq!(steps(&prepared), ["drop_reasoning", "cut_outputs"]);
+    assert!(tokens <= 200, "{tokens}");
+}
+
+#[test]
+fn where_there_is_no_summary_to_be_had_what_is_there_is_cut() {
+    let (off, tokens) = prepared(&format!("{OLD}{NEW}"), Standby::Off);
+    assert!(off.compaction.is_none());
+    assert_eq!(steps(&off), ["drop_reasoning", "cut_outputs"]);
+    assert!(tokens <= 200, "{tokens}");
+    // All there is is the newest turn.
+    let (one, _) = prepared(&OLD.replace("250", "370"), Standby::BuiltIn);
+    assert!(one.compaction.is_none());
+    assert_eq!(steps(&one), ["drop_reasoning", "cut_outputs"]);
+}
+
+#[test]
+fn where_the_other_reducers_are_enough_there_is_neither() {
+    let log = format!("{OLD}{NEW}")
+        .replace("250 words of", "20 words of")
+        .replace("assistant: The first.", "assistant: The first.\n  thinking: 250 words of \"hm\"");
+    let (prepared, tokens) = prepared(&format!("{log}\nassistant: Done.\nuser: Thanks."), Standby::BuiltIn);
+    assert!(prepared.compaction.is_none());
+    assert_eq!(steps(&prepared), ["drop_reasoning"]);
+    assert!(tokens <= 200, "{tokens}");
+}

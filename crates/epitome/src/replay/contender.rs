@@ -1,0 +1,187 @@
+//! Who is compared: policies, and the baselines that people use without one.
+
+use std::collections::BTreeMap;
+
+use epitome_core::{
+    Tokens,
+    budget::Budget,
+    context::{Context, Edit, Fidelity},
+    pipeline::{Reduced, Reducer, State},
+    policy::{Level, Limits, Policy, Step, SummaryRules, When},
+    profile::Share,
+    reducers::AnyReducer,
+    summary::compaction::{Keep, Length},
+};
+
+/// A policy in a comparison.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// The policy.
+    pub policy: Policy,
+    /// Whether it knows a limit at all.
+    pub reach: Reach,
+    /// Who writes its summaries.
+    pub writer: Writer,
+}
+
+/// Whether a contender keeps to the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It does, or sends nothing.
+    Window,
+    /// It sends everything, whatever becomes of it.
+    Everything,
+}
+
+/// Who writes a contender's summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// The built-in summariser, which asks no model.
+    BuiltIn,
+    /// The session's own model, which is asked to continue its last request. What it would have written nobody knows:
+    /// the words are the built-in summariser's.
+    Session,
+}
+
+impl Contender {
+    /// A policy.
+    pub fn of(policy: Policy) -> Self {
+        Self { policy, reach: Reach::Window, writer: Writer::BuiltIn }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.policy.name
+    }
+
+    /// Everything there is to compare: the built-in policies, the default first, then the baselines.
+    pub fn all() -> Vec<Self> {
+        Policy::builtin().iter().cloned().map(Self::of).chain(Self::baselines()).collect()
+    }
+
+    /// What people do without a policy. The first is the full history, against which the others are measured.
+    pub fn baselines() -> Vec<Self> {
+        vec![
+            Self::none(),
+            Self::of(baseline(
+                "sliding_window",
+                "At 90 % of the window the oldest turns go without a word, down to 50 %.",
+                (50, 90),
+                vec![step(When::AtEpoch, DropOldest)],
+                None,
+            )),
+            Self::of(baseline(
+                "drop_oldest",
+                "When the window is full, as many of the oldest turns go as must, before every call.",
+                (99, 100),
+                vec![step(When::AtEpoch, DropOldest)],
+                None,
+            )),
+            Self {
+                writer: Writer::Session,
+                ..Self::of(baseline(
+                    "summarise",
+                    "At 85 % of the window a model summarises everything but the newest turn.",
+                    (50, 85),
+                    Vec::new(),
+                    Some(SummaryRules {
+                        keep: Keep::Turns(1),
+                        length: Length::Fixed(Tokens(2_000)),
+                        ..SummaryRules::default()
+                    }),
+                ))
+            },
+            Self::of(baseline(
+                "clear_tools",
+                "Before every call all tool results but the newest three are cleared.",
+                (60, 100),
+                vec![step(When::EveryCall, ClearResults)],
+                None,
+            )),
+        ]
+    }
+
+    /// The full history, whatever becomes of it.
+    pub fn none() -> Self {
+        let about = "Sends the full history, even where it is over the window.";
+        Self { reach: Reach::Everything, ..Self::of(baseline("none", about, (100, 100), Vec::new(), None)) }
+    }
+}
+
+fn baseline(
+    name: &str,
+    about: &str,
+    (target, trigger): (u32, u32),
+    reduce: Vec<Step>,
+    summary: Option<SummaryRules>,
+) -> Policy {
+    let level = |percent| Some(Level::Share(Share::percent(percent)));
+    let limits = Limits { trigger: level(trigger), target: level(target), force: level(trigger), cold: None };
+    Policy { name: name.into(), about: about.into(), limits, caps: BTreeMap::new(), reduce, summary }
+}
+
+fn step(when: When, reducer: impl Reducer + 'static) -> Step {
+    Step { when, reducer: AnyReducer::custom(reducer) }
+}
+
+/// Drops the oldest turns without a word, whoever spoke in them. No policy of ours would; many agents do.
+#[derive(Debug)]
+struct DropOldest;
+
+impl Reducer for DropOldest {
+    fn name(&self) -> &'static str {
+        "drop_oldest"
+    }
+
+    fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        let essential = context.essential();
+        let newest = context.last_turn();
+        let mut over = context.tokens().less(budget.target());
+        let mut dropping = None;
+        let context = context.edit(self.name(), |index, segment| {
+            if essential.contains(index) || segment.turn() == newest {
+                return Edit::Keep;
+            }
+            // Turns go whole.
+            if over == Tokens(0) && dropping != Some(segment.turn()) {
+                return Edit::Keep;
+            }
+            dropping = Some(segment.turn());
+            over = over.less(segment.tokens());
+            Edit::Drop
+        });
+        Reduced { context, state }
+    }
+}
+
+/// Clears every tool result but the newest few, with no way back.
+#[derive(Debug)]
+struct ClearResults;
+
+impl ClearResults {
+    const KEPT: usize = 3;
+}
+
+impl Reducer for ClearResults {
+    fn name(&self) -> &'static str {
+        "clear_results"
+    }
+
+    fn reduce(&self, context: Context, _: &Budget, state: State) -> Reduced {
+        let results = context
+            .segments()
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, segment)| segment.call().is_some() && segment.shown().is_some());
+        let kept_from = results.take(Self::KEPT).last().map_or(0, |(index, _)| index);
+        let context = context.edit(self.name(), |index, segment| {
+            if index < kept_from && segment.call().is_some() && segment.fidelity() <= Fidelity::Cut {
+                Edit::line("[cleared]".to_owned(), Fidelity::Stub)
+            } else {
+                Edit::Keep
+            }
+        });
+        Reduced { context, state }
+    }
+}

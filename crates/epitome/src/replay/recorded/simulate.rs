@@ -1,0 +1,307 @@
+//! A thread sent again as it was sent, to a simulated cache.
+//!
+//! Nothing is edited here, so a request needs no bytes: a piece of it is known by its event and its size. Before
+//! everything stands what is unseen, in two blocks, because a client marks its instructions in more than one place and
+//! the first of them are the same in all of its sessions: others keep them warm. The second are this session's own, and a
+//! client that was started anew writes them anew.
+
+use epitome_core::{
+    Digest, Tokens,
+    cost::{Block, Cache, Call, Charge, Layer, Miss, Mode, Prompt, Settings, UnknownRule},
+    event::{Time, Usage},
+    profile::{CacheRules, Prices, Written},
+};
+
+use super::{
+    super::unseen::{Scale, Unseen},
+    fit::Fitted,
+    sent::{Kind, Piece, Sent, Since, Size},
+};
+
+/// What is taken to be unseen of the calls of a thread.
+#[derive(Clone, Debug)]
+pub(super) enum Guess {
+    /// What the calls say together.
+    Fitted(Fitted),
+    /// What the first of them says.
+    First(Unseen),
+}
+
+/// A call, beside what it came to in the simulation.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) call: usize,
+    pub(super) recorded: Usage,
+    pub(super) simulated: Usage,
+    pub(super) missed: Option<Miss>,
+    /// How long after the call before, in milliseconds.
+    pub(super) pause: Option<i64>,
+    /// For how long what it wrote was to live, in seconds.
+    pub(super) lifetime: Option<u64>,
+    pub(super) change: Change,
+    pub(super) since: Since,
+    /// What reasoning of known size it carries.
+    pub(super) known: Tokens,
+}
+
+/// What changed since the call before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// There was none.
+    First,
+    /// Something was added.
+    Grew,
+    /// The client compacted and wrote it down.
+    Compacted,
+    /// Recorded input fell, and nothing in the transcript says why.
+    Fell,
+    /// The client was started anew.
+    Resumed,
+    /// Another model was asked.
+    Model,
+}
+
+/// A thread being sent to a cache.
+pub(super) struct Simulation {
+    guess: Guess,
+    cache: Cache,
+    minds_marks: bool,
+    shared: Tokens,
+    /// Whether the first call found something warm that it had not sent.
+    warm: bool,
+    lifetime: Option<u64>,
+    /// What a request costs beside its pieces.
+    frame: Tokens,
+    last: Option<(Option<Time>, Sent)>,
+    stretch: usize,
+    /// How often the client was started anew.
+    resumed: usize,
+    /// How many blocks the request before had.
+    blocks: usize,
+    pub(super) seen: Vec<Seen>,
+}
+
+impl Simulation {
+    pub(super) fn new(
+        guess: Guess,
+        calls: &[Sent],
+        (rules, prices): (&CacheRules, &Prices),
+        mode: Mode,
+        frame: Tokens,
+    ) -> Result<Self, UnknownRule> {
+        let reads = || calls.iter().filter_map(|call| Some(call.usage?.cache_read));
+        let first = reads().next().unwrap_or_default();
+        let least = reads().filter(|read| *read > Tokens(0)).min().unwrap_or_default();
+        let shared = match &guess {
+            // What is read after a compaction, or when the rest has died, is what the client marks first.
+            Guess::Fitted(fitted) if first == Tokens(0) && least < fitted.prefix => least,
+            Guess::Fitted(_) | Guess::First(_) => first,
+        };
+        Ok(Self {
+            cache: Cache::new(rules, prices, mode)?,
+            minds_marks: rules.written == Some(Written::Breakpoints),
+            shared: shared.min(guess.prefix()),
+            warm: first > Tokens(0),
+            lifetime: calls.iter().find_map(|call| asked(call.usage.as_ref()?)),
+            guess,
+            frame,
+            last: None,
+            stretch: 0,
+            resumed: 0,
+            blocks: 0,
+            seen: Vec::new(),
+        })
+    }
+
+    /// Sends the next call.
+    pub(super) fn send(&mut self, number: usize, call: &Sent, pieces: &[Piece], model: &str) {
+        self.lifetime = call.usage.as_ref().and_then(asked).or(self.lifetime);
+        let last = self.last.take();
+        let at = call.at.or(last.as_ref().and_then(|(at, _)| *at));
+        let (stretch, change) = self.change(number, call, last.as_ref().map(|(_, last)| last));
+        self.resumed += usize::from(call.since.resumed);
+        let prompt = self.prompt(number, stretch, pieces);
+        let time = at.unwrap_or(Time(0));
+        if self.is_kept_by_others(change) {
+            self.warm_up(time, model, &prompt);
+        }
+        let served = self.serve(time, model, &prompt);
+        self.blocks = prompt.blocks.len();
+        self.stretch = stretch;
+        let pause = last.as_ref().and_then(|(before, _)| Some(at?.0.saturating_sub(before.as_ref()?.0)));
+        if let Some(recorded) = call.usage {
+            self.seen.push(Seen {
+                call: number,
+                recorded,
+                simulated: served.usage,
+                missed: served.missed,
+                pause,
+                lifetime: self.lifetime,
+                change,
+                since: call.since,
+                known: call.known,
+            });
+        }
+        self.last = Some((at, call.clone()));
+    }
+
+    fn change(&self, number: usize, call: &Sent, last: Option<&Sent>) -> (usize, Change) {
+        let stretch = match &self.guess {
+            Guess::Fitted(fitted) => fitted.stretch(number).0,
+            Guess::First(_) => 0,
+        };
+        let change = match last {
+            None => Change::First,
+            Some(last) if last.model != call.model && call.model.is_some() => Change::Model,
+            Some(last) if last.standing != call.standing => Change::Compacted,
+            Some(_) if call.since.resumed => Change::Resumed,
+            Some(_) if stretch != self.stretch => Change::Fell,
+            Some(_) => Change::Grew,
+        };
+        (stretch, change)
+    }
+
+    /// Other sessions keep the instructions warm that they share, if the first call found them so. Entries that live for
+    /// five minutes only need such a neighbour within five minutes, which the first call had; of others nobody knows.
+    fn is_kept_by_others(&self, change: Change) -> bool {
+        let is_short = self.minds_marks && self.lifetime.is_none_or(|lifetime| lifetime <= 300);
+        self.warm && self.shared > Tokens(0) && (change == Change::First || !is_short)
+    }
+
+    fn warm_up(&mut self, at: Time, model: &str, prompt: &Prompt) {
+        let shared = Prompt { blocks: prompt.blocks.iter().take(1).cloned().collect() };
+        let settings = Settings::default();
+        self.cache.warm(&Call { at, model, prompt: &shared, settings: &settings, output: Tokens(0) });
+    }
+
+    fn serve(&mut self, at: Time, model: &str, prompt: &Prompt) -> Charge {
+        let settings = Settings::default();
+        self.cache.serve(&Call { at, model, prompt, settings: &settings, output: Tokens(0) })
+    }
+
+    /// A request as the cache sees it, with what is unseen of it.
+    fn prompt(&self, number: usize, stretch: usize, pieces: &[Piece]) -> Prompt {
+        let (beyond, prefix) = (self.guess.beyond(number), self.guess.prefix());
+        let difference = beyond.saturating_sub(i64::try_from(prefix.0).unwrap_or(i64::MAX));
+        let (added, mut removed) = match u64::try_from(difference) {
+            Ok(added) => (Tokens(added), Tokens(0)),
+            Err(_) => (Tokens(0), Tokens(difference.unsigned_abs())),
+        };
+        let mark = self.lifetime.filter(|_| self.minds_marks);
+        let mut blocks: Vec<Block> = Vec::with_capacity(pieces.len() + 3);
+        let mut unseen = |layer, name: String, tokens: Tokens, breakpoint| {
+            if tokens > Tokens(0) {
+                let digest = Digest::of(name.as_bytes());
+                blocks.push(Block { layer, digest, tokens, tool: false, breakpoint });
+            }
+        };
+        unseen(Layer::Tools, "shared".to_owned(), self.shared, mark);
+        unseen(Layer::System, format!("unseen since {}", self.resumed), prefix.less(self.shared), mark);
+        let mut sum = Sum { scale: self.guess.scale(), counted: self.frame, ..Sum::default() };
+        for piece in pieces.iter().filter(|piece| piece.kind == Kind::Prefix) {
+            blocks.push(block(*piece, 0, sum.add(self.guess.size(piece))));
+        }
+        if let Some(last) = blocks.last_mut() {
+            last.breakpoint = mark;
+        }
+        if added > Tokens(0) {
+            blocks.push(Block {
+                layer: Layer::Messages,
+                digest: Digest::of(format!("unseen {stretch}").as_bytes()),
+                tokens: added,
+                tool: false,
+                breakpoint: None,
+            });
+        }
+        for piece in pieces.iter().filter(|piece| piece.kind != Kind::Prefix) {
+            let tokens = sum.add(self.guess.size(piece));
+            let left = tokens.less(removed);
+            removed = removed.less(tokens);
+            blocks.push(block(*piece, stretch, left));
+        }
+        // A client marks where its last request ended, and where this one does.
+        for end in [self.blocks, blocks.len()] {
+            if let Some(block) = end.checked_sub(1).and_then(|last| blocks.get_mut(last)) {
+                block.breakpoint = mark;
+            }
+        }
+        Prompt { blocks }
+    }
+}
+
+impl Guess {
+    pub(super) fn prefix(&self) -> Tokens {
+        match self {
+            Self::Fitted(fitted) => fitted.prefix,
+            Self::First(unseen) => unseen.prefix,
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        match self {
+            Self::Fitted(fitted) => fitted.scale,
+            Self::First(unseen) => unseen.scale,
+        }
+    }
+
+    /// What is unseen of a call.
+    fn beyond(&self, call: usize) -> i64 {
+        match self {
+            Self::Fitted(fitted) => fitted.stretch(call).1,
+            Self::First(unseen) => i64::try_from(unseen.prefix.0).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// How large a piece is: who knows only the first call knows nothing of what later answers used.
+    fn size(&self, piece: &Piece) -> Size {
+        match (self, piece.size) {
+            (Self::First(_), Size::Known { counted, .. }) => Size::Counted(counted),
+            (_, size) => size,
+        }
+    }
+}
+
+/// For how long a call asked for what it wrote to be kept, in seconds, if it wrote anything.
+fn asked(usage: &Usage) -> Option<u64> {
+    match (usage.cache_write, usage.cache_write_hour) {
+        (Tokens(0), _) => None,
+        (_, Tokens(0)) => Some(300),
+        _ => Some(3_600),
+    }
+}
+
+fn block(piece: Piece, stretch: usize, tokens: Tokens) -> Block {
+    let Piece { seq, part, size, kind } = piece;
+    let digest = Digest::of(format!("{stretch} {seq} {part} {size:?}").as_bytes());
+    let layer = if kind == Kind::Prefix { Layer::System } else { Layer::Messages };
+    Block { layer, digest, tokens, tool: kind == Kind::Tool, breakpoint: None }
+}
+
+/// Pieces added up, so that rounding does not.
+#[derive(Debug)]
+struct Sum {
+    scale: Scale,
+    counted: Tokens,
+    known: Tokens,
+    told: Tokens,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { scale: Scale::ONE, counted: Tokens(0), known: Tokens(0), told: Tokens(0) }
+    }
+}
+
+impl Sum {
+    /// What the next piece adds, by the provider's count.
+    fn add(&mut self, size: Size) -> Tokens {
+        match size {
+            Size::Counted(tokens) => self.counted += tokens,
+            Size::Known { told, .. } => self.known += told,
+        }
+        let end = self.scale.of(self.counted) + self.known;
+        let added = end.less(self.told);
+        self.told = end;
+        added
+    }
+}

@@ -1,0 +1,139 @@
+//! Comparisons of many threads, added up.
+
+use epitome_core::{Tokens, profile::Money};
+use serde::Serialize;
+
+use super::{Cold, Compared, Prefix, Side, Used, Worst};
+
+/// Comparisons, added up. A median needs every error, so they are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// How many threads say what their calls used.
+    pub threads: u64,
+    /// How many do not.
+    pub without_usage: u64,
+    /// How many calls say what they used.
+    pub calls: u64,
+    /// The calls the simulation was furthest off, the furthest first.
+    pub worst: Vec<Worst>,
+    sides: Vec<Side>,
+}
+
+/// How near the simulations of all threads came.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Reported {
+    /// What was taken to be unseen.
+    pub prefix: Prefix,
+    /// How the cache was taken to behave: `ideal` or `breakpoints`.
+    pub cache: &'static str,
+    /// How many calls were compared.
+    pub calls: u64,
+    /// By which part of what is recorded the input was off.
+    pub input_error: Off,
+    /// By which part of the larger of both the cache reads were off.
+    pub read_error: Off,
+    /// What the calls used. Money is of the threads whose model has prices.
+    pub recorded: Used,
+    /// What they used in the simulation.
+    pub simulated: Used,
+    /// By which part the price of an input token is off, where prices are known; above 0 where the simulation is dearer.
+    pub price_error: Option<f64>,
+    /// Calls that found less than half of what the call before had sent.
+    pub cold: Cold,
+}
+
+/// How far something is off, as a part of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Off {
+    /// In the middle.
+    pub median: f64,
+    /// On average.
+    pub mean: f64,
+}
+
+/// How many calls are told of.
+const WORST: usize = 10;
+
+impl Comparison {
+    /// Adds a thread; `None` is one without usage. The order in which threads are added decides only which of two calls
+    /// that are equally far off is told of.
+    pub fn add(&mut self, compared: Option<Compared>) {
+        let Some(compared) = compared else {
+            self.without_usage += 1;
+            return;
+        };
+        self.threads += 1;
+        self.calls += compared.calls;
+        self.worst.extend(compared.worst);
+        self.worst.sort_by_key(|worst| std::cmp::Reverse(worst.off()));
+        self.worst.truncate(WORST);
+        self.sides.extend(compared.sides);
+    }
+
+    /// How near the simulations came: what all calls tell before what the first tells, and the real cache before the
+    /// ideal one.
+    pub fn reports(&self) -> Vec<Reported> {
+        let mut kinds: Vec<(Prefix, &'static str)> =
+            self.sides.iter().map(|side| (side.prefix, side.cache)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds.into_iter().map(|(prefix, cache)| self.report(prefix, cache)).collect()
+    }
+
+    fn report(&self, prefix: Prefix, cache: &'static str) -> Reported {
+        let (mut input_errors, mut read_errors, mut cold) = (Vec::new(), Vec::new(), Cold::default());
+        let (mut recorded, mut simulated) = (Used::default(), Used::default());
+        let mut priced = (Used::default(), Used::default());
+        for side in self.sides.iter().filter(|side| (side.prefix, side.cache) == (prefix, cache)) {
+            input_errors.extend_from_slice(&side.input_errors);
+            read_errors.extend_from_slice(&side.read_errors);
+            cold.found += side.cold.found;
+            cold.missed += side.cold.missed;
+            cold.wrong += side.cold.wrong;
+            sum(&mut recorded, &side.recorded);
+            sum(&mut simulated, &side.simulated);
+            // A price compares only what is priced on both sides.
+            if side.recorded.money.is_some() && side.simulated.money.is_some() {
+                sum(&mut priced.0, &side.recorded);
+                sum(&mut priced.1, &side.simulated);
+            }
+        }
+        let price = priced.0.price().zip(priced.1.price()).filter(|(recorded, _)| *recorded > 0.0);
+        Reported {
+            prefix,
+            cache,
+            calls: input_errors.len() as u64,
+            input_error: Off::of(input_errors),
+            read_error: Off::of(read_errors),
+            recorded,
+            simulated,
+            price_error: price.map(|(recorded, simulated)| simulated / recorded - 1.0),
+            cold,
+        }
+    }
+}
+
+fn sum(total: &mut Used, used: &Used) {
+    total.input += used.input;
+    total.cache_read += used.cache_read;
+    if let Some(money) = used.money {
+        total.money = Some(total.money.unwrap_or(Money(0)) + money);
+    }
+}
+
+impl Off {
+    #[expect(clippy::cast_precision_loss, reason = "no session has so many calls")]
+    fn of(mut errors: Vec<f64>) -> Self {
+        errors.sort_unstable_by(f64::total_cmp);
+        let Some(median) = errors.get(errors.len() / 2) else { return Self::default() };
+        Self { median: *median, mean: errors.iter().sum::<f64>() / errors.len() as f64 }
+    }
+}
+
+impl Used {
+    /// The part of the input that the cache read.
+    #[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
+    pub fn read_share(&self) -> Option<f64> {
+        (self.input > Tokens(0)).then_some(self.cache_read.0 as f64 / self.input.0 as f64)
+    }
+}

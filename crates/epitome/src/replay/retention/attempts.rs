@@ -1,0 +1,232 @@
+//! What a session tried: the files it touched, what failed and in which words, and what was done twice.
+//!
+//! Something is done twice only if nothing has changed in between: a test that runs again after an edit, or a file that
+//! is read again after it was written, asks for something new.
+
+use std::collections::HashMap;
+
+use epitome_core::{
+    context::{Body, Context, Segment, Shown},
+    event::{ToolCall, ToolResult},
+    summary::tools::{Deed, Failure, deeds, failure},
+};
+
+use super::{
+    Kind,
+    places::{Places, Voice},
+};
+
+/// What a session tried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attempts {
+    /// The files that each call touched.
+    pub(super) touched: Vec<(String, u64)>,
+    /// The places of results that tell of a failure, and its words.
+    pub(super) failures: Vec<(u32, String)>,
+    /// What was done twice.
+    pub(super) repeats: Vec<Repeat>,
+}
+
+/// Something that was done again.
+#[derive(Clone, Debug)]
+pub(super) struct Repeat {
+    /// A failed approach, or a result that is read again.
+    pub(super) kind: Kind,
+    /// What it is called.
+    pub(super) name: Name,
+    /// The results it gave before.
+    pub(super) results: Vec<u32>,
+    /// The calls that asked for them.
+    pub(super) calls: Vec<u32>,
+    /// The call that did it again.
+    pub(super) again: u64,
+}
+
+/// What something that was done is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    /// A file was read.
+    File(String),
+    /// A command was run, or a tool called with these arguments.
+    Words(String),
+}
+
+/// Where something was done, each time since something changed.
+#[derive(Clone, Debug, Default)]
+struct Done {
+    times: Vec<Once>,
+    lines: Option<(u64, u64)>,
+    /// How often files had changed.
+    changes: u64,
+    /// Whether it failed the last time.
+    failed: bool,
+}
+
+/// One time that something was done.
+#[derive(Clone, Copy, Debug)]
+struct Once {
+    /// The places of its result and of its call.
+    result: u32,
+    call: u32,
+    /// The first call that could see its result.
+    from: u64,
+}
+
+/// Commands that ask how things stand now, which nobody remembers.
+const POLLS: [&str; 8] = ["git status", "ls", "pwd", "date", "sleep", "gh pr checks", "gh run", "ps"];
+
+impl Attempts {
+    /// What is tried in a request that shows everything.
+    pub(super) fn of(context: &Context, places: &Places) -> Self {
+        let mut attempts = Self::default();
+        let mut course = Course::default();
+        for segment in context.segments() {
+            if let Some(one) = Exchanged::of(segment, places) {
+                attempts.take(&mut course, &one);
+            }
+        }
+        attempts
+    }
+
+    fn take(&mut self, course: &mut Course, one: &Exchanged<'_>) {
+        let asked = deeds(one.call, None);
+        for deed in &asked {
+            if let Deed::Read { path, .. } | Deed::Changed { path, .. } = deed
+                && is_file(path)
+            {
+                self.touched.push((path.clone(), one.number));
+            }
+        }
+        if let (Some(failure), Some(at)) = (&one.failure, one.returned)
+            && !failure.words.is_empty()
+        {
+            self.failures.push((at, failure.words.clone()));
+        }
+        for (name, lines) in names(one.call, &asked) {
+            self.repeats.extend(course.again(&name, lines, one));
+        }
+        for deed in deeds(one.call, one.result) {
+            if let Deed::Changed { path, .. } = deed {
+                course.changed(&path);
+            }
+        }
+    }
+}
+
+/// A call with its result.
+struct Exchanged<'c> {
+    call: &'c ToolCall,
+    result: Option<&'c ToolResult>,
+    failure: Option<Failure>,
+    /// The place of the call.
+    at: u32,
+    /// That of its result.
+    returned: Option<u32>,
+    /// The model call that made it.
+    number: u64,
+    /// The first call that could see its result.
+    from: u64,
+}
+
+impl<'c> Exchanged<'c> {
+    fn of(segment: &'c Segment, places: &Places) -> Option<Self> {
+        let Body::Exchange { event, part, outcome } = segment.body() else { return None };
+        let at = places.number((event.id.seq, part + 1))?;
+        let Voice::Model { call: number } = places.get(at).voice else { return None };
+        let (result, returned) = match outcome {
+            Shown::Returned { event, index, .. } => {
+                (event.event.fact.results().get(*index), places.number((event.id.seq, index + 1)))
+            }
+            Shown::Unanswered => (None, None),
+        };
+        let from = returned.map_or(u64::MAX, |place| places.get(place).from);
+        let call = segment.call()?;
+        let failure = result.and_then(|result| failure(call, result));
+        Some(Self { call, result, failure, at, returned, number, from })
+    }
+}
+
+/// How things stood when something was done.
+#[derive(Default)]
+struct Course {
+    done: HashMap<Name, Vec<Done>>,
+    changes: u64,
+}
+
+impl Course {
+    /// Notes that something was done, and tells if it had been done before.
+    fn again(&mut self, name: &Name, lines: Option<(u64, u64)>, one: &Exchanged<'_>) -> Option<Repeat> {
+        let failed = one.failure.is_some();
+        let known = self.done.entry(name.clone()).or_default();
+        if matches!(name, Name::Words(_)) {
+            known.retain(|done| done.changes == self.changes);
+        }
+        let holds = |done: &&mut Done| match (done.lines, lines) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(before), Some(now)) => before.0 <= now.0 && now.1 <= before.1,
+        };
+        let before = known.iter_mut().rev().find(holds);
+        // What one answer asks for twice, it does not ask for again.
+        let seen: Vec<Once> = before.as_ref().map_or_else(Vec::new, |done| {
+            done.times.iter().filter(|once| once.from <= one.number).copied().collect()
+        });
+        let repeat = before.as_ref().filter(|_| !seen.is_empty()).map(|done| Repeat {
+            kind: if done.failed { Kind::FailedApproach } else { Kind::ReadAgain },
+            name: name.clone(),
+            results: seen.iter().map(|once| once.result).collect(),
+            calls: seen.iter().map(|once| once.call).collect(),
+            again: one.number,
+        });
+        if let Some(result) = one.returned {
+            let this = Once { result, call: one.at, from: one.from };
+            match before {
+                Some(done) => {
+                    done.times.push(this);
+                    done.failed = failed;
+                }
+                None => known.push(Done { times: vec![this], lines, changes: self.changes, failed }),
+            }
+        }
+        repeat
+    }
+
+    /// Notes that a file has changed: what was read of it is past, and so is what commands said.
+    fn changed(&mut self, path: &str) {
+        self.changes += 1;
+        self.done.remove(&Name::File(file(path)));
+    }
+}
+
+/// What a call does, by the names under which it can be done again.
+fn names(call: &ToolCall, asked: &[Deed]) -> Vec<(Name, Option<(u64, u64)>)> {
+    if asked.iter().any(|deed| matches!(deed, Deed::Changed { .. })) {
+        return vec![(Name::Words(call.arguments.trim().to_owned()), None)];
+    }
+    let reads = asked.iter().filter_map(|deed| match deed {
+        Deed::Read { path, lines } => Some((Name::File(file(path)), *lines)),
+        _ => None,
+    });
+    let reads: Vec<_> = reads.collect();
+    if !reads.is_empty() {
+        return reads;
+    }
+    let words = asked.iter().find_map(|deed| match deed {
+        Deed::Ran { command, .. } => {
+            let polls = POLLS.iter().any(|poll| command.trim_start().starts_with(poll));
+            (!polls).then(|| command.split_whitespace().collect::<Vec<_>>().join(" "))
+        }
+        Deed::Searched { .. } => Some(call.arguments.trim().to_owned()),
+        _ => None,
+    });
+    words.filter(|words| words.len() >= 4).map(|words| (Name::Words(words), None)).into_iter().collect()
+}
+
+/// Whether a path can be told from a word: `entire` may be a program or an English word, `LICENSE` is neither.
+fn is_file(path: &str) -> bool {
+    path.contains(['/', '.']) || path.starts_with(|letter: char| letter.is_ascii_uppercase())
+}
+
+fn file(path: &str) -> String {
+    path.trim_start_matches("./").to_owned()
+}

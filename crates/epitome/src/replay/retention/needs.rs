@@ -1,0 +1,435 @@
+//! What each call of a session turned out to need of the past.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use epitome_core::{
+    Fact as Happened, Logged, Seq,
+    project::Line,
+    summary::{Caps, Detail, Force, Item, Section, is_note_of_client, summarise},
+};
+
+use super::{
+    Kind, Scorer,
+    attempts::{Attempts, Name},
+    paths::Paths,
+    patterns::{Edge, Patterns},
+    places::{Places, Voice, whole},
+    words::{Form, distinctive},
+};
+
+/// How many answers a call is judged by: its own and those that follow. What is used later than that may as well be
+/// fetched again.
+pub const HORIZON: u64 = 30;
+
+/// What the calls of a thread needed of its past.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    pub(super) places: Places,
+    pub(super) patterns: Patterns,
+    /// The places where each pattern stands, in order.
+    pub(super) stands: Vec<Vec<u32>>,
+    /// Texts that a summary may tell in other lines and marks: letters and digits only.
+    pub(super) told: Vec<String>,
+    pub(super) facts: Vec<Needed>,
+    /// The facts that each call needs.
+    at: Vec<Vec<u32>>,
+    pub(super) said: Vec<Said>,
+}
+
+/// A fact that was needed.
+#[derive(Clone, Debug)]
+pub(super) struct Needed {
+    pub(super) kind: Kind,
+    pub(super) what: What,
+    /// What it is called.
+    name: String,
+}
+
+/// By what a fact is known again.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// By any of these patterns.
+    Words(Vec<u32>),
+    /// By what somebody said, or all these texts together.
+    Demand { places: Vec<u32>, sentences: Vec<u32> },
+    /// By the results themselves; by the calls that asked for them, or by name, without their content.
+    Results { results: Vec<u32>, calls: Vec<u32>, words: Vec<u32>, told: Option<u32> },
+}
+
+/// A message of a user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) place: u32,
+    /// The first call that could see it.
+    pub(super) from: u64,
+    /// Its text, among those that may be told.
+    pub(super) told: u32,
+}
+
+impl Needs {
+    /// Reads what happened. Compactions in it are passed over: what one of them left out was there before it.
+    pub fn of(line: &Line) -> Self {
+        let (line, context) = whole(line);
+        let mut places = Places::of(&line, &context);
+        let attempts = Attempts::of(&context, &places);
+        let paths = Paths::of(attempts.touched.iter().map(|(path, _)| path.as_str()));
+        let mut strings = Strings::default();
+        let files: Vec<Vec<u32>> = (0..paths.len())
+            .map(|file| {
+                paths.words(file).into_iter().map(|(word, edge)| strings.number(word, edge)).collect()
+            })
+            .collect();
+        let errors = strings.errors(&attempts, &places);
+        let values = strings.values(&places, &paths);
+        let patterns = Patterns::new(&strings.list);
+        let stands = stands(&patterns, &places);
+        let mut finder = Finder {
+            facts: Vec::new(),
+            at: vec![Vec::new(); usize::try_from(places.calls()).unwrap_or_default()],
+            told: Vec::new(),
+            places: &places,
+            stands: &stands,
+            strings: &strings.list,
+        };
+        finder.files(&attempts, &paths, &files);
+        let errors = finder.errors(&attempts, &errors);
+        finder.values(values.difference(&errors).copied());
+        finder.repeats(&attempts, &paths, &files);
+        finder.constraints(&line);
+        let said = finder.said(&line);
+        let Finder { facts, at, told, .. } = finder;
+        places.forget_texts();
+        Self { places, patterns, stands, told, facts, at, said }
+    }
+
+    /// How many facts a call needs.
+    pub fn at(&self, call: u64) -> usize {
+        self.needed_at(call).len()
+    }
+
+    /// What a call needs, by kind and name.
+    pub fn names(&self, call: u64) -> impl Iterator<Item = (Kind, &str)> {
+        self.needed_at(call).iter().map(|number| {
+            let fact = &self.facts[*number as usize];
+            (fact.kind, fact.name.as_str())
+        })
+    }
+
+    /// Looks at the requests of one run of calls.
+    pub fn scorer(&self) -> Scorer<'_> {
+        Scorer::new(self)
+    }
+
+    /// The facts that a call needs.
+    pub(super) fn needed_at(&self, call: u64) -> &[u32] {
+        usize::try_from(call).ok().and_then(|call| self.at.get(call)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The places where each pattern stands.
+fn stands(patterns: &Patterns, places: &Places) -> Vec<Vec<u32>> {
+    let mut stands: Vec<Vec<u32>> = vec![Vec::new(); patterns.len()];
+    let mut found = Vec::new();
+    for (number, place) in places.iter() {
+        found.clear();
+        place.texts.iter().for_each(|text| patterns.find(text, &mut found));
+        found.sort_unstable();
+        found.dedup();
+        for pattern in &found {
+            stands[*pattern as usize].push(number);
+        }
+    }
+    stands
+}
+
+/// The strings that are looked for.
+#[derive(Default)]
+struct Strings {
+    list: Vec<(String, Edge)>,
+    numbers: HashMap<(String, Edge), u32>,
+}
+
+impl Strings {
+    fn number(&mut self, string: String, edge: Edge) -> u32 {
+        let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        *self.numbers.entry((string, edge)).or_insert_with_key(|key| {
+            self.list.push(key.clone());
+            next
+        })
+    }
+
+    /// What the words of failures are known by.
+    fn errors(&mut self, attempts: &Attempts, places: &Places) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        for (place, words) in &attempts.failures {
+            // A failure of the newest answer is nobody's past.
+            if places.get(*place).from >= places.calls() {
+                continue;
+            }
+            distinctive(words, &mut |word, form| {
+                if form != Form::Path {
+                    found.insert(self.number(word.to_owned(), form.edge()));
+                }
+            });
+            for phrase in phrases(words) {
+                found.insert(self.number(phrase.to_owned(), Edge::Word));
+            }
+        }
+        found
+    }
+
+    /// What the model wrote and may have had from others.
+    fn values(&mut self, places: &Places, paths: &Paths) -> BTreeSet<u32> {
+        let mut heard: HashSet<&str> = HashSet::new();
+        let mut hashes: BTreeSet<&str> = BTreeSet::new();
+        for (_, place) in
+            places.iter().filter(|(_, place)| matches!(place.voice, Voice::User | Voice::Result))
+        {
+            for text in &place.texts {
+                distinctive(text, &mut |word, form| {
+                    heard.insert(word);
+                    if form == Form::Hash {
+                        hashes.insert(word);
+                    }
+                });
+            }
+        }
+        let mut found = BTreeSet::new();
+        for (_, place) in places.iter().filter(|(_, place)| matches!(place.voice, Voice::Model { .. })) {
+            for text in &place.texts {
+                distinctive(text, &mut |word, form| {
+                    let begins = || hashes.range(word..).next().is_some_and(|hash| hash.starts_with(word));
+                    let known = heard.contains(word) || form == Form::Hash && begins();
+                    if known && !(form == Form::Path && paths.is_among(word)) {
+                        found.insert(self.number(word.to_owned(), form.edge()));
+                    }
+                });
+                for quote in quotes(text) {
+                    found.insert(self.number(quote.to_owned(), Edge::Any));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The phrases of an error's words: what stands between marks, if it is long enough to be known again.
+fn phrases(words: &str) -> impl Iterator<Item = &str> {
+    let parts = words.lines().flat_map(|line| line.split([':', '"', '\'', '`', '(', ')', '[', ']', ';']));
+    parts.map(str::trim).filter(|phrase| {
+        (12..=100).contains(&phrase.len())
+            && phrase.split_whitespace().count() >= 3
+            && phrase.starts_with(|letter: char| letter.is_alphabetic())
+            && !phrase.starts_with("exit ")
+            && !phrase.starts_with("Exit ")
+    })
+}
+
+/// What a text quotes on one line: several words, so that it is no name.
+fn quotes(text: &str) -> Vec<&str> {
+    const MARKS: [char; 2] = ['"', '`'];
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut open: Option<(usize, char)> = None;
+        for (at, mark) in line.match_indices(MARKS).map(|(at, mark)| (at, mark.chars().next().unwrap_or('"')))
+        {
+            match open {
+                Some((start, opened)) if opened == mark => {
+                    let quote = &line[start + 1..at];
+                    if is_telling(quote) {
+                        found.push(quote);
+                    }
+                    open = None;
+                }
+                Some(_) => {}
+                None => open = Some((at, mark)),
+            }
+        }
+    }
+    found
+}
+
+fn is_telling(quote: &str) -> bool {
+    (16..=100).contains(&quote.len())
+        && quote.split_whitespace().count() >= 3
+        && quote.trim() == quote
+        && quote.starts_with(|letter: char| letter.is_alphanumeric())
+        && quote.bytes().filter(u8::is_ascii_alphabetic).count() * 3 >= quote.len() * 2
+}
+
+/// Finds facts.
+struct Finder<'p> {
+    facts: Vec<Needed>,
+    at: Vec<Vec<u32>>,
+    told: Vec<String>,
+    places: &'p Places,
+    stands: &'p [Vec<u32>],
+    strings: &'p [(String, Edge)],
+}
+
+impl<'p> Finder<'p> {
+    /// Notes a fact that could be seen from a call on and was used by these calls.
+    fn note(&mut self, named: (Kind, &str), what: What, from: u64, uses: impl IntoIterator<Item = u64>) {
+        let Ok(number) = u32::try_from(self.facts.len()) else { return };
+        let uses: BTreeSet<u64> = uses.into_iter().filter(|used| *used >= from).collect();
+        let mut next = from;
+        for used in &uses {
+            for call in next.max(used.saturating_sub(HORIZON - 1))..=*used {
+                if let Some(needs) = usize::try_from(call).ok().and_then(|call| self.at.get_mut(call)) {
+                    needs.push(number);
+                }
+            }
+            next = used + 1;
+        }
+        if !uses.is_empty() {
+            self.facts.push(Needed { kind: named.0, what, name: named.1.to_owned() });
+        }
+    }
+
+    /// The first call that could see one of the patterns.
+    fn seen_from(&self, words: &[u32]) -> Option<u64> {
+        let places = words.iter().flat_map(|word| &self.stands[*word as usize]);
+        places.map(|place| self.places.get(*place).from).min()
+    }
+
+    fn files(&mut self, attempts: &Attempts, paths: &Paths, files: &[Vec<u32>]) {
+        let mut touched: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for (path, call) in &attempts.touched {
+            if let Some(file) = paths.find(path) {
+                touched.entry(file).or_default().push(*call);
+            }
+        }
+        for (file, uses) in touched {
+            if let Some(from) = self.seen_from(&files[file]) {
+                let named = (Kind::File, paths.path(file));
+                self.note(named, What::Words(files[file].clone()), from, uses);
+            }
+        }
+    }
+
+    /// What came into the session with an error and is spoken of afterwards. Gives the patterns that are of errors.
+    fn errors(&mut self, attempts: &Attempts, candidates: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let failures: HashSet<u32> = attempts.failures.iter().map(|(place, _)| *place).collect();
+        let mut errors = BTreeSet::new();
+        for pattern in candidates {
+            let stands = &self.stands[*pattern as usize];
+            let Some(from) = self.seen_from(&[*pattern]) else { continue };
+            let first = |place: &&u32| self.places.get(**place).from == from;
+            if stands.iter().filter(first).all(|place| failures.contains(place)) {
+                errors.insert(*pattern);
+                let uses: Vec<u64> = self.written(*pattern).collect();
+                self.note((Kind::Error, self.string(*pattern)), What::Words(vec![*pattern]), from, uses);
+            }
+        }
+        errors
+    }
+
+    /// What the model used for the first time and had from a result or a user.
+    fn values(&mut self, candidates: impl Iterator<Item = u32>) {
+        for pattern in candidates {
+            let Some(used) = self.written(pattern).min() else { continue };
+            let before = self.stands[pattern as usize].iter().map(|place| self.places.get(*place));
+            let before: Vec<_> = before.filter(|place| place.from <= used).collect();
+            let heard = |voice| matches!(voice, Voice::User | Voice::Result);
+            let Some(from) = before.iter().map(|place| place.from).min() else { continue };
+            if before.iter().all(|place| heard(place.voice)) {
+                self.note((Kind::Value, self.string(pattern)), What::Words(vec![pattern]), from, [used]);
+            }
+        }
+    }
+
+    fn string(&self, pattern: u32) -> &'p str {
+        &self.strings[pattern as usize].0
+    }
+
+    /// The calls whose answers hold a pattern.
+    fn written(&self, pattern: u32) -> impl Iterator<Item = u64> {
+        self.stands[pattern as usize].iter().filter_map(|place| match self.places.get(*place).voice {
+            Voice::Model { call } => Some(call),
+            Voice::User | Voice::Result | Voice::Other => None,
+        })
+    }
+
+    fn repeats(&mut self, attempts: &Attempts, paths: &Paths, files: &[Vec<u32>]) {
+        for repeat in &attempts.repeats {
+            let (words, told) = match &repeat.name {
+                Name::File(path) => {
+                    (paths.find(path).map(|file| files[file].clone()).unwrap_or_default(), None)
+                }
+                Name::Words(words) => {
+                    const TOLD: usize = 80;
+                    (Vec::new(), self.tell(&words[..words.floor_char_boundary(TOLD)]))
+                }
+            };
+            let (results, calls) = (repeat.results.clone(), repeat.calls.clone());
+            let Some(from) = results.iter().map(|place| self.places.get(*place).from).min() else { continue };
+            let (Name::File(name) | Name::Words(name)) = &repeat.name;
+            let what = What::Results { results, calls, words, told };
+            self.note((repeat.kind, name), what, from, [repeat.again]);
+        }
+    }
+
+    /// What the user demanded, as far as the built-in summariser hears it: needed by every call after it was said.
+    fn constraints(&mut self, line: &Line) {
+        let events: Vec<Arc<Logged>> = line.events().cloned().collect();
+        let mut heard = HashSet::new();
+        for item in demands(&events) {
+            if matches!(item.detail, Some(Detail::Wish(Force::Withdrawn))) || !heard.insert(item.text.clone())
+            {
+                continue;
+            }
+            let places = item.sources.runs().iter().flat_map(|run| run.first.0..=run.last.0);
+            let places: Vec<u32> = places.filter_map(|seq| self.places.number((Seq(seq), 0))).collect();
+            let Some(from) = places.iter().map(|place| self.places.get(*place).from).min() else { continue };
+            let sentences = item.text.split_inclusive(". ").filter_map(|text| self.tell(text)).collect();
+            let what = What::Demand { places, sentences };
+            self.note((Kind::Constraint, &item.text), what, from, from..self.places.calls());
+        }
+    }
+
+    fn said(&mut self, line: &Line) -> Vec<Said> {
+        let mut said = Vec::new();
+        for event in line.events().filter(|event| matches!(event.event.fact, Happened::UserSaid { .. })) {
+            if is_note_of_client(&event.event.fact.text()) {
+                continue;
+            }
+            if let Some(place) = self.places.number((event.id.seq, 0))
+                && let Some(from) = self.places.from(event.id.seq)
+                && let Some(told) = self.tell(&event.event.fact.text())
+            {
+                said.push(Said { place, from, told });
+            }
+        }
+        said
+    }
+
+    /// The number of a text that may be told.
+    fn tell(&mut self, text: &str) -> Option<u32> {
+        let text = bare(text);
+        if text.is_empty() {
+            return None;
+        }
+        self.told.push(text);
+        u32::try_from(self.told.len() - 1).ok()
+    }
+}
+
+/// Everything that users demanded. A summary tells only so many of them; where there are more, each half of the span is
+/// heard by itself, and so whatever is taken back long after it was said still counts.
+fn demands(events: &[Arc<Logged>]) -> Vec<Item> {
+    let brief = summarise(events, None, &Caps::default());
+    let too_many = brief.folded.iter().any(|folded| folded.section == Section::Constraints);
+    if too_many && events.len() > 1 {
+        let (first, second) = events.split_at(events.len() / 2);
+        return [demands(first), demands(second)].concat();
+    }
+    brief.items.into_iter().filter(|item| item.section == Section::Constraints).collect()
+}
+
+/// A text without its marks and breaks.
+pub(super) fn bare(text: &str) -> String {
+    text.chars().filter(|letter| letter.is_alphanumeric()).collect()
+}

@@ -1,0 +1,264 @@
+//! The places of a session: whatever a request shows or leaves out as one.
+//!
+//! They are those of the request that leaves nothing out, so that nothing counts as a source which no request ever shows,
+//! such as a result that nobody asked for. Reasoning is no place: providers drop it, and what stood there only is not
+//! what the session relied on.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use epitome_core::{
+    Fact, Part, Seq, Tokens,
+    context::{Body, Content, Context, Names, Segment, Shown},
+    meter::{Meter, Overhead},
+    project::{Line, project},
+    tokens::TokenCounter,
+};
+use serde_json::Value;
+
+/// A place: an event, and within it 0 for what it says as a whole, or 1 and on for its parts or results.
+pub(super) type Spot = (Seq, usize);
+
+/// Whose words stand at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Voice {
+    /// The user's.
+    User,
+    /// A tool's.
+    Result,
+    /// The model's, in the answer to a call.
+    Model {
+        /// The call.
+        call: u64,
+    },
+    /// Instructions, hooks, and whatever else stands there.
+    Other,
+}
+
+/// A place and what stands there.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) seq: Seq,
+    pub(super) voice: Voice,
+    /// The first call whose request can show it.
+    pub(super) from: u64,
+    pub(super) texts: Vec<String>,
+}
+
+/// All places of a session, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    list: Vec<Place>,
+    numbers: HashMap<Spot, u32>,
+    calls: Calls,
+}
+
+/// When events came, in calls.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    /// By event, the first call whose request can show it.
+    from: HashMap<Seq, u64>,
+    /// The events of answers that no call led to.
+    unasked: HashSet<Seq>,
+    count: u64,
+}
+
+impl Places {
+    /// The places of a line, given with the request that shows all of it.
+    pub(super) fn of(line: &Line, context: &Context) -> Self {
+        let mut places = Self { calls: Calls::of(line, context), ..Self::default() };
+        for segment in context.segments() {
+            sights(segment, &mut |spot, voice, sight| places.add(spot, voice, &sight));
+        }
+        places
+    }
+
+    fn add(&mut self, spot: Spot, voice: Voice, sight: &Sight<'_>) {
+        let from = self.calls.from.get(&spot.0).copied().unwrap_or_default();
+        let voice = match voice {
+            Voice::Model { .. } if self.calls.unasked.contains(&spot.0) => Voice::Other,
+            Voice::Model { .. } => Voice::Model { call: from.saturating_sub(1) },
+            other => other,
+        };
+        let mut texts = Vec::new();
+        sight.visit(&mut |text| texts.push(text.to_owned()));
+        if let Ok(number) = u32::try_from(self.list.len()) {
+            self.numbers.entry(spot).or_insert(number);
+            self.list.push(Place { seq: spot.0, voice, from, texts });
+        }
+    }
+
+    /// The number of a place.
+    pub(super) fn number(&self, spot: Spot) -> Option<u32> {
+        self.numbers.get(&spot).copied()
+    }
+
+    /// A place by its number.
+    pub(super) fn get(&self, number: u32) -> &Place {
+        &self.list[number as usize]
+    }
+
+    /// The places with their numbers, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Place)> {
+        (0..).zip(&self.list)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// How many calls the session made.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.count
+    }
+
+    /// The first call whose request can show an event.
+    pub(super) fn from(&self, event: Seq) -> Option<u64> {
+        self.calls.from.get(&event).copied()
+    }
+
+    /// Forgets what stands at the places, which is only needed to find what was.
+    pub(super) fn forget_texts(&mut self) {
+        self.list.iter_mut().for_each(|place| place.texts = Vec::new());
+    }
+}
+
+/// A line without its compactions, and the request that shows all of it.
+pub(super) fn whole(line: &Line) -> (Line, Context) {
+    let events = line.events().filter(|event| {
+        !matches!(
+            event.event.fact,
+            Fact::Compacted(_) | Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. }
+        )
+    });
+    let line = Line::new(events.cloned());
+    let meter = Meter::new(Arc::new(Uncounted), Overhead::default());
+    let context = project(&line, Arc::new(meter), Names::Messages);
+    (line, context)
+}
+
+impl Calls {
+    /// As a rehearsal makes them: one for each answer, except for words that open a session.
+    fn of(line: &Line, context: &Context) -> Self {
+        let begins = context.segments().get(context.prefix_len()).map(|segment| segment.key().seq);
+        let mut calls = Self::default();
+        let mut answering = None;
+        for event in line.events() {
+            let seq = event.id.seq;
+            if let Fact::AssistantSaid { answer, .. } = &event.event.fact {
+                let goes_on = answer.is_some() && *answer == answering;
+                if !goes_on && begins.is_some_and(|begins| begins < seq) {
+                    calls.count += 1;
+                } else if calls.count == 0 {
+                    calls.unasked.insert(seq);
+                }
+                answering.clone_from(answer);
+            }
+            calls.from.insert(seq, calls.count);
+        }
+        calls
+    }
+}
+
+/// What a segment shows of a place.
+pub(super) enum Sight<'s> {
+    /// Parts, as they came.
+    AsSent(&'s [Part]),
+    /// Something unknown, as it came.
+    Raw(&'s str),
+    /// Other parts instead.
+    Replaced(&'s [Part]),
+}
+
+impl Sight<'_> {
+    /// Shows every text to `see`, as the model reads it.
+    pub(super) fn visit(&self, see: &mut impl FnMut(&str)) {
+        match self {
+            Self::AsSent(parts) | Self::Replaced(parts) => parts.iter().for_each(|part| visit(part, see)),
+            Self::Raw(json) => see(json),
+        }
+    }
+}
+
+/// Tells every place that a segment shows something of. Summaries and notes are no places.
+pub(super) fn sights<'s>(segment: &'s Segment, see: &mut impl FnMut(Spot, Voice, Sight<'s>)) {
+    let model = Voice::Model { call: 0 };
+    match segment.body() {
+        Body::Prefix(event) | Body::Instruction(event) => {
+            see((event.id.seq, 0), Voice::Other, Sight::AsSent(event.event.fact.parts()));
+        }
+        Body::Carried(event) => see((event.id.seq, 0), Voice::Other, Sight::Raw(&event.event.raw.json)),
+        Body::User { event, content } => {
+            let voice = match event.event.fact {
+                Fact::Injected { .. } => Voice::Other,
+                _ => Voice::User,
+            };
+            see((event.id.seq, 0), voice, sight(content, event.event.fact.parts()));
+        }
+        Body::Answer { event, part } => {
+            if let Some(said) = event.event.fact.parts().get(*part)
+                && !matches!(said, Part::Reasoning { .. })
+            {
+                see((event.id.seq, part + 1), model, Sight::AsSent(std::slice::from_ref(said)));
+            }
+        }
+        Body::Exchange { event, part, outcome } => {
+            if let Some(call) = event.event.fact.parts().get(*part) {
+                see((event.id.seq, part + 1), model, Sight::AsSent(std::slice::from_ref(call)));
+            }
+            if let Shown::Returned { event, index, content } = outcome
+                && let Some(result) = event.event.fact.results().get(*index)
+            {
+                see((event.id.seq, index + 1), Voice::Result, sight(content, &result.parts));
+            }
+        }
+        Body::Summary(_) | Body::Note(_) => {}
+    }
+}
+
+fn sight<'s>(content: &'s Content, sent: &'s [Part]) -> Sight<'s> {
+    match content {
+        Content::AsSent => Sight::AsSent(sent),
+        Content::Replaced(parts) => Sight::Replaced(parts),
+    }
+}
+
+/// Shows every text of a part. The arguments of a call are shown as the tool reads them: escapes would hide where a word
+/// begins, and their names are the tool's and not the model's.
+fn visit(part: &Part, see: &mut impl FnMut(&str)) {
+    match part {
+        Part::Text { text } | Part::Refusal { text } => see(text),
+        Part::ToolCall(call) => match serde_json::from_str::<Value>(&call.arguments) {
+            Ok(arguments @ (Value::Object(_) | Value::Array(_))) => leaves(&arguments, see),
+            _ => see(&call.arguments),
+        },
+        Part::Opaque { json, .. } => see(json),
+        Part::Reasoning { .. } | Part::Media(_) => {}
+    }
+}
+
+/// Depth is bounded by the reader of the JSON.
+fn leaves(value: &Value, see: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => see(text),
+        Value::Number(number) => see(&number.to_string()),
+        Value::Array(values) => values.iter().for_each(|value| leaves(value, see)),
+        Value::Object(fields) => fields.values().for_each(|value| leaves(value, see)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Counts nothing: of a projection that is only looked at, nobody asks the size.
+struct Uncounted;
+
+impl TokenCounter for Uncounted {
+    fn name(&self) -> &'static str {
+        "uncounted"
+    }
+
+    fn count(&self, _: &str) -> Tokens {
+        Tokens(0)
+    }
+}

@@ -1,0 +1,328 @@
+//! A thread, played call by call under a contender.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use epitome_core::{
+    Digest, Fact, Logged, Seq, Tokens,
+    budget::Budget,
+    context::{Context, Fidelity, Segment, Tier},
+    cost::{self, Block, Cache, Layer, Mode, Prompt, Settings, Terms, UnknownRule},
+    event::{Time, Usage},
+    id::{AnswerId, ModelName},
+    profile::{Money, Profile, Share},
+    project::Line,
+};
+use epitome_wire::{
+    Format, PromptMemo,
+    legality::check,
+    render::{Breakpoints, RenderOptions, Rendered},
+};
+
+use super::{
+    Contender, Fate, Played, Reach, Regions, Summarised, Writer,
+    retention::{Needs, Scorer},
+    unseen::Unseen,
+};
+use crate::rehearse::{Call, Failed, Rehearsal, Script};
+
+/// What a model is told that summarises by continuing its session.
+const INSTRUCTION: &str = "Summarise this conversation so that the work can go on without it.";
+
+/// A thread that is to be played.
+#[derive(Debug)]
+pub struct Part {
+    /// What happened, without what the client compacted.
+    pub script: Script,
+    /// What of it was needed.
+    pub needs: Needs,
+    /// What the transcript does not show.
+    pub unseen: Unseen,
+    /// What each answer used.
+    pub outputs: Outputs,
+    /// The first event that is its own and not that of the thread it was forked from.
+    pub own: Seq,
+}
+
+/// What is held the same for all contenders.
+#[derive(Clone, Debug)]
+pub struct Stage<'a> {
+    /// The model that is asked.
+    pub profile: &'a Profile,
+    /// The format it is asked in.
+    pub format: Format,
+    /// The most it takes, answers aside.
+    pub window: Tokens,
+    /// How its cache is taken to behave.
+    pub mode: Mode,
+}
+
+/// A request as it would be sent, for those who want to see it.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// What it came to.
+    pub played: &'a Played,
+    /// The answer it led to.
+    pub answer: &'a Logged,
+    /// The request.
+    pub rendered: &'a Rendered,
+    /// The context it was rendered from.
+    pub context: &'a Context,
+    /// How it was rendered.
+    pub options: &'a RenderOptions,
+    /// The request that a model was asked to summarise with.
+    pub summariser: Option<&'a str>,
+}
+
+/// What each answer of a thread used: as reported, or as counted.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    reported: HashMap<AnswerId, Tokens>,
+    counted: HashMap<Seq, Tokens>,
+}
+
+impl Outputs {
+    /// What is known of a thread's answers. The last report about an answer counts.
+    pub fn of(line: &Line) -> Self {
+        let mut outputs = Self::default();
+        let mut answering: Option<(AnswerId, Seq)> = None;
+        for (event, pieces) in line.counted() {
+            match &event.event.fact {
+                Fact::UsageReported { answer: Some(answer), usage, .. } if usage.output > Tokens(0) => {
+                    outputs.reported.insert(answer.clone(), usage.output);
+                }
+                Fact::AssistantSaid { answer, .. } => {
+                    let goes_on = answering.as_ref().filter(|(of, _)| Some(of) == answer.as_ref());
+                    let first = goes_on.map_or(event.id.seq, |(_, first)| *first);
+                    let said: Tokens = pieces.unwrap_or_default().iter().copied().sum();
+                    *outputs.counted.entry(first).or_default() += said;
+                    answering = answer.clone().map(|answer| (answer, first));
+                }
+                _ => {}
+            }
+        }
+        outputs
+    }
+
+    /// What the answer that began with an event used.
+    fn of_answer(&self, answer: &Logged, unseen: &Unseen) -> Tokens {
+        let reported = answer_id(answer).and_then(|answer| self.reported.get(answer)).copied();
+        let counted = unseen.scaled(self.counted.get(&answer.id.seq).copied().unwrap_or_default());
+        // Some agents write down what was used when the answer had hardly begun.
+        reported.unwrap_or_default().max(counted)
+    }
+}
+
+fn answer_id(answer: &Logged) -> Option<&AnswerId> {
+    match &answer.event.fact {
+        Fact::AssistantSaid { answer, .. } => answer.as_ref(),
+        _ => None,
+    }
+}
+
+impl Part {
+    /// Plays the thread under a contender, and shows every request that could be made.
+    pub fn play(
+        &self,
+        stage: &Stage<'_>,
+        contender: &Contender,
+        mut see: impl FnMut(Shown<'_>),
+    ) -> Result<Vec<Played>, UnknownRule> {
+        let rehearsal = stage.rehearsal(&self.unseen, contender);
+        let mut playing = Playing {
+            part: self,
+            stage,
+            contender,
+            options: rehearsal.options(),
+            cache: Cache::new(&stage.profile.cache, &stage.profile.prices, stage.mode)?,
+            memo: PromptMemo::new(Arc::clone(self.script.meter())),
+            scorer: self.needs.scorer(),
+            last: None,
+            sent: None,
+            played: Vec::new(),
+        };
+        rehearsal.run(&self.script, |call| match call {
+            Ok(call) => playing.call(&call, &mut see),
+            Err(failed) => playing.refused(&failed),
+        });
+        Ok(playing.played)
+    }
+}
+
+impl Stage<'_> {
+    fn rehearsal(&self, unseen: &Unseen, contender: &Contender) -> Rehearsal {
+        let mut options = RenderOptions::of(self.format);
+        if self.profile.wire.dialect() == self.format.dialect() {
+            options.rules = self.profile.legality.iter().copied().collect();
+            options.breakpoints = Breakpoints::of(&self.profile.cache, None);
+        }
+        let ceiling = match contender.reach {
+            Reach::Window => unseen.room(self.window),
+            Reach::Everything => Tokens::MAX,
+        };
+        let thresholds = self.profile.thresholds;
+        let of = |share: Share| share.of(ceiling);
+        let budget =
+            Budget::new(ceiling).act(of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
+        let terms = Terms::new(&self.profile.cache, &self.profile.prices);
+        Rehearsal::new(&contender.policy, budget, self.format, options, Some(terms))
+            .asking(ModelName(self.profile.name.clone()))
+    }
+}
+
+/// A thread that is being played.
+struct Playing<'a> {
+    part: &'a Part,
+    stage: &'a Stage<'a>,
+    contender: &'a Contender,
+    options: &'a RenderOptions,
+    cache: Cache,
+    memo: PromptMemo,
+    scorer: Scorer<'a>,
+    /// When the call before was made.
+    last: Option<Time>,
+    /// The request before, where a summary may continue it.
+    sent: Option<(String, Tokens)>,
+    played: Vec<Played>,
+}
+
+impl Playing<'_> {
+    fn call(&mut self, call: &Call<'_>, see: &mut impl FnMut(Shown<'_>)) {
+        let context = call.view.context();
+        let at = call.at.or(self.last);
+        let summary = self.summarised(call, at);
+        let prompt = self.whole(call.prompt);
+        let tokens: Tokens = prompt.blocks.iter().map(|block| block.tokens).sum();
+        let output = self.part.outputs.of_answer(call.answer, &self.part.unseen);
+        let charge = self.serve(at, &prompt, output);
+        let evicted = self.sent.as_ref().filter(|_| call.prepared.cause.is_some());
+        let evicted = evicted.map_or(Tokens(0), |(_, sent)| sent.less(context.tokens()));
+        if call.answer.id.seq >= self.part.own {
+            let (asked, summarised) = summary.unzip();
+            let retention = self.scorer.score(call.number, context);
+            let played = Played {
+                call: self.played.len() as u64,
+                at,
+                pause: self.pause(at),
+                fate: if tokens > self.stage.window { Fate::Overflowed } else { Fate::Sent },
+                tokens,
+                regions: regions(context, &self.part.unseen),
+                usage: charge.usage,
+                money: charge.money.ok(),
+                missed: charge.missed,
+                cause: call.prepared.cause.clone(),
+                evicted: self.part.unseen.scaled(evicted),
+                summarised,
+                illegal: check(self.stage.format, &call.rendered.body, &self.options.rules).len() as u64,
+                retention,
+                compactions: self.scorer.compactions(),
+            };
+            let asked = asked.flatten();
+            see(Shown {
+                played: &played,
+                answer: call.answer,
+                rendered: call.rendered,
+                context,
+                options: self.options,
+                summariser: asked.as_deref(),
+            });
+            self.played.push(played);
+        }
+        self.last = at;
+        self.sent = Some((call.rendered.body.clone(), context.tokens()));
+    }
+
+    /// What must be sent does not fit: nothing is sent, and nothing is known to the model of what it needs.
+    fn refused(&mut self, failed: &Failed<'_>) {
+        if failed.answer.id.seq < self.part.own {
+            return;
+        }
+        let at = failed.at.or(self.last);
+        self.played.push(Played {
+            retention: self.scorer.lost(failed.number),
+            compactions: self.scorer.compactions(),
+            ..Played::refused(self.played.len() as u64, at, self.pause(at))
+        });
+    }
+
+    /// How long after the last call that was made.
+    fn pause(&self, at: Option<Time>) -> Option<Duration> {
+        let (last, at) = self.last.zip(at)?;
+        u64::try_from(at.0.saturating_sub(last.0)).ok().map(Duration::from_millis)
+    }
+
+    /// What the summary cost that a request was made ready with, and how it was asked for.
+    fn summarised(&mut self, call: &Call<'_>, at: Option<Time>) -> Option<(Option<String>, Summarised)> {
+        let made = call.prepared.compaction.as_ref()?;
+        let Fact::Compacted(compaction) = &made.event.fact else { return None };
+        let written = match self.contender.writer {
+            Writer::BuiltIn => None,
+            Writer::Session => self
+                .sent
+                .as_ref()
+                .and_then(|(sent, _)| self.stage.format.warm(sent, INSTRUCTION, Tokens(4_000)).ok()),
+        };
+        let prompt = written.as_ref().and_then(|body| self.stage.format.prompt(body, &mut self.memo).ok());
+        let Some(prompt) = prompt else {
+            return Some((None, Summarised { usage: Usage::default(), money: Some(Money(0)) }));
+        };
+        let prompt = self.whole(&prompt);
+        let unseen = &self.part.unseen;
+        let output = unseen.scaled(self.part.script.meter().text(compaction.summary.text()));
+        let charge = self.serve(at, &prompt, output);
+        Some((written, Summarised { usage: charge.usage, money: charge.money.ok() }))
+    }
+
+    fn serve(&mut self, at: Option<Time>, prompt: &Prompt, output: Tokens) -> cost::Charge {
+        self.cache.serve(&cost::Call {
+            at: at.unwrap_or(Time(0)),
+            model: &self.stage.profile.name,
+            prompt,
+            settings: &Settings::default(),
+            output,
+        })
+    }
+
+    /// A request as the provider would count it, with what the transcript does not show.
+    fn whole(&self, prompt: &Prompt) -> Prompt {
+        let unseen = &self.part.unseen;
+        let shows_prefix = prompt.blocks.first().is_some_and(|block| block.layer != Layer::Messages);
+        let prefix = (unseen.prefix > Tokens(0)).then(|| Block {
+            layer: Layer::Tools,
+            digest: Digest::of(b"unseen"),
+            tokens: unseen.prefix,
+            tool: false,
+            breakpoint: self.usual_lifetime().filter(|_| !shows_prefix),
+        });
+        let seen =
+            prompt.blocks.iter().map(|block| Block { tokens: unseen.scaled(block.tokens), ..block.clone() });
+        Prompt { blocks: prefix.into_iter().chain(seen).collect() }
+    }
+
+    fn usual_lifetime(&self) -> Option<u64> {
+        match self.options.breakpoints {
+            Breakpoints::AsSent => None,
+            Breakpoints::Placed { lifetime, .. } => Some(lifetime),
+        }
+    }
+}
+
+fn regions(context: &Context, unseen: &Unseen) -> Regions {
+    let mut regions = Regions { unseen: unseen.prefix, ..Regions::default() };
+    for segment in context.segments() {
+        let tokens = unseen.scaled(segment.tokens());
+        *region(&mut regions, segment) += tokens;
+    }
+    regions
+}
+
+fn region<'r>(regions: &'r mut Regions, segment: &Segment) -> &'r mut Tokens {
+    match segment.tier() {
+        Tier::Prefix => &mut regions.prefix,
+        Tier::Summaries => &mut regions.summary,
+        Tier::Reasoning => &mut regions.reasoning,
+        Tier::ToolResults if segment.fidelity() == Fidelity::Verbatim => &mut regions.results,
+        Tier::ToolResults => &mut regions.shortened,
+        Tier::Dialogue if segment.is_answer() => &mut regions.answers,
+        Tier::Dialogue | Tier::Media => &mut regions.user,
+    }
+}

@@ -1,0 +1,121 @@
+//! What the calls of many threads came to.
+
+use std::ops::AddAssign;
+
+use epitome_core::{Tokens, event::Usage, profile::Money};
+
+use super::{
+    Fate, Played,
+    retention::{Drift, Retention},
+};
+
+/// What calls came to, added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// How many calls were to be made.
+    pub calls: u64,
+    /// The largest request.
+    pub peak: Tokens,
+    /// What the calls used, by the simulation.
+    pub usage: Usage,
+    /// What the summaries used that a model wrote.
+    pub summariser: Usage,
+    /// What all of it costs; the calls whose price is not known are left out.
+    pub money: Money,
+    /// How many calls have no known price.
+    pub unpriced: u64,
+    /// How often what was sent before was changed.
+    pub resets: u64,
+    /// How many summaries were made.
+    pub summaries: u64,
+    /// How many requests were over the window.
+    pub overflows: u64,
+    /// How many calls could not be made.
+    pub refused: u64,
+    /// How many requests break a rule of their provider.
+    pub illegal: u64,
+    /// What of the needed past the requests held.
+    pub retention: Retention,
+    /// The same by how many compactions they stood on.
+    pub drift: Drift,
+}
+
+impl Total {
+    /// Adds a call.
+    pub fn add(&mut self, played: &Played) {
+        self.calls += 1;
+        self.peak = self.peak.max(played.tokens);
+        add(&mut self.usage, &played.usage);
+        let mut charge = |money: Option<Money>| match money {
+            Some(money) => self.money = self.money + money,
+            None => self.unpriced += 1,
+        };
+        charge(played.money);
+        if let Some(summarised) = &played.summarised {
+            charge(summarised.money);
+            add(&mut self.summariser, &summarised.usage);
+            self.summaries += 1;
+        }
+        self.resets += u64::from(played.cause.is_some());
+        self.overflows += u64::from(played.fate == Fate::Overflowed);
+        self.refused += u64::from(played.fate == Fate::Refused);
+        self.illegal += u64::from(played.illegal > 0);
+        self.retention += played.retention;
+        self.drift.add(played.compactions, played.retention);
+    }
+
+    /// The size of a request in the mean.
+    pub fn mean(&self) -> Tokens {
+        let made = self.calls - self.refused;
+        Tokens(self.usage.input().0.checked_div(made).unwrap_or(0))
+    }
+
+    /// The share of the input that the cache held.
+    pub fn hits(&self) -> Option<f64> {
+        share(self.usage.cache_read.0, self.usage.input().0)
+    }
+
+    /// What it costs, as a part of what something else does.
+    pub fn against(&self, other: &Self) -> Option<f64> {
+        share(self.money.0, other.money.0)
+    }
+}
+
+impl<'a> FromIterator<&'a Played> for Total {
+    fn from_iter<I: IntoIterator<Item = &'a Played>>(calls: I) -> Self {
+        let mut total = Self::default();
+        calls.into_iter().for_each(|played| total.add(played));
+        total
+    }
+}
+
+impl AddAssign<&Total> for Total {
+    fn add_assign(&mut self, other: &Total) {
+        self.calls += other.calls;
+        self.peak = self.peak.max(other.peak);
+        add(&mut self.usage, &other.usage);
+        add(&mut self.summariser, &other.summariser);
+        self.money = self.money + other.money;
+        self.unpriced += other.unpriced;
+        self.resets += other.resets;
+        self.summaries += other.summaries;
+        self.overflows += other.overflows;
+        self.refused += other.refused;
+        self.illegal += other.illegal;
+        self.retention += other.retention;
+        self.drift += other.drift;
+    }
+}
+
+fn add(to: &mut Usage, usage: &Usage) {
+    to.uncached += usage.uncached;
+    to.cache_read += usage.cache_read;
+    to.cache_write += usage.cache_write;
+    to.cache_write_hour += usage.cache_write_hour;
+    to.output += usage.output;
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what a person reads needs no more digits")]
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
