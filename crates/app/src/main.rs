@@ -1,6 +1,7 @@
 //! The binary `epitome`: reads the command line, runs one command, says plainly what went wrong.
 
 mod cli;
+mod gateway;
 
 use std::{io, process::ExitCode};
 

@@ -24,6 +24,7 @@ pub mod margin;
 pub mod memory_files;
 pub mod metrics;
 pub mod plan;
+pub mod recorder;
 pub mod rehearse;
 pub mod replay;
 pub mod session;

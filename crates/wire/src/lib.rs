@@ -7,12 +7,14 @@
 
 pub mod anthropic;
 pub mod ask;
+pub mod caller;
 pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod overflow;
 pub mod render;
 pub mod say;
+pub mod seen;
 pub mod transcripts;
 
 mod answered;

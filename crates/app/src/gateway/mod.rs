@@ -1,0 +1,3 @@
+//! The gateway: stands between an agent and its provider, relays every byte, and records what passes.
+
+pub(crate) mod config;
