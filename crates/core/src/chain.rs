@@ -8,7 +8,7 @@
 //! One event sets it: a client that compacted its own history sends another one from then on. Its compaction carries the
 //! normalised link at which that other history ends, so that what follows is recognised by it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -97,8 +97,16 @@ impl Link {
         if matches!(event.fact, Fact::Compacted(_)) {
             return digest;
         }
-        let mut normal = blake3::Hasher::new_derive_key("epitome normalised chain v1");
-        normal.update(&self.normal.0).update(&digest.0);
+        Self::normal_after(self.normal, digest)
+    }
+
+    /// The normalised chain one link on from `before`, after something with this digest.
+    pub fn normal_after(before: Digest, digest: Digest) -> Digest {
+        // A long history is hundreds of links: the key is derived once.
+        static KEYED: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("epitome normalised chain v1"));
+        let mut normal = KEYED.clone();
+        normal.update(&before.0).update(&digest.0);
         Digest(*normal.finalize().as_bytes())
     }
 }

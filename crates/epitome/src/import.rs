@@ -410,7 +410,7 @@ fn append(
 }
 
 /// The first words a user said, if they are words and not markup of the agent's.
-fn title_of(event: &Event) -> Option<String> {
+pub(crate) fn title_of(event: &Event) -> Option<String> {
     let Fact::UserSaid { .. } = event.fact else { return None };
     let text = event.fact.text();
     let is_words = |line: &&str| !line.is_empty() && !line.starts_with('<') && !is_command(line);

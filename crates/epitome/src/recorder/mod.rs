@@ -3,16 +3,42 @@
 //!
 //! Nothing here changes a byte of what passes. All of it blocks on the store: callers in async code give it a thread.
 
+mod ending;
+mod known;
+mod own_compaction;
+mod place;
+mod spawned;
+
 use std::{sync::Arc, time::Duration};
 
-use epitome_core::{Event, Seq, SessionId, ThreadId, event::Time};
-use epitome_store::{Sqlite, StoreError};
-use epitome_wire::{Format, WireError};
+use epitome_core::{Digest, Event, Seq, SessionId, ThreadId, event::Time, id::ModelName};
+use epitome_store::{
+    Sqlite, StoreError,
+    records::{Commit, Record},
+};
+use epitome_wire::{
+    Format, WireError,
+    caller::{Caller, Client, Purpose},
+    seen::{Memo, Seen},
+};
+
+use self::{
+    known::Known,
+    place::{Place, Placing},
+};
+
+/// How many messages are remembered by their bytes: some hundred long sessions, a few megabytes.
+const REMEMBERED: usize = 65_536;
+
+/// How often a request is placed anew because somebody else wrote first.
+const TRIES: usize = 8;
 
 /// Records requests and answers.
 #[derive(Debug)]
 pub struct Recorder {
     store: Arc<Sqlite>,
+    memo: Memo,
+    known: Known,
 }
 
 /// A request that has come.
@@ -38,6 +64,54 @@ pub struct Ticket {
     pub thread: ThreadId,
     /// The last event of the request.
     pub head: Seq,
+    /// How it was placed.
+    pub placed: Placed,
+    /// Who sent it.
+    pub client: Client,
+    /// What for.
+    pub purpose: Purpose,
+    /// The model it asks.
+    pub model: Option<ModelName>,
+    /// Whose it is.
+    principal: String,
+    format: Format,
+    at: Time,
+    bytes: u64,
+    /// The normalised chain after the request.
+    link: Digest,
+    instructions: Digest,
+    key: Option<String>,
+}
+
+/// How a request was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placed {
+    /// It begins a session.
+    Began,
+    /// It begins a thread of a session: a subagent, a title, a summary.
+    Joined,
+    /// It continues its thread.
+    Continued,
+    /// It continues its thread after the client compacted it.
+    Compacted,
+    /// It is the same request again, which had no answer yet.
+    Retried,
+    /// It parts from what its thread holds.
+    Forked,
+}
+
+impl Placed {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Began => "began",
+            Self::Joined => "joined",
+            Self::Continued => "continued",
+            Self::Compacted => "compacted",
+            Self::Retried => "retried",
+            Self::Forked => "forked",
+        }
+    }
 }
 
 /// How a request ended.
@@ -57,10 +131,12 @@ pub struct End {
     pub took: Duration,
     /// When it ended.
     pub at: Time,
+    /// What a policy would have sent, as JSON.
+    pub observed: Option<String>,
 }
 
 /// How a request ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The provider answered in full.
     Complete,
@@ -76,7 +152,7 @@ pub enum Ending {
 
 impl Ending {
     /// Its name.
-    pub fn name(&self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",
             Self::Refused => "refused",
@@ -102,7 +178,7 @@ pub enum RecordError {
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store }
+        Self { store, memo: Memo::new(REMEMBERED), known: Known::default() }
     }
 
     /// The store.
@@ -110,16 +186,96 @@ impl Recorder {
         &self.store
     }
 
-    /// Records a request.
+    /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        let _ = arrival;
-        let (session, thread) = (SessionId::derived(&["stub"]), ThreadId::derived(&["stub"]));
-        Ok(Ticket { session, thread, head: Seq::START })
+        let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
+        let caller = Caller::of(arrival.header, &seen);
+        self.resolve(arrival.principal, &mut seen)?;
+        // Requests of one session find their places one after another: a title and the first turn come together.
+        let _turn = self.known.turn_of(arrival.principal, caller.session.as_deref());
+        let mut tries = 0;
+        loop {
+            let placing = Placing::new(self, arrival, &seen, &caller);
+            let place = placing.place()?;
+            match self.take(arrival, &seen, &caller, place) {
+                Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
+                    self.known.forget(thread);
+                    tries += 1;
+                }
+                taken => return taken,
+            }
+        }
     }
 
-    /// Records how a request ended.
-    pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
-        let _ = (ticket, end);
+    /// Fills in items that the request only names.
+    fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
+        for id in seen.references().to_vec() {
+            let Some(item) = self.store.item_of(principal, &id)? else { continue };
+            let logged = self.store.event(item)?;
+            seen.resolve(&id, &logged.event);
+        }
         Ok(())
     }
+
+    /// Writes a request down where it belongs.
+    fn take(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        caller: &Caller,
+        place: Place,
+    ) -> Result<Ticket, RecordError> {
+        let Place { session, thread, after, link, new, opens, placed, key } = place;
+        let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
+        let head = if events.is_empty() && opens.is_none() {
+            after
+        } else {
+            let commit = Commit { thread, after, events, records: Vec::new(), opens };
+            self.store.commit(commit)?.seq
+        };
+        let ticket = Ticket {
+            session,
+            thread,
+            head,
+            placed,
+            client: caller.client,
+            purpose: caller.purpose,
+            model: seen.model(),
+            principal: arrival.principal.to_owned(),
+            format: arrival.format,
+            at: arrival.at,
+            bytes: arrival.body.len() as u64,
+            link,
+            instructions: seen.instructions(),
+            key,
+        };
+        self.known.asked(&ticket);
+        Ok(ticket)
+    }
+
+    /// Records how a request ended, and what was answered.
+    pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
+        let exchange = Record::Exchange(ending::exchange(&ticket, &end));
+        let answer = ending::answer(&ticket, end);
+        let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
+        let commit = Commit::new(ticket.thread, ticket.head, answer, vec![exchange]);
+        let done = match self.store.commit(commit.clone()) {
+            Ok(head) => Ok((ticket.thread, head)),
+            // Somebody asked the same again, or the client went on without waiting: a line of its own.
+            Err(StoreError::Conflict { .. }) => self.beside(&ticket, commit),
+            Err(error) => Err(error.into()),
+        };
+        self.known.answered(&ticket);
+        let (thread, head) = done?;
+        self.known.stands(&ticket, thread, head);
+        if let Some(summary) = summary.flatten() {
+            self.known.compacting(&ticket, summary);
+        }
+        Ok(())
+    }
+}
+
+/// An event at the time it came, unless it has a time.
+fn at(event: Event, time: Time) -> Event {
+    if event.time.is_some() { event } else { event.at(Some(time)) }
 }

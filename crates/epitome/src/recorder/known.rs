@@ -1,0 +1,161 @@
+//! What a recorder remembers between requests. All of it is a shortcut: forgotten, it is read from the store again, but for
+//! which requests are under way in this process.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::RandomState},
+    hash::{BuildHasher, Hash},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary};
+use epitome_store::Head;
+
+use super::Ticket;
+
+/// How many threads' ends are remembered, in each of two generations.
+const THREADS: usize = 4_096;
+
+/// How many of the clients' own summaries wait for a history that begins with them.
+const SUMMARIES: usize = 64;
+
+/// Sessions whose requests may be placed at the same time.
+const STRIPES: usize = 64;
+
+/// What is remembered.
+#[derive(Debug)]
+pub(super) struct Known {
+    turns: Vec<Mutex<()>>,
+    hasher: RandomState,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Ends of threads by whose they are and the history they hold; the newer generation and the older.
+    young: HashMap<(String, Digest), Standing>,
+    old: HashMap<(String, Digest), Standing>,
+    /// Requests without an answer yet, by the event they wait after.
+    under_way: HashMap<(ThreadId, Seq), usize>,
+    summaries: VecDeque<OwnSummary>,
+}
+
+/// Where a thread stands.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) session: SessionId,
+    pub(super) thread: ThreadId,
+    pub(super) head: Seq,
+    pub(super) key: Option<String>,
+    /// What stood beside and before the history of its last request.
+    pub(super) instructions: Digest,
+}
+
+/// A summary that a client had made of its own session.
+#[derive(Clone, Debug)]
+pub(super) struct OwnSummary {
+    pub(super) principal: String,
+    pub(super) session: SessionId,
+    pub(super) summary: Summary,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            turns: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            inner: Mutex::default(),
+        }
+    }
+}
+
+impl Known {
+    /// Waits until no other request of the session is being placed. A request without an id waits for nobody.
+    pub(super) fn turn_of(&self, principal: &str, session: Option<&str>) -> Option<MutexGuard<'_, ()>> {
+        let session = session?;
+        let stripe = self.hasher.hash_one((principal, session)) % STRIPES as u64;
+        let turn = self.turns.get(usize::try_from(stripe).ok()?)?;
+        Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The thread that ends with this history.
+    pub(super) fn standing(&self, principal: &str, history: Digest) -> Option<Standing> {
+        let mut inner = self.inner();
+        let key = (principal.to_owned(), history);
+        if let Some(found) = inner.young.get(&key) {
+            return Some(found.clone());
+        }
+        let found = inner.old.remove(&key)?;
+        inner.keep(key, found.clone());
+        Some(found)
+    }
+
+    /// A request waits for its answer.
+    pub(super) fn asked(&self, ticket: &Ticket) {
+        *self.inner().under_way.entry((ticket.thread, ticket.head)).or_default() += 1;
+    }
+
+    /// A request waits no longer.
+    pub(super) fn answered(&self, ticket: &Ticket) {
+        let mut inner = self.inner();
+        let place = (ticket.thread, ticket.head);
+        if let Some(count) = inner.under_way.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                inner.under_way.remove(&place);
+            }
+        }
+    }
+
+    /// Whether a request waits for its answer there.
+    pub(super) fn is_under_way(&self, thread: ThreadId, head: Seq) -> bool {
+        self.inner().under_way.contains_key(&(thread, head))
+    }
+
+    /// A thread ends here, after a request and its answer.
+    pub(super) fn stands(&self, ticket: &Ticket, thread: ThreadId, head: Head) {
+        let standing = Standing {
+            session: ticket.session,
+            thread,
+            head: head.seq,
+            key: ticket.key.clone(),
+            instructions: ticket.instructions,
+        };
+        self.inner().keep((ticket.principal.clone(), head.link.normal), standing);
+    }
+
+    /// What is remembered of a thread may be wrong.
+    pub(super) fn forget(&self, thread: ThreadId) {
+        let mut inner = self.inner();
+        inner.young.retain(|_, standing| standing.thread != thread);
+        inner.old.retain(|_, standing| standing.thread != thread);
+    }
+
+    /// A client had its session summarised.
+    pub(super) fn compacting(&self, ticket: &Ticket, summary: Summary) {
+        let mut inner = self.inner();
+        if inner.summaries.len() == SUMMARIES {
+            inner.summaries.pop_front();
+        }
+        let principal = ticket.principal.clone();
+        inner.summaries.push_back(OwnSummary { principal, session: ticket.session, summary });
+    }
+
+    /// The summaries of a principal that wait, newest first.
+    pub(super) fn summaries(&self, principal: &str) -> Vec<OwnSummary> {
+        let inner = self.inner();
+        inner.summaries.iter().rev().filter(|summary| summary.principal == principal).cloned().collect()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, key: (String, Digest), standing: Standing) {
+        if self.young.len() >= THREADS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, standing);
+    }
+}

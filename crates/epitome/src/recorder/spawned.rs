@@ -1,0 +1,63 @@
+//! Which call started a subagent.
+
+use epitome_core::{EventId, Fact, Logged, Seq, id::CallId};
+use epitome_store::{EventLog, Sqlite, Start, StoreError, records::ThreadRow};
+
+/// How far back in the parent the call is looked for.
+const BACK: u64 = 64;
+
+/// How much of the subagent's first words must be in the call.
+const WORDS: usize = 80;
+
+/// How a subagent of `parent` begins, whose first words are `words`: by the newest call whose arguments hold them, or by the
+/// only call that waits for its result.
+pub(super) fn start(store: &Sqlite, parent: &ThreadRow, words: Option<&str>) -> Result<Start, StoreError> {
+    let from = Seq(parent.head.seq.0.saturating_sub(BACK) + 1);
+    let events = store.read(parent.id, from, usize::try_from(BACK).unwrap_or(usize::MAX))?;
+    let (by, call) = caller(&events, words).unzip();
+    Ok(Start::Spawned { by, call })
+}
+
+fn caller(events: &[Logged], words: Option<&str>) -> Option<(EventId, CallId)> {
+    let mut open: Vec<(EventId, CallId, &str)> = Vec::new();
+    for logged in events {
+        if let Fact::ToolReturned { results, .. } = &logged.event.fact {
+            open.retain(|(_, call, _)| results.iter().all(|result| result.call != *call));
+        }
+        open.extend(
+            logged.event.fact.calls().map(|call| (logged.id, call.id.clone(), call.arguments.as_str())),
+        );
+    }
+    let said = words.map(beginning).filter(|words| !words.is_empty());
+    let holds = |arguments: &str| said.as_ref().is_some_and(|said| beginning_in(arguments, said));
+    let named = open.iter().rev().find(|(_, _, arguments)| holds(arguments));
+    let only = (open.len() == 1).then(|| open.first()).flatten();
+    named.or(only).map(|(by, call, _)| (*by, call.clone()))
+}
+
+/// The first letters and digits, which no quoting changes.
+fn beginning(words: &str) -> String {
+    words.chars().filter(|letter| letter.is_alphanumeric()).take(WORDS).collect()
+}
+
+fn beginning_in(arguments: &str, said: &str) -> bool {
+    // Escapes such as `\n` leave a letter behind: read the arguments as what they are.
+    let plain = serde_json::from_str::<serde_json::Value>(arguments).ok();
+    let mut letters = String::new();
+    match &plain {
+        Some(value) => gather(value, &mut letters),
+        None => letters.extend(arguments.chars().filter(|letter| letter.is_alphanumeric())),
+    }
+    letters.contains(said)
+}
+
+fn gather(value: &serde_json::Value, letters: &mut String) {
+    match value {
+        serde_json::Value::String(text) => {
+            letters.extend(text.chars().filter(|letter| letter.is_alphanumeric()));
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| gather(value, letters)),
+        serde_json::Value::Object(members) => members.values().for_each(|value| gather(value, letters)),
+        _ => {}
+    }
+}
