@@ -11,7 +11,6 @@ use super::{End, Ending, RecordError, Recorder, Ticket, at};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
-    let milliseconds = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     NewExchange {
         head: ticket.head,
         time: ticket.at,
@@ -23,8 +22,8 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
         ending: end.ending.name().to_owned(),
         bytes_in: ticket.bytes,
         bytes_out: end.bytes,
-        first_byte_ms: end.first_byte.map(milliseconds),
-        took_ms: milliseconds(end.took),
+        first_byte: end.first_byte,
+        took: end.took,
         observed: end.observed.clone(),
         error: None,
     }

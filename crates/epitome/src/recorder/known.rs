@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::RandomState},
-    hash::{BuildHasher, Hash},
+    hash::BuildHasher,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +17,9 @@ const THREADS: usize = 4_096;
 
 /// How many of the clients' own summaries wait for a history that begins with them.
 const SUMMARIES: usize = 64;
+
+/// How many sessions without an id are known by what was said last.
+const SAID: usize = 256;
 
 /// Sessions whose requests may be placed at the same time.
 const STRIPES: usize = 64;
@@ -37,6 +40,15 @@ struct Inner {
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
     summaries: VecDeque<OwnSummary>,
+    /// What users said last, where no id says in which session.
+    said: VecDeque<Said>,
+}
+
+#[derive(Clone, Debug)]
+struct Said {
+    principal: String,
+    session: SessionId,
+    words: String,
 }
 
 /// Where a thread stands.
@@ -144,6 +156,23 @@ impl Known {
     pub(super) fn summaries(&self, principal: &str) -> Vec<OwnSummary> {
         let inner = self.inner();
         inner.summaries.iter().rev().filter(|summary| summary.principal == principal).cloned().collect()
+    }
+
+    /// A user said something in a session that has no id.
+    pub(super) fn said(&self, principal: &str, session: SessionId, words: String) {
+        let mut inner = self.inner();
+        inner.said.retain(|said| said.session != session);
+        if inner.said.len() == SAID {
+            inner.said.pop_front();
+        }
+        inner.said.push_back(Said { principal: principal.to_owned(), session, words });
+    }
+
+    /// The session in which something was said last that is told again in `text`.
+    pub(super) fn told_in(&self, principal: &str, text: &str) -> Option<SessionId> {
+        let inner = self.inner();
+        let told = |said: &&Said| said.principal == principal && text.contains(&said.words);
+        inner.said.iter().rev().find(told).map(|said| said.session)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -22,6 +22,8 @@ use epitome_wire::{
     seen::{Memo, Seen},
 };
 
+use crate::import::title_of;
+
 use self::{
     known::Known,
     place::{Place, Placing},
@@ -227,6 +229,12 @@ impl Recorder {
     ) -> Result<Ticket, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
+        if key.is_none()
+            && caller.purpose == Purpose::Turn
+            && let Some(words) = events.iter().rev().find_map(title_of)
+        {
+            self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
+        }
         let head = if events.is_empty() && opens.is_none() {
             after
         } else {

@@ -5,7 +5,7 @@ use epitome_core::{
     Digest, Event, Fact, Part, Seq,
     event::{Compaction, Raw, Summary, Trigger},
 };
-use epitome_store::{EventLog, Sqlite, StoreError, records::ThreadRow};
+use epitome_store::{Sqlite, StoreError, records::ThreadRow};
 use epitome_wire::seen::Seen;
 
 /// How many of a thread's last events are looked through for what the client kept of them.

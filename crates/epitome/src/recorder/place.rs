@@ -3,7 +3,7 @@
 //! A client's id and the history itself are read together. An id alone mixes up subagents, titles and summaries, and some
 //! ids are given twice; a history alone cannot tell two runs of one prompt apart.
 
-use epitome_core::{Digest, Event, EventId, Fact, Link, Seq, SessionId, ThreadId};
+use epitome_core::{Digest, Event, EventId, Fact, Link, Seq, SessionId, ThreadId, event::Time};
 use epitome_store::{
     NewThread, Start, StoreError,
     records::{BecomesHead, NewSession, Opens, ThreadRow},
@@ -40,10 +40,11 @@ pub(super) struct Place {
 }
 
 /// Finds the place of one request.
-pub(super) struct Placing<'r> {
+pub(super) struct Placing<'r, 'b> {
     recorder: &'r Recorder,
-    arrival: &'r Arrival<'r>,
-    seen: &'r Seen<'r>,
+    principal: &'r str,
+    at: Time,
+    seen: &'r Seen<'b>,
     caller: &'r Caller,
     /// The normalised chain after so many units.
     links: Vec<Digest>,
@@ -57,11 +58,11 @@ struct Match {
     thread: ThreadRow,
 }
 
-impl<'r> Placing<'r> {
+impl<'r, 'b> Placing<'r, 'b> {
     pub(super) fn new(
         recorder: &'r Recorder,
-        arrival: &'r Arrival<'r>,
-        seen: &'r Seen<'r>,
+        arrival: &'r Arrival<'_>,
+        seen: &'r Seen<'b>,
         caller: &'r Caller,
     ) -> Self {
         let mut links = Vec::with_capacity(seen.units().len() + 1);
@@ -71,14 +72,14 @@ impl<'r> Placing<'r> {
             link = Link::normal_after(link, unit.digest);
             links.push(link);
         }
-        Self { recorder, arrival, seen, caller, links }
+        Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links }
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {
         match self.seen.follows() {
             Follows::Nothing => {}
             Follows::Response(answer) => {
-                let found = self.recorder.store.answer_of(self.arrival.principal, &answer)?;
+                let found = self.recorder.store.answer_of(self.principal, &answer)?;
                 return self.after(found);
             }
             Follows::Conversation(id) => return self.in_conversation(&id),
@@ -150,7 +151,7 @@ impl<'r> Placing<'r> {
         let last = self.seen.units().len();
         // The whole history, known to its end, is a retry or a question asked again: not the usual way.
         (last.saturating_sub(STEPS)..last).rev().find_map(|units| {
-            let standing = self.recorder.known.standing(self.arrival.principal, self.links[units])?;
+            let standing = self.recorder.known.standing(self.principal, self.links[units])?;
             (standing.key.as_deref() == self.key()).then_some((standing, units))
         })
     }
@@ -207,7 +208,7 @@ impl<'r> Placing<'r> {
     fn known_to(&self, units: usize, fits: &dyn Fn(&Match) -> bool) -> Result<Option<Match>, StoreError> {
         let store = &self.recorder.store;
         let mut best: Option<Match> = None;
-        for event in store.recognise_for(self.arrival.principal, self.links[units])? {
+        for event in store.recognise_for(self.principal, self.links[units])? {
             let found = Match { units, event, thread: store.thread(event.thread)? };
             if !fits(&found) {
                 continue;
@@ -315,7 +316,7 @@ impl<'r> Placing<'r> {
         let store = &self.recorder.store;
         let ids = [self.caller.parent.as_deref(), self.caller.session.as_deref()];
         for id in ids.into_iter().flatten() {
-            let known = store.threads_by_key(self.arrival.principal, id)?;
+            let known = store.threads_by_key(self.principal, id)?;
             if !known.is_empty() {
                 return Ok(known);
             }
@@ -333,7 +334,20 @@ impl<'r> Placing<'r> {
             }
             None => Start::Spawned { by: None, call: None },
         };
-        Ok(self.open(family.first().map(|thread| thread.session), name, start))
+        let session = family.first().map(|thread| thread.session).or_else(|| self.told());
+        Ok(self.open(session, name, start))
+    }
+
+    /// The session that a request without an id tells of.
+    fn told(&self) -> Option<SessionId> {
+        if self.key().is_some() {
+            return None;
+        }
+        let mut text = String::new();
+        for event in self.seen.opening().iter().chain(&self.seen.events(0)) {
+            text.push_str(&event.fact.text());
+        }
+        self.recorder.known.told_in(self.principal, &text)
     }
 
     fn open(&self, session: Option<SessionId>, name: &str, start: Start) -> Place {
@@ -371,7 +385,7 @@ impl<'r> Placing<'r> {
             return SessionId::new(Uuid::now_v7());
         };
         let history = history.map_or_else(String::new, |digest| digest.to_string());
-        SessionId::derived(&["gateway", self.arrival.principal, self.caller.client.name(), key, &history])
+        SessionId::derived(&["gateway", self.principal, self.caller.client.name(), key, &history])
     }
 
     fn new_session(&self, id: SessionId, title: &str) -> NewSession {
@@ -380,8 +394,8 @@ impl<'r> Placing<'r> {
             key: self.caller.session.clone(),
             title: title.to_owned(),
             source: self.caller.client.name().to_owned(),
-            created: Some(self.arrival.at),
-            principal: self.arrival.principal.to_owned(),
+            created: Some(self.at),
+            principal: self.principal.to_owned(),
         }
     }
 
@@ -402,7 +416,7 @@ impl<'r> Placing<'r> {
     fn after(&self, found: Option<EventId>) -> Result<Place, StoreError> {
         let Some(event) = found else {
             let mut place = self.open(None, "main", Start::Root);
-            place.new.push(Event::own(Fact::Carried { kind: UNRESOLVED.to_owned() }, Some(self.arrival.at)));
+            place.new.push(Event::own(Fact::Carried { kind: UNRESOLVED.to_owned() }, Some(self.at)));
             return Ok(place);
         };
         let thread = self.recorder.store.thread(event.thread)?;
@@ -427,7 +441,7 @@ impl<'r> Placing<'r> {
     /// In a conversation that the provider keeps: its request holds only what is new.
     fn in_conversation(&self, id: &str) -> Result<Place, StoreError> {
         let store = &self.recorder.store;
-        let known = store.threads_by_key(self.arrival.principal, id)?;
+        let known = store.threads_by_key(self.principal, id)?;
         match known.into_iter().next() {
             Some(thread) if thread.head.seq > Seq::START => {
                 let new: Vec<Event> =
@@ -439,7 +453,7 @@ impl<'r> Placing<'r> {
             }
             _ => {
                 let session =
-                    SessionId::derived(&["conversation", self.arrival.principal, id]);
+                    SessionId::derived(&["conversation", self.principal, id]);
                 let mut place = self.open_in(session, "main", Start::Root);
                 place.key = Some(id.to_owned());
                 if let Some(opens) = &mut place.opens {
@@ -452,7 +466,7 @@ impl<'r> Placing<'r> {
 
     /// The continuation of a session that its client compacted, if the history says so beyond the first `known` units.
     fn after_own_compaction(&self, known: usize) -> Result<Option<Place>, StoreError> {
-        for own in self.recorder.known.summaries(self.arrival.principal) {
+        for own in self.recorder.known.summaries(self.principal) {
             let Some(at) = self.seen.repeats(own_compaction::mark(&own.summary)) else { continue };
             if at < known {
                 continue;
@@ -474,12 +488,12 @@ impl<'r> Placing<'r> {
     fn main_of(&self, session: SessionId) -> Result<Option<ThreadRow>, StoreError> {
         let store = &self.recorder.store;
         if let Some(key) = self.key() {
-            let mut ours = store.threads_by_key(self.arrival.principal, key)?.into_iter();
+            let mut ours = store.threads_by_key(self.principal, key)?.into_iter();
             return Ok(ours.find(|thread| {
                 thread.session == session && !ASIDE.contains(&thread.name.as_str())
             }));
         }
-        let head = store.session(session)?.head;
-        head.map(|head| store.thread(head)).transpose()
+        let head = store.session(session)?.head.map(|head| store.thread(head)).transpose()?;
+        Ok(head.filter(|thread| !ASIDE.contains(&thread.name.as_str())))
     }
 }
