@@ -233,7 +233,7 @@ fn a_history_is_recognised_after_its_clients_own_compaction() {
     });
     append(&store, id, vec![Event { normal: Some(ending(&instead)), ..Event::own(fact, None) }, user("c")]);
     let [summary] = instead;
-    assert_eq!(store.recognise_for("", ending(&[summary.clone()])).unwrap(), [at(id, 3)]);
+    assert_eq!(store.recognise_for("", ending(std::slice::from_ref(&summary))).unwrap(), [at(id, 3)]);
     assert_eq!(store.recognise_for("", ending(&[summary, user("c")])).unwrap(), [at(id, 4)]);
     assert_eq!(store.recognise_for("", ending(&[user("a"), user("b"), user("c")])).unwrap(), []);
     let report = store.doctor().unwrap();
