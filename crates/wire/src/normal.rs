@@ -133,7 +133,7 @@ fn digest(dialect: &Dialect, write: impl FnOnce(&mut Vec<u8>)) -> Digest {
 }
 
 /// Content as a list of blocks, a string as one block of type `text_type`.
-fn content(out: &mut Vec<u8>, value: &Json<'_>, text_type: &str) {
+pub(crate) fn content(out: &mut Vec<u8>, value: &Json<'_>, text_type: &str) {
     match &value.value {
         Value::String(_) => {
             // The same bytes that `object` writes for `{"type":…,"text":…}`.
@@ -150,7 +150,7 @@ fn content(out: &mut Vec<u8>, value: &Json<'_>, text_type: &str) {
 }
 
 /// Whether content says nothing.
-fn is_empty(value: &Json<'_>, text_type: &str) -> bool {
+pub(crate) fn is_empty(value: &Json<'_>, text_type: &str) -> bool {
     match &value.value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -177,7 +177,7 @@ fn keeps_in_block(block: &Json<'_>, key: &str, value: &Json<'_>) -> bool {
     }
 }
 
-fn block(out: &mut Vec<u8>, value: &Json<'_>) {
+pub(crate) fn block(out: &mut Vec<u8>, value: &Json<'_>) {
     let is_result = value.text_at("type") == Some("tool_result");
     let write = |out: &mut Vec<u8>, key: &str, member: &Json<'_>| match key {
         "content" if is_result => content(out, member, "text"),
@@ -223,7 +223,7 @@ fn called(out: &mut Vec<u8>, value: &Json<'_>) {
 }
 
 /// Arguments by what they say if they are JSON, else by their text.
-fn arguments(out: &mut Vec<u8>, value: &Json<'_>) {
+pub(crate) fn arguments(out: &mut Vec<u8>, value: &Json<'_>) {
     match value.as_text().map(|text| Json::parse(text, "a call's arguments")) {
         Some(Ok(parsed)) => {
             out.push(b'a');
@@ -244,7 +244,7 @@ fn each(out: &mut Vec<u8>, value: &Json<'_>, write: impl Fn(&mut Vec<u8>, &Json<
 }
 
 /// An object's members in the order of their keys, each written by `write`; anything else as it is.
-fn object(
+pub(crate) fn object(
     out: &mut Vec<u8>,
     value: &Json<'_>,
     keep: impl Fn(&str, &Json<'_>) -> bool,
@@ -266,7 +266,7 @@ fn plain_member(out: &mut Vec<u8>, _key: &str, value: &Json<'_>) {
 }
 
 /// A value in which nothing is ignored but how it is written.
-fn plain(out: &mut Vec<u8>, value: &Json<'_>) {
+pub(crate) fn plain(out: &mut Vec<u8>, value: &Json<'_>) {
     match &value.value {
         Value::Null => out.push(b'n'),
         Value::Bool(true) => out.push(b't'),
@@ -280,7 +280,7 @@ fn plain(out: &mut Vec<u8>, value: &Json<'_>) {
     }
 }
 
-fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     out.extend((bytes.len() as u64).to_le_bytes());
     out.extend(bytes);

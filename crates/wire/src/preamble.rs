@@ -45,7 +45,8 @@ pub(crate) fn mark(events: &mut [Event]) {
     }
 }
 
-fn are_preamble(parts: &[Part]) -> bool {
+/// Whether the whole of a user message was written by the agent.
+pub(crate) fn are_preamble(parts: &[Part]) -> bool {
     !parts.is_empty()
         && parts.iter().all(|part| matches!(part, Part::Text { text } if is_project_preamble(text)))
 }

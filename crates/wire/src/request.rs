@@ -40,11 +40,7 @@ impl Keys {
 
 /// Reads a request. What stands where the history should and is none stays in the settings.
 pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError> {
-    let what = match format {
-        Format::OpenaiChat => "a Chat request",
-        Format::OpenaiResponses => "a Responses request",
-        Format::Anthropic => "an Anthropic request",
-    };
+    let what = what(format);
     let request = Json::parse(json, what)?.require_object(what)?;
     let keys = Keys::of(format);
     let said = |key: &'static str| request.get(key).filter(|value| !value.is_null());
@@ -60,6 +56,24 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
     events.extend(tools.map(|tools| tools_event(format, tools)));
     events.extend(history.into_iter().flat_map(|(_, events)| events));
     Ok(events)
+}
+
+/// What a request is called in errors.
+pub(crate) fn what(format: Format) -> &'static str {
+    match format {
+        Format::OpenaiChat => "a Chat request",
+        Format::OpenaiResponses => "a Responses request",
+        Format::Anthropic => "an Anthropic request",
+    }
+}
+
+/// One message or item of a history.
+pub(crate) fn read_item(format: Format, item: &Json<'_>) -> Event {
+    match format {
+        Format::OpenaiChat => openai_chat::read_message(item, Found::InRequest),
+        Format::OpenaiResponses => openai_responses::read_item(item),
+        Format::Anthropic => anthropic::read_message(item),
+    }
 }
 
 /// The model that a request's settings ask for.
@@ -96,15 +110,9 @@ pub(crate) fn tools_event(format: Format, tools: &Json<'_>) -> Event {
 
 fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
     let messages = value.as_array().unwrap_or_default().iter();
-    let mut events: Vec<Event> = match format {
-        Format::OpenaiChat => {
-            messages.map(|message| openai_chat::read_message(message, Found::InRequest)).collect()
-        }
-        Format::OpenaiResponses => match value.as_text() {
-            Some(text) => vec![bare_input(value, text)],
-            None => messages.map(openai_responses::read_item).collect(),
-        },
-        Format::Anthropic => messages.map(anthropic::read_message).collect(),
+    let mut events: Vec<Event> = match value.as_text() {
+        Some(text) if format == Format::OpenaiResponses => vec![bare_input(value, text)],
+        _ => messages.map(|message| read_item(format, message)).collect(),
     };
     if format == Format::OpenaiResponses {
         name_answers(&mut events);
@@ -114,7 +122,7 @@ fn history(format: Format, value: &Json<'_>) -> Vec<Event> {
 }
 
 /// An input that is only a string: the short way to write one user message, and recognised as that.
-fn bare_input(value: &Json<'_>, text: &str) -> Event {
+pub(crate) fn bare_input(value: &Json<'_>, text: &str) -> Event {
     let item = bare_item(value.raw);
     let normal = openai_responses::item(&item).ok().and_then(|event| event.normal);
     let fact = Fact::UserSaid { parts: vec![Part::text(text)] };

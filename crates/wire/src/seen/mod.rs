@@ -4,21 +4,82 @@
 //! no digest: beyond what [the normalised form](crate::normal) ignores, an answer's reasoning (some clients send it back
 //! and some do not), and notes that a client moves from place to place. Units that were seen before cost a hash of their
 //! bytes, and nothing else of them is read.
+//!
+//! Which units there are: every message, or Responses item, is one. Not so what no client need send back: answers that
+//! say nothing, reasoning that is an item, references to items, a trigger of a compaction, messages that are only a
+//! moving note. Those travel with the unit after them. In a history with such notes, messages of the same speaker that
+//! follow each other are one unit, since the client tears them apart and joins them as its notes move.
+
+mod asks;
+mod decode;
+mod known;
+mod memo;
+mod note;
+mod pieces;
+mod read;
+mod repeats;
+mod split;
+
+use std::{ops::Range, sync::Arc};
 
 use epitome_core::{
     Digest, Event,
     id::{AnswerId, ModelName},
 };
 
-use crate::{error::WireError, format::Format, request};
+pub use self::memo::Memo;
+use self::{
+    known::Known,
+    memo::Place,
+    split::{Member, Slice},
+};
+use crate::{
+    caller::Purpose,
+    error::WireError,
+    format::Format,
+    json::{Json, Value},
+    request::{self, Keys},
+};
 
 /// A request, seen.
+///
+/// ```
+/// use epitome_wire::{Format, seen::{Memo, Seen}};
+///
+/// let memo = Memo::new(1_000);
+/// let first = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#;
+/// let first = Seen::read(Format::Anthropic, first, &memo)?;
+/// let next = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Hello."}]}"#;
+/// let next = Seen::read(Format::Anthropic, next, &memo)?;
+/// assert!(next.units().starts_with(first.units()));
+/// assert_eq!(next.instructions(), first.instructions());
+/// # Ok::<(), epitome_wire::WireError>(())
+/// ```
 #[derive(Debug)]
 pub struct Seen<'a> {
     format: Format,
     body: &'a str,
+    members: Vec<Member<'a>>,
+    items: Vec<Item<'a>>,
+    /// How many items stand before the history: messages of the system or developer.
+    opening: usize,
     units: Vec<Unit>,
-    events: Vec<Event>,
+    /// The items of each unit.
+    spans: Vec<Range<usize>>,
+    references: Vec<String>,
+    instructions: Digest,
+    /// What its system prompt asks for.
+    system_asks: Option<Purpose>,
+}
+
+/// An item of a history.
+#[derive(Debug)]
+struct Item<'a> {
+    slice: Slice<'a>,
+    /// What is known of it.
+    known: Arc<Known>,
+    /// What it says, if it had to be read to know it.
+    event: Option<Event>,
 }
 
 /// A message of a history, or several that make one: what is recognised as a whole.
@@ -56,24 +117,10 @@ pub enum Follows {
     Conversation(String),
 }
 
-/// Digests of messages that were seen before, by their bytes. Shared by all requests of a process; bounded.
-#[derive(Debug, Default)]
-pub struct Memo {}
-
-impl Memo {
-    /// Remembers about so many messages.
-    pub fn new(messages: usize) -> Self {
-        let _ = messages;
-        Self {}
-    }
-}
-
 impl<'a> Seen<'a> {
     /// Looks at a request.
     pub fn read(format: Format, body: &'a str, memo: &Memo) -> Result<Self, WireError> {
-        let _ = memo;
-        let events = request::decode(format, body)?;
-        Ok(Self { format, body, units: Vec::new(), events })
+        read::read(format, body, memo)
     }
 
     /// Whose format it is in.
@@ -88,22 +135,30 @@ impl<'a> Seen<'a> {
 
     /// The model it asks.
     pub fn model(&self) -> Option<ModelName> {
-        self.events.first().and_then(request::requested_model)
+        self.setting("model")?.as_text().map(ModelName::from)
     }
 
     /// Whether it wants its answer streamed.
     pub fn streams(&self) -> bool {
-        false
+        matches!(self.setting("stream").map(|stream| stream.value), Some(Value::Bool(true)))
     }
 
     /// What its history follows.
     pub fn follows(&self) -> Follows {
-        Follows::Nothing
+        let said = |text: &str| !text.is_empty();
+        if let Some(response) = self.setting("previous_response_id")
+            && let Some(id) = response.as_text().filter(|id| said(id))
+        {
+            return Follows::Response(id.into());
+        }
+        let conversation = self.setting("conversation");
+        let id = conversation.as_ref().and_then(|value| value.as_text().or_else(|| value.text_at("id")));
+        id.filter(|id| said(id)).map_or(Follows::Nothing, |id| Follows::Conversation(id.to_owned()))
     }
 
     /// The ids of items it names instead of holding them (`item_reference`).
     pub fn references(&self) -> &[String] {
-        &[]
+        &self.references
     }
 
     /// Its history after the leading instructions, oldest first.
@@ -113,34 +168,87 @@ impl<'a> Seen<'a> {
 
     /// A digest of what stands beside and before the history: settings, system prompt, tools, leading instructions. It says
     /// whether they are as they were.
+    ///
+    /// Left out is what differs from call to call, or says nothing to the model: who asks
+    /// and for which session, how the answer is sent and how long it may get, where a history is kept.
     pub fn instructions(&self) -> Digest {
-        Digest::of(&[])
+        self.instructions
     }
 
     /// What stands beside and before the history, as events. They have no normalised digest: a changed system prompt
     /// does not make another history.
     pub fn opening(&self) -> Vec<Event> {
-        self.events.clone()
+        decode::opening(self)
     }
 
     /// The units from `from` on, as events with the bytes they came with. The last event of each unit has the unit's digest,
-    /// all others none.
+    /// all others none. What stands after the last unit and belongs to none comes at the end.
     pub fn events(&self, from: usize) -> Vec<Event> {
-        let _ = from;
-        Vec::new()
+        decode::events(self, from)
     }
 
     /// The unit that repeats `summary`, a text that a model wrote as the client's own compaction: the history up to it
     /// stands for what was compacted.
     pub fn repeats(&self, summary: &str) -> Option<usize> {
-        let _ = summary;
-        None
+        repeats::repeats(self, summary)
+    }
+
+    /// A setting; the last one if it repeats.
+    pub(crate) fn setting(&self, key: &str) -> Option<Json<'a>> {
+        // Everything was found to be JSON when the request was read.
+        self.member(key).and_then(|member| Json::parse(member.value.raw, "a setting").ok())
+    }
+
+    /// Whether the model is given any tools. Only looked at: they may be the largest part of a request.
+    pub(crate) fn has_tools(&self) -> bool {
+        let tools = self.member(Keys::of(self.format).tools).map(|tools| tools.value.raw);
+        let is_empty = |list: &str| list.trim_start_matches('[').trim_start().starts_with(']');
+        tools.is_some_and(|tools| tools != "null" && !(tools.starts_with('[') && is_empty(tools)))
+    }
+
+    /// What its system prompt asks for, if that is not the next turn.
+    pub(crate) fn system_asks(&self) -> Option<Purpose> {
+        let opening = self.items.iter().take(self.opening);
+        self.system_asks.or_else(|| opening.into_iter().find_map(|item| item.known.asks))
+    }
+
+    /// What the newest word of its history asks for, if that is not the next turn.
+    pub(crate) fn last_asks(&self) -> Option<Purpose> {
+        let items = self.items.iter().skip(self.opening).rev();
+        let mut said = items.filter(|item| item.known.digest.is_some() || item.known.asks.is_some());
+        said.next().and_then(|item| item.known.asks)
+    }
+
+    fn member(&self, key: &str) -> Option<&Member<'a>> {
+        self.members.iter().rev().find(|member| member.key == key)
     }
 }
 
 /// The events of an answer, as [`Format::decode_response`] or a [`StreamDecoder`](crate::StreamDecoder) gave them, with the
 /// digests by which [`Seen`] knows them again when a client sends them back.
 pub fn recognisable(format: Format, answer: Vec<Event>) -> Vec<Event> {
-    let _ = format;
-    answer
+    let recognise = |mut event: Event| {
+        if event.normal.is_some() {
+            let raw = Json::parse(&event.raw.json, "an answer").ok();
+            event.normal = raw.and_then(|raw| pieces::said(format, &raw, &event.fact).digest);
+        }
+        event
+    };
+    answer.into_iter().map(recognise).collect()
+}
+
+/// An item, read.
+fn read_item(format: Format, place: Place, raw: &str) -> Result<(Event, Known), WireError> {
+    let what = request::what(format);
+    let json = Json::parse(raw, what)?;
+    if place != Place::Bare {
+        let event = request::read_item(format, &json);
+        let known = Known::item(format, &json, &event);
+        return Ok((event, known));
+    }
+    // An input that is only a string is recognised as the message it stands for.
+    let event = request::bare_input(&json, json.as_text().unwrap_or_default());
+    let item = request::bare_item(raw);
+    let known = Known::item(format, &Json::parse(&item, what)?, &event);
+    Ok((event, known))
 }

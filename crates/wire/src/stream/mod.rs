@@ -33,6 +33,7 @@ pub struct StreamDecoder {
     kept: usize,
     limit: usize,
     ending: Ending,
+    over: bool,
     damaged: bool,
     overflowed: bool,
 }
@@ -75,6 +76,7 @@ impl StreamDecoder {
             kept: 0,
             limit: Self::DEFAULT_LIMIT,
             ending: Ending::Cut,
+            over: false,
             damaged: false,
             overflowed: false,
         }
@@ -95,6 +97,12 @@ impl StreamDecoder {
             }
             self.walk(|payloads, see| payloads.push(step, see));
         }
+    }
+
+    /// Whether the provider has said its last word: that the answer is complete, or that it failed. Whatever still comes
+    /// changes nothing. A stream may also just end.
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Reads what came.
@@ -122,13 +130,14 @@ impl StreamDecoder {
     }
 
     fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) {
-        let Self { payloads, assembly, kept, ending, damaged, .. } = self;
+        let Self { payloads, assembly, kept, ending, over, damaged, .. } = self;
         feed(payloads, &mut |payload| {
             let Some(taken) = take(assembly, payload) else {
                 *damaged = true;
                 return;
             };
             *kept = kept.saturating_add(taken.kept);
+            *over |= taken.over;
             match taken.ending {
                 // An error stays an error, whatever follows it.
                 Some(new) if !matches!(ending, Ending::Failed(_)) => *ending = new,
@@ -146,18 +155,26 @@ struct Taken {
     kept: usize,
     /// How the stream stands now, if the payload says.
     ending: Option<Ending>,
+    /// Whether nothing of the answer can follow it.
+    over: bool,
 }
 
 impl Taken {
     fn kept(kept: usize) -> Self {
-        Self { kept, ending: None }
+        Self { kept, ..Self::default() }
     }
 
     fn ending(ending: Ending) -> Self {
-        Self { kept: 0, ending: Some(ending) }
+        Self::default().and(ending)
     }
 
+    /// The last word.
     fn and(self, ending: Ending) -> Self {
+        Self { ending: Some(ending), over: true, ..self }
+    }
+
+    /// As good as the last word, but more may follow.
+    fn but(self, ending: Ending) -> Self {
         Self { ending: Some(ending), ..self }
     }
 }

@@ -4,6 +4,7 @@
 
 mod asked;
 mod breakpoints;
+mod callers;
 mod fixtures;
 mod histories;
 mod legal;
@@ -18,6 +19,8 @@ mod rendered;
 mod requests;
 mod responses;
 mod said;
+mod seen;
+mod seen_clients;
 mod streams;
 mod summaries;
 mod translated;

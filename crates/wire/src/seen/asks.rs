@@ -1,0 +1,101 @@
+//! Texts by which clients ask for something else than the next turn: a name for a session, or a summary of it.
+
+use memchr::memmem;
+
+use crate::caller::Purpose;
+
+/// No prompt that asks for a title is longer.
+const TITLE_PROMPT: usize = 8_000;
+
+/// How far before the word `title` stands what is to be done about it.
+const NEAR: usize = 60;
+
+/// What a user's message asks for.
+pub(super) fn user(text: &str) -> Option<Purpose> {
+    let says = |words: &str| memmem::find(text.as_bytes(), words.as_bytes()).is_some();
+    let compacts =
+        // Claude Code.
+        says("CRITICAL: Respond with TEXT ONLY") && says("<summary>")
+        // Codex.
+        || text.trim_start().starts_with("You are performing a CONTEXT CHECKPOINT COMPACTION")
+        // goose.
+        || text.trim_start().starts_with("Please summarize the conversation history provided in the system prompt");
+    if compacts {
+        return Some(Purpose::Compaction);
+    }
+    // People have titles written for other things too.
+    let names_itself = ["conversation", "session"].into_iter().any(|what| text.contains(what));
+    (asks_for_title(text) && names_itself).then_some(Purpose::Title)
+}
+
+/// What a system prompt asks for. OpenCode and pi call the one they summarise with an agent or assistant for that.
+pub(super) fn system(text: &str) -> Option<Purpose> {
+    let opening: String = text.trim_start().chars().take(200).collect::<String>().to_lowercase();
+    if opening.contains("context summarization") {
+        return Some(Purpose::Compaction);
+    }
+    asks_for_title(text).then_some(Purpose::Title)
+}
+
+/// "Generate a short title …", "… extract a 2-3 word title", "You are a title generator", "… in 4 words or less".
+fn asks_for_title(text: &str) -> bool {
+    const VERBS: [&str; 7] = ["generate", "write", "create", "extract", "provide", "suggest", "give"];
+    if text.len() > TITLE_PROMPT {
+        return false;
+    }
+    let text = text.to_lowercase();
+    let near = |at: usize| {
+        let from =
+            text.get(..at).map_or(at, |before| text.floor_char_boundary(before.len().saturating_sub(NEAR)));
+        text.get(from..at).unwrap_or_default()
+    };
+    let mut titles = text.match_indices("title").map(|(at, _)| at);
+    titles.any(|at| VERBS.iter().any(|verb| near(at).contains(verb)))
+        || text.contains("title generator")
+        || ["description of this session", "name for this session"].iter().any(|what| {
+            text.contains(what) && (text.contains("words or less") || text.contains("words or fewer"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_read_off_the_prompt() {
+        let check = |read: fn(&str) -> Option<Purpose>, text: &str, expect: Option<Purpose>| {
+            assert_eq!(read(text), expect, "{text}");
+        };
+        let (title, compaction) = (Some(Purpose::Title), Some(Purpose::Compaction));
+        check(system, "You are a title generator. You output ONLY a thread title. Nothing else.", title);
+        check(
+            system,
+            "Generate a concise, sentence-case title (3-7 words) that captures the main topic",
+            title,
+        );
+        check(
+            system,
+            "Analyze if this starts a new topic. If it does, extract a 2-3 word title for it.",
+            title,
+        );
+        check(system, "Generate a short title (four words or less) for this conversation.", title);
+        check(user, "Please write a 5-10 word title for the following conversation:", title);
+        check(user, "provide a concise description of this session in 4 words or less", title);
+        check(user, "Generate a title for this conversation:\n", title);
+        check(system, "You are a context summarization agent. You read …", compaction);
+        check(system, "You are a context summarization assistant. Your task …", compaction);
+        check(user, "Please summarize the conversation history provided in the system prompt.", compaction);
+        check(user, "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff …", compaction);
+        check(
+            user,
+            "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. … an <analysis> block followed by a <summary> block",
+            compaction,
+        );
+        check(user, "CRITICAL: Respond with TEXT ONLY.", None);
+        check(user, "Fix the title bar", None);
+        check(user, "Write a title for my novel", None);
+        check(user, "é title 😀 tïtle", None);
+        check(system, "You are a coding agent. Summarization of context is not your job.", None);
+        check(user, &format!("Generate a title{}", " long".repeat(TITLE_PROMPT)), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! A request that was seen, as events: only what is asked for is read.
+
+use std::collections::HashMap;
+
+use epitome_core::{Digest, Event, Fact, event::Instruction, id::AnswerId};
+
+use super::{Item, Seen, known::Lead, memo::Place, read_item};
+use crate::{
+    format::Format,
+    json::Json,
+    request::{self, Keys},
+};
+
+/// What stands beside and before the history.
+pub(super) fn opening(seen: &Seen<'_>) -> Vec<Event> {
+    let keys = Keys::of(seen.format);
+    let said = |key: &str| seen.setting(key).filter(|value| !value.is_null());
+    let system = keys.system.and_then(said);
+    let tools = said(keys.tools).filter(|tools| tools.as_array().is_none_or(|tools| !tools.is_empty()));
+    let taken = [
+        keys.system.filter(|_| system.is_some()),
+        tools.as_ref().map(|_| keys.tools),
+        Some(keys.history).filter(|_| !seen.items.is_empty()),
+    ];
+    let mut events = vec![request::settings(seen.format, &skeleton(seen, taken.into_iter().flatten()))];
+    events.extend(system.map(|system| request::system_event(seen.format, &system)));
+    events.extend(tools.map(|tools| request::tools_event(seen.format, &tools)));
+    events.extend((0..seen.opening).filter_map(|at| event(seen, at)));
+    for event in &mut events {
+        event.normal = None;
+    }
+    events
+}
+
+/// The units from `from` on.
+pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
+    let begin = match from.checked_sub(1) {
+        None => seen.opening,
+        Some(before) => seen.spans.get(before).or(seen.spans.last()).map_or(seen.opening, |span| span.end),
+    };
+    let digests: HashMap<usize, Digest> =
+        seen.spans.iter().zip(&seen.units).map(|(span, unit)| (span.end - 1, unit.digest)).collect();
+    let answers = answers(seen, begin);
+    let leads = seen.items.iter().take_while(|item| item.known.lead != Lead::Ends).count();
+    let made = |at: usize| {
+        let mut event = event(seen, at)?;
+        event.normal = digests.get(&at).copied();
+        match &mut event.fact {
+            Fact::AssistantSaid { answer, .. } if answers.contains_key(&at) => {
+                *answer = answers.get(&at).cloned();
+            }
+            Fact::UserSaid { parts } if at < leads && seen.items.get(at)?.known.lead == Lead::Preamble => {
+                let parts = std::mem::take(parts);
+                event.fact = Fact::Instructed { what: Instruction::Project, parts };
+            }
+            _ => {}
+        }
+        Some(event)
+    };
+    (begin..seen.items.len()).filter_map(made).collect()
+}
+
+/// The item at `at`, as if it stood alone. It is there: whatever was seen was read once.
+pub(super) fn event(seen: &Seen<'_>, at: usize) -> Option<Event> {
+    let item = seen.items.get(at)?;
+    item.event
+        .clone()
+        .or_else(|| read_item(seen.format, place(seen, item), item.slice.raw).ok().map(|(event, _)| event))
+}
+
+fn place(seen: &Seen<'_>, item: &Item<'_>) -> Place {
+    let history = seen.member(Keys::of(seen.format).history);
+    let is_bare = history.is_some_and(|history| history.value.start == item.slice.start);
+    if is_bare { Place::Bare } else { Place::Item }
+}
+
+/// The answers that the items from `begin` on belong to: as [a request](request) names them.
+fn answers(seen: &Seen<'_>, begin: usize) -> HashMap<usize, AnswerId> {
+    let mut given: HashMap<String, u64> = HashMap::new();
+    let mut answers = HashMap::new();
+    let mut current: Option<AnswerId> = None;
+    if seen.format != Format::OpenaiResponses {
+        return answers;
+    }
+    for (at, item) in seen.items.iter().enumerate() {
+        let Some(name) = &item.known.answer else {
+            current = None;
+            continue;
+        };
+        let answer = current.get_or_insert_with(|| {
+            let times = given.entry(name.text()).or_default();
+            *times += 1;
+            name.id(*times)
+        });
+        if at >= begin {
+            answers.insert(at, answer.clone());
+        }
+    }
+    answers
+}
+
+/// The request with `null` in place of the values of some of its members.
+fn skeleton<'k>(seen: &Seen<'_>, taken: impl Iterator<Item = &'k str>) -> String {
+    let mut slices: Vec<_> = taken.filter_map(|key| seen.member(key)).map(|member| member.value).collect();
+    slices.sort_by_key(|slice| slice.start);
+    let mut out = String::new();
+    let mut from = 0;
+    for slice in slices {
+        out.push_str(seen.body.get(from..slice.start).unwrap_or_default());
+        out.push_str("null");
+        from = slice.start + slice.raw.len();
+    }
+    out.push_str(seen.body.get(from..).unwrap_or_default());
+    out.trim_matches([' ', '\t', '\n', '\r']).to_owned()
+}
+
+/// Used where an item is looked into for more than what is known of it.
+pub(super) fn json<'a>(item: &Item<'a>) -> Option<Json<'a>> {
+    Json::parse(item.slice.raw, "an item").ok()
+}

@@ -1,0 +1,155 @@
+//! What is known of pieces of requests by their bytes alone.
+//!
+//! A history is sent again with every call, so nearly all of it was seen before. Two generations: what nobody asked
+//! for while the newer one filled is forgotten with the older.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use epitome_core::Digest;
+
+use super::known::Known;
+use crate::format::Format;
+
+/// Digests of messages that were seen before, by their bytes. Shared by all requests of a process; bounded.
+#[derive(Debug)]
+pub struct Memo {
+    generations: Mutex<Generations>,
+    /// How much the newer generation may weigh.
+    most: usize,
+}
+
+/// What a piece of a request is read as: the same bytes may stand for different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// An item of the history.
+    Item,
+    /// A history that is only a string.
+    Bare,
+    /// The system prompt.
+    System,
+    /// The tool definitions.
+    Tools,
+    /// A setting.
+    Setting,
+}
+
+/// What a piece is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    format: Format,
+    place: Place,
+    bytes: Digest,
+}
+
+impl Key {
+    pub(super) fn of(format: Format, place: Place, raw: &str) -> Self {
+        Self { format, place, bytes: Digest::of(raw.as_bytes()) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    newer: HashMap<Key, Arc<Known>>,
+    older: HashMap<Key, Arc<Known>>,
+    /// What the newer generation weighs.
+    weight: usize,
+}
+
+impl Memo {
+    /// Remembers about so many messages.
+    pub fn new(messages: usize) -> Self {
+        Self { generations: Mutex::default(), most: messages.div_ceil(2).max(1) }
+    }
+
+    /// What is known of each of `keys`.
+    pub(super) fn find(&self, keys: &[Key]) -> Vec<Option<Arc<Known>>> {
+        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().map(|key| generations.find(key, self.most)).collect()
+    }
+
+    /// Remembers what was not known.
+    pub(super) fn keep(&self, fresh: Vec<(Key, Arc<Known>)>) {
+        if fresh.is_empty() {
+            return;
+        }
+        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, known) in fresh {
+            generations.keep(key, known, self.most);
+        }
+    }
+}
+
+impl Default for Memo {
+    /// Remembers the histories of about a hundred long sessions, in some ten megabytes.
+    fn default() -> Self {
+        Self::new(1 << 15)
+    }
+}
+
+impl Generations {
+    fn find(&mut self, key: &Key, most: usize) -> Option<Arc<Known>> {
+        if let Some(known) = self.newer.get(key) {
+            return Some(Arc::clone(known));
+        }
+        let known = self.older.remove(key)?;
+        self.keep(*key, Arc::clone(&known), most);
+        Some(known)
+    }
+
+    fn keep(&mut self, key: Key, known: Arc<Known>, most: usize) {
+        if self.weight >= most {
+            self.older = mem::take(&mut self.newer);
+            self.weight = 0;
+        }
+        let weight = known.weight();
+        if self.newer.insert(key, known).is_none() {
+            self.weight += weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::of(Format::Anthropic, Place::Item, name)
+    }
+
+    fn knows(memo: &Memo, name: &str) -> bool {
+        memo.find(&[key(name)])[0].is_some()
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_the_rest_is_forgotten() {
+        let memo = Memo::new(20);
+        let see = |name: &str| memo.keep(vec![(key(name), Arc::new(Known::setting(Digest::of(b""))))]);
+        see("kept");
+        for round in 0..10 {
+            assert!(knows(&memo, "kept"), "{round}");
+            for number in 0..7 {
+                see(&format!("{round} {number}"));
+            }
+        }
+        assert!(!knows(&memo, "0 0"));
+        assert!(knows(&memo, "9 6"));
+        let generations = memo.generations.lock().unwrap();
+        assert!(generations.newer.len() + generations.older.len() <= 22);
+    }
+
+    #[test]
+    fn the_same_bytes_elsewhere_are_something_else() {
+        let memo = Memo::default();
+        memo.keep(vec![(key("x"), Arc::new(Known::setting(Digest::of(b""))))]);
+        let elsewhere = [
+            Key::of(Format::OpenaiChat, Place::Item, "x"),
+            Key::of(Format::Anthropic, Place::System, "x"),
+            Key::of(Format::Anthropic, Place::Item, "y"),
+        ];
+        assert!(memo.find(&elsewhere).iter().all(Option::is_none));
+    }
+}

@@ -1,0 +1,192 @@
+//! Looking at a request: what was seen before is known by its bytes, the rest is read.
+
+use std::{ops::Range, sync::Arc};
+
+use epitome_core::{Digest, Event};
+
+use super::{
+    Item, Seen, Unit,
+    known::Known,
+    memo::{Key, Memo, Place},
+    pieces, read_item,
+    split::{self, Member, Slice},
+};
+use crate::{
+    error::WireError,
+    format::Format,
+    json::Json,
+    normal,
+    request::{self, Keys},
+};
+
+/// Settings that differ from call to call, or say nothing to the model: who asks and for which session, how the answer
+/// is to be sent and how long it may get, and where a history is kept.
+pub(super) const VOLATILE: [&str; 14] = [
+    "cache_control",
+    "client_metadata",
+    "conversation",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "metadata",
+    "previous_response_id",
+    "prompt_cache_key",
+    "safety_identifier",
+    "stream",
+    "stream_options",
+    "truncation",
+    "user",
+];
+
+/// Looks at a request.
+pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<Seen<'a>, WireError> {
+    let what = request::what(format);
+    let keys = Keys::of(format);
+    let Some(members) = split::members(body, keys.history) else {
+        Json::parse(body, what)?.require_object(what)?;
+        return Err(WireError::TooDeep { what });
+    };
+    let history = members.iter().rposition(|member| member.key == keys.history);
+    let (place, slices) = items_of(format, history.and_then(|at| members.get(at)));
+    let (names, mut wanted) = settings(&members, &keys, history.filter(|_| !slices.is_empty()), what)?;
+    wanted.extend(slices.into_iter().map(|slice| (place, slice)));
+    let mut settings = recall(format, &wanted, memo)?;
+    let items = settings.split_off(names.len());
+
+    let opening = items.iter().take_while(|item| item.known.instructs()).count();
+    let (units, spans) = units(format, &items, opening);
+    let references =
+        items.iter().filter_map(|item| item.known.reference.as_deref().map(str::to_owned)).collect();
+    let stable: Vec<_> = names.into_iter().zip(&settings).collect();
+    let system = stable.iter().rfind(|(name, _)| Some(*name) == keys.system);
+    let system_asks = system.and_then(|(_, system)| system.known.asks);
+    let instructions = instructions(stable, items.get(..opening).unwrap_or_default());
+    Ok(Seen { format, body, members, items, opening, units, spans, references, instructions, system_asks })
+}
+
+/// The members that instruct the model, by their names, and what each is read as.
+#[expect(clippy::type_complexity, reason = "two lists of the same length, each wanted as it is")]
+fn settings<'m, 'a>(
+    members: &'m [Member<'a>],
+    keys: &Keys,
+    history: Option<usize>,
+    what: &'static str,
+) -> Result<(Vec<&'m str>, Vec<(Place, Slice<'a>)>), WireError> {
+    let (mut names, mut wanted) = (Vec::new(), Vec::new());
+    for (at, member) in members.iter().enumerate() {
+        if VOLATILE.contains(&&*member.key) {
+            // Not remembered, and still it must be JSON.
+            Json::parse(member.value.raw, what)?;
+        } else if Some(at) != history {
+            names.push(&*member.key);
+            wanted.push((place_of(keys, &member.key), member.value));
+        }
+    }
+    Ok((names, wanted))
+}
+
+/// The items of a history, and what they are read as.
+fn items_of<'a>(format: Format, history: Option<&Member<'a>>) -> (Place, Vec<Slice<'a>>) {
+    let Some(history) = history else { return (Place::Item, Vec::new()) };
+    match &history.elements {
+        Some(elements) => (Place::Item, elements.clone()),
+        None if format == Format::OpenaiResponses && history.value.raw.starts_with('"') => {
+            (Place::Bare, vec![history.value])
+        }
+        None => (Place::Item, Vec::new()),
+    }
+}
+
+fn place_of(keys: &Keys, key: &str) -> Place {
+    match key {
+        key if Some(key) == keys.system => Place::System,
+        key if key == keys.tools => Place::Tools,
+        _ => Place::Setting,
+    }
+}
+
+/// What is known of pieces of a request; those that nobody has seen before are read.
+fn recall<'a>(
+    format: Format,
+    wanted: &[(Place, Slice<'a>)],
+    memo: &Memo,
+) -> Result<Vec<Item<'a>>, WireError> {
+    let keys: Vec<Key> = wanted.iter().map(|(place, slice)| Key::of(format, *place, slice.raw)).collect();
+    let mut fresh = Vec::new();
+    let mut items = Vec::with_capacity(wanted.len());
+    for ((found, key), (place, slice)) in memo.find(&keys).into_iter().zip(keys).zip(wanted) {
+        let (known, event) = if let Some(known) = found {
+            (known, None)
+        } else {
+            let (known, event) = meet(format, *place, slice.raw)?;
+            let known = Arc::new(known);
+            fresh.push((key, Arc::clone(&known)));
+            (known, event)
+        };
+        items.push(Item { slice: *slice, known, event });
+    }
+    memo.keep(fresh);
+    Ok(items)
+}
+
+fn meet(format: Format, place: Place, raw: &str) -> Result<(Known, Option<Event>), WireError> {
+    let parse = || Json::parse(raw, request::what(format));
+    Ok(match place {
+        Place::Item | Place::Bare => {
+            let (event, known) = read_item(format, place, raw)?;
+            (known, Some(event))
+        }
+        Place::System => (Known::system(format, &parse()?), None),
+        Place::Tools => (Known::tools(format, &parse()?), None),
+        Place::Setting => {
+            let mut out = Vec::new();
+            normal::plain(&mut out, &parse()?);
+            (Known::setting(Digest::of(&out)), None)
+        }
+    })
+}
+
+/// The units of a history, and the items of each.
+fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<Unit>, Vec<Range<usize>>) {
+    let noted = items.iter().any(|item| item.known.noted);
+    let (mut units, mut spans): (Vec<Unit>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
+    let mut from = opening;
+    // The pieces of the newest unit, if others may join it.
+    let mut open: Option<Vec<Digest>> = None;
+    for (at, item) in items.iter().enumerate().skip(opening) {
+        let Some(digest) = item.known.digest else { continue };
+        let speaker = item.known.speaker;
+        let joins = item.known.joins.as_deref().filter(|_| noted);
+        if let (Some(pieces), Some(more), Some(unit), Some(span)) =
+            (&mut open, joins, units.last_mut(), spans.last_mut())
+            && unit.speaker == speaker
+        {
+            pieces.extend(more);
+            unit.digest = pieces::joined(format, speaker, pieces);
+            span.end = at + 1;
+        } else {
+            open = joins.map(<[Digest]>::to_vec);
+            units.push(Unit { digest, speaker });
+            spans.push(from..at + 1);
+        }
+        from = at + 1;
+    }
+    (units, spans)
+}
+
+fn instructions(mut settings: Vec<(&str, &Item<'_>)>, opening: &[Item<'_>]) -> Digest {
+    // Of members that repeat the last counts.
+    settings.reverse();
+    settings.sort_by_key(|(key, _)| *key);
+    settings.dedup_by_key(|(key, _)| *key);
+    let mut out = Vec::new();
+    for (key, setting) in settings {
+        normal::text(&mut out, key.as_bytes());
+        out.extend(setting.known.digest.iter().flat_map(|digest| digest.0));
+    }
+    normal::text(&mut out, b"");
+    for item in opening {
+        out.extend(item.known.digest.iter().flat_map(|digest| digest.0));
+    }
+    Digest::of(&out)
+}

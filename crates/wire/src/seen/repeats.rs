@@ -1,0 +1,54 @@
+//! Whether a history begins anew from a summary: the client's own compaction, made of what a model wrote.
+//!
+//! Clients wrap the summary in words of their own and change its whitespace, so it is looked for inside the messages. It
+//! may stand behind others: Codex repeats the users' messages before it.
+
+use epitome_core::{Event, Part};
+
+use super::{Seen, Speaker, decode, known::is_kind};
+
+/// So many letters must agree: less is no summary.
+const LEAST: usize = 20;
+
+/// The first unit that repeats `summary`.
+pub(super) fn repeats(seen: &Seen<'_>, summary: &str) -> Option<usize> {
+    let wanted = collapsed(inner(summary));
+    let is_summary = wanted.chars().filter(|letter| letter.is_alphanumeric()).take(LEAST).count() == LEAST;
+    let spans = seen.spans.iter().zip(&seen.units);
+    let holds = |at: usize| {
+        let Some(item) = seen.items.get(at) else { return false };
+        if item.slice.raw.len() < wanted.len() {
+            return false;
+        }
+        let encrypted = || {
+            let item = decode::json(item)?;
+            let hidden = is_kind(&item, "compaction").then(|| item.text_at("encrypted_content")).flatten();
+            hidden.map(|hidden| !hidden.is_empty() && hidden == summary)
+        };
+        let said = || decode::event(seen, at).is_some_and(|event| texts(&event).contains(&wanted));
+        encrypted().unwrap_or_else(|| is_summary && said())
+    };
+    let mut found = spans.enumerate().filter(|(_, (span, unit))| {
+        matches!(unit.speaker, Speaker::User | Speaker::Model) && (*span).clone().any(holds)
+    });
+    found.next().map(|(index, _)| index)
+}
+
+/// What stands inside `<summary>…</summary>`, or all of it.
+fn inner(summary: &str) -> &str {
+    let Some((_, after)) = summary.split_once("<summary>") else { return summary };
+    after.rsplit_once("</summary>").map_or(after, |(inner, _)| inner)
+}
+
+/// A message's texts, in one line.
+fn texts(event: &Event) -> String {
+    let texts = event.fact.parts().iter().filter_map(|part| match part {
+        Part::Text { text } => Some(collapsed(text)),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+fn collapsed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
