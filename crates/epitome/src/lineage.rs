@@ -251,10 +251,10 @@ impl Drafter<'_> {
         let nearest = later.find(|stood| stood.standing == Standing::Holds)?;
         let context = self.project(shared);
         let cutting = self.drafting.cut(&context, shared).ok()?;
-        let mut brief = summarise(&cutting.events, cutting.previous.as_ref(), &self.drafting.caps);
+        let mut brief = summarise(&cutting.events, cutting.previous.as_ref(), &cutting.caps);
         if let Some(later) = brief_of(nearest.compaction) {
             let before = without_leaks(later.before(cutting.first_kept), parent, at);
-            brief = brief.joined(&before, &self.drafting.caps);
+            brief = brief.joined(&before, &cutting.caps);
         }
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
         let finished = Finished { first, first_kept, brief, trigger };
@@ -264,9 +264,9 @@ impl Drafter<'_> {
 
     fn summary_of_all(&self, line: &Line, brief: Option<Brief>) -> Option<Event> {
         let context = self.project(line);
-        let cutting = Cutting::whole(&context, line)?;
+        let cutting = Cutting::whole(&context, line, self.drafting.caps)?;
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
-        let caps = &self.drafting.caps;
+        let caps = &cutting.caps;
         let built_in = || summarise(&cutting.events, cutting.previous.as_ref(), caps);
         let brief = brief.unwrap_or_else(built_in);
         let finished = Finished { first, first_kept, brief, trigger }.with_pins(line, caps);

@@ -203,8 +203,9 @@ impl Said<'_, '_> {
 
     fn other(&self) -> Ids {
         let metadata = || self.request.setting("metadata")?.text_at("session_id").and_then(id);
+        // A cache key is no id: scripts give the same one to every run of a prompt.
         let session = self.first_id(&["x-epitome-session", "x-session-id"]).or_else(metadata);
-        Ids { session: session.or_else(|| self.cache_key()), ..Ids::default() }
+        Ids { session, ..Ids::default() }
     }
 
     fn cache_key(&self) -> Option<String> {

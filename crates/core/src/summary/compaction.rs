@@ -178,6 +178,8 @@ pub struct Cutting {
     pub previous: Option<Brief>,
     /// What happened since it, up to the cut, and everything that was ever pinned.
     pub events: Vec<Arc<Logged>>,
+    /// How much its summary may show, so that something is gained by it.
+    pub caps: Caps,
 }
 
 impl Drafting {
@@ -200,38 +202,35 @@ impl Drafting {
 
     /// Where to cut so that the context is not too large with the built-in summary of what lies before, and that summary.
     fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
-        const TRIES: usize = 5;
+        const TRIES: usize = 8;
         let mut drafting = *self;
         let mut cutting = drafting.cut_once(context, line)?;
-        let mut brief = drafting.summarised(&cutting);
+        let mut brief = cutting.summarised();
         for _ in 0..TRIES {
-            let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
             let covered = SeqSet::run(cutting.first, cutting.first_kept.previous());
-            let text =
-                brief.render(&covered, self.length.of(cutting.covered), context.meter(), context.names());
+            let length = self.length.of(cutting.covered);
+            let text = brief.render(&covered, length, context.meter(), context.names());
             let summary = context.meter().overhead().around_summary() + context.meter().text(&text);
-            let excess = (context.tokens().less(cutting.covered) + summary).less(most);
-            if excess == Tokens(0) {
-                break;
+            let size = context.tokens().less(cutting.covered) + summary;
+            let excess = self.most.map_or(Tokens(0), |most| size.less(most));
+            if let Some(keep) = drafting.keep.tokens().filter(|_| excess > Tokens(0)) {
+                drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
+                let next = drafting.cut_once(context, line)?;
+                if next.first_kept != cutting.first_kept {
+                    (cutting, brief) = (next.clone(), next.summarised());
+                    continue;
+                }
             }
-            drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-            let next = drafting.cut_once(context, line)?;
-            if next.first_kept == cutting.first_kept {
-                // Nothing more can go of what is kept. What users said and the index are worth more than the target.
-                let over =
-                    (context.tokens().less(cutting.covered) + summary).less(self.limit.unwrap_or(most));
-                let less = drafting.caps.of_span(cutting.covered).less(over);
-                let Some(caps) = less.filter(|_| over > Tokens(0)) else { break };
-                drafting.caps = caps;
-            }
-            cutting = next;
-            brief = drafting.summarised(&cutting);
+            // Nothing more can go of what is kept. What users said and the index are worth more than the target, and
+            // less than what they would stand for.
+            let gained = Tokens(cutting.covered.0 - cutting.covered.0 / 10);
+            let over = self.limit.map_or(Tokens(0), |limit| size.less(limit)).max(summary.less(gained));
+            let Some(caps) = cutting.caps.less(over).filter(|_| over > Tokens(0)) else { break };
+            drafting.caps = caps;
+            cutting.caps = caps;
+            brief = cutting.summarised();
         }
         Ok((cutting, brief))
-    }
-
-    fn summarised(&self, cutting: &Cutting) -> Brief {
-        summarise(&cutting.events, cutting.previous.as_ref(), &self.caps.of_span(cutting.covered))
     }
 
     fn cut_once(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
@@ -253,14 +252,18 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        Ok(cutting(line, standing, cut))
+        Ok(cutting(line, standing, cut, self.caps.of_span(cut.covered)))
     }
 }
 
 impl Cutting {
+    fn summarised(&self) -> Brief {
+        summarise(&self.events, self.previous.as_ref(), &self.caps)
+    }
+
     /// Everything that is shown, the newest turn too: for whoever goes on elsewhere. `None` if nothing is shown that is
     /// not a summary already.
-    pub fn whole(context: &Context, line: &Line) -> Option<Self> {
+    pub fn whole(context: &Context, line: &Line, caps: Caps) -> Option<Self> {
         let segments = &context.segments()[context.prefix_len()..];
         let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
         segments.iter().find(|segment| !is_summary(segment))?;
@@ -275,7 +278,7 @@ impl Cutting {
             Body::Summary(event) => Some(event),
             _ => None,
         });
-        Some(cutting(line, standing, &cut))
+        Some(cutting(line, standing, &cut, caps.of_span(cut.covered)))
     }
 }
 
@@ -420,7 +423,7 @@ pub fn standing(event: &Logged) -> Option<(Seq, Brief)> {
 }
 
 /// What lies before a cut, and the summary that stands.
-fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
+fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut, caps: Caps) -> Cutting {
     let (after, previous) = summary.and_then(|event| standing(event)).unzip();
     let after = after.unwrap_or(Seq::START);
     // A pin is never rendered by itself: what was pinned later, or no longer is, must be told now too.
@@ -438,6 +441,7 @@ fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut) -> Cutting {
         standing: summary.map(|event| event.id.seq),
         previous,
         events: line.events().filter(told).cloned().collect(),
+        caps,
     }
 }
 

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_note_does_not_become_the_first_request() {
-        let note = format!("<environment-context>{}</environment-context>", "path ".repeat(200));
+        let note = format!("<environment_context>{}</environment_context>", "path ".repeat(200));
         let first = format!("Build it. {}", "Mind the details. ".repeat(30));
         let mut voice = voice(&[&note, &first], 1_000);
         assert_eq!(show(&voice), "1… 2");

@@ -76,8 +76,9 @@ pub(super) fn continuation(
         tokens_after: None,
         trigger: Trigger::Unknown,
     };
-    let raw = Raw { dialect: seen.format().dialect(), json: seen.raw(0..from).into() };
-    let event = Event { time: None, origin: None, fact: Fact::Compacted(compaction), raw, normal: Some(links[from]) };
+    let raw = Raw { dialect: seen.format().dialect(), json: seen.raw(from).into() };
+    let event =
+        Event { time: None, origin: None, fact: Fact::Compacted(compaction), raw, normal: Some(links[from]) };
     Ok(Continuation { event, from })
 }
 

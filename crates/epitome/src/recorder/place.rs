@@ -123,8 +123,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         if self.key().is_some() && self.is_ours(&found.thread) {
             return true;
         }
-        let answered =
-            self.seen.units()[..found.units].iter().any(|unit| unit.speaker == Speaker::Model);
+        let answered = self.seen.units()[..found.units].iter().any(|unit| unit.speaker == Speaker::Model);
         if answered {
             return true;
         }
@@ -300,9 +299,8 @@ impl<'r, 'b> Placing<'r, 'b> {
             return Ok(self.open(family.first().map(|thread| thread.session), name.trim(), start));
         }
         // A session of which only a title or a summary is known so far.
-        let waiting = family.first().filter(|_| {
-            family.iter().all(|thread| ASIDE.contains(&thread.name.as_str()))
-        });
+        let waiting =
+            family.first().filter(|_| family.iter().all(|thread| ASIDE.contains(&thread.name.as_str())));
         match waiting {
             Some(aside) => Ok(self.open(Some(aside.session), "main", Start::Root)),
             None if family.is_empty() => Ok(self.open(None, "main", Start::Root)),
@@ -404,9 +402,9 @@ impl<'r, 'b> Placing<'r, 'b> {
         let known = self.recorder.store.of_kinds(thread, &["instructed"])?;
         let is_known = |event: &Event| {
             let Fact::Instructed { what, .. } = &event.fact else { return false };
-            let same = known.iter().rev().find(|logged| {
-                matches!(&logged.event.fact, Fact::Instructed { what: other, .. } if other == what)
-            });
+            let same = known.iter().rev().find(
+                |logged| matches!(&logged.event.fact, Fact::Instructed { what: other, .. } if other == what),
+            );
             same.is_some_and(|logged| logged.event.raw.json == event.raw.json)
         };
         Ok(self.seen.opening().into_iter().filter(|event| !is_known(event)).collect())
@@ -447,13 +445,13 @@ impl<'r, 'b> Placing<'r, 'b> {
                 let new: Vec<Event> =
                     self.changed_opening(thread.id)?.into_iter().chain(self.seen.events(0)).collect();
                 let link = thread.head.link.normal;
-                let end = self.seen.units().iter().fold(link, |link, unit| Link::normal_after(link, unit.digest));
+                let end =
+                    self.seen.units().iter().fold(link, |link, unit| Link::normal_after(link, unit.digest));
                 let place = self.at(&thread, thread.head.seq, new, Placed::Continued);
                 Ok(Place { link: end, ..place })
             }
             _ => {
-                let session =
-                    SessionId::derived(&["conversation", self.principal, id]);
+                let session = SessionId::derived(&["conversation", self.principal, id]);
                 let mut place = self.open_in(session, "main", Start::Root);
                 place.key = Some(id.to_owned());
                 if let Some(opens) = &mut place.opens {
@@ -489,9 +487,9 @@ impl<'r, 'b> Placing<'r, 'b> {
         let store = &self.recorder.store;
         if let Some(key) = self.key() {
             let mut ours = store.threads_by_key(self.principal, key)?.into_iter();
-            return Ok(ours.find(|thread| {
-                thread.session == session && !ASIDE.contains(&thread.name.as_str())
-            }));
+            return Ok(
+                ours.find(|thread| thread.session == session && !ASIDE.contains(&thread.name.as_str()))
+            );
         }
         let head = store.session(session)?.head.map(|head| store.thread(head)).transpose()?;
         Ok(head.filter(|thread| !ASIDE.contains(&thread.name.as_str())))

@@ -390,7 +390,7 @@ impl Desk {
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
         let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
-        let drafting = Drafting { caps: drafting.caps.of_span(cutting.covered), ..drafting };
+        let drafting = Drafting { caps: cutting.caps, ..drafting };
         let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
         let is_known = |key: &str| known.iter().any(|known| known.job.key == key);

@@ -22,7 +22,7 @@ pub(super) async fn brief_of_all(
     head: Seq,
 ) -> Result<Option<Brief>, SessionError> {
     let Some(maker) = desk.maker.clone() else { return Ok(None) };
-    let (cutting, limit, caps, meter) = {
+    let (cutting, limit, meter) = {
         let desk = Arc::clone(desk);
         blocking(move || {
             let (drafting, meter) = {
@@ -31,9 +31,9 @@ pub(super) async fn brief_of_all(
             };
             let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
             let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
-            let cutting = Cutting::whole(&context, &line);
+            let cutting = Cutting::whole(&context, &line, drafting.caps);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
-            Ok((cutting, limit, drafting.caps, meter))
+            Ok((cutting, limit, meter))
         })
         .await?
     };
@@ -58,7 +58,7 @@ pub(super) async fn brief_of_all(
     let source = Source {
         span: &cutting.events,
         previous: cutting.previous.as_ref(),
-        caps: &caps,
+        caps: &cutting.caps,
         replaces: cutting.covered,
         limit,
     };

@@ -14,6 +14,7 @@ mod manual;
 mod memory_files;
 mod metrics;
 mod misbehaving;
+mod recorder;
 mod rehearsal;
 mod retention;
 mod scripted;

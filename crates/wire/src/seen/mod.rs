@@ -18,6 +18,7 @@ mod note;
 mod pieces;
 mod read;
 mod repeats;
+mod resolve;
 mod split;
 
 use std::{ops::Range, sync::Arc};
@@ -185,6 +186,20 @@ impl<'a> Seen<'a> {
     /// all others none. What stands after the last unit and belongs to none comes at the end.
     pub fn events(&self, from: usize) -> Vec<Event> {
         decode::events(self, from)
+    }
+
+    /// The items up to the end of the first `units` units, with the bytes they came with, as a JSON array.
+    pub fn raw(&self, units: usize) -> String {
+        let last = units.checked_sub(1).and_then(|last| self.spans.get(last).or(self.spans.last()));
+        let end = last.map_or(self.opening, |span| span.end);
+        let items = self.items.get(self.opening..end).unwrap_or_default();
+        let raw: Vec<&str> = items.iter().map(|item| item.slice.raw).collect();
+        format!("[{}]", raw.join(","))
+    }
+
+    /// Puts what was recorded as `event` in the place of the item that is only named by `id`.
+    pub fn resolve(&mut self, id: &str, event: &Event) {
+        resolve::resolve(self, id, event);
     }
 
     /// The unit that repeats `summary`, a text that a model wrote as the client's own compaction: the history up to it

@@ -147,7 +147,7 @@ fn meet(format: Format, place: Place, raw: &str) -> Result<(Known, Option<Event>
 }
 
 /// The units of a history, and the items of each.
-fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<Unit>, Vec<Range<usize>>) {
+pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<Unit>, Vec<Range<usize>>) {
     let noted = items.iter().any(|item| item.known.noted);
     let (mut units, mut spans): (Vec<Unit>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
     let mut from = opening;

@@ -1,0 +1,511 @@
+//! Whose session a request is: by ids and history together, whatever clients change by themselves.
+
+use std::{sync::Arc, time::Duration};
+
+use epitome::{
+    core::{Fact, Seq, SessionId, ThreadId, event::Time},
+    recorder::{Arrival, End, Ending, Placed, Recorder, Ticket},
+    store::{EventLog, Options, Sqlite, Start, records::SessionRow},
+    wire::Format,
+};
+use serde_json::{Value, json};
+
+/// A recorder over a store of its own.
+struct Gateway {
+    recorder: Recorder,
+    clock: i64,
+}
+
+impl Gateway {
+    fn new() -> Self {
+        let store = Arc::new(Sqlite::temporary(Options::default()).unwrap());
+        Self { recorder: Recorder::new(store), clock: 1_000 }
+    }
+
+    /// Another process on the same database: nothing is remembered.
+    fn restarted(self) -> Self {
+        Self { recorder: Recorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
+    }
+
+    fn ask_as(&mut self, principal: &str, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
+        self.clock += 1_000;
+        let (body, owned) = (body.to_string(), headers.to_vec());
+        let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let arrival = Arrival { principal, format, body: &body, header: &header, at: Time(self.clock) };
+        self.recorder.arrive(&arrival).unwrap()
+    }
+
+    fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
+        self.ask_as("", format, headers, body)
+    }
+
+    fn end(&mut self, ticket: Ticket, format: Format, answer: Option<&Value>, ending: Ending) {
+        self.clock += 500;
+        let answer = answer.map(|answer| format.decode_response(&answer.to_string()).unwrap());
+        let end = End {
+            answer: answer.unwrap_or_default(),
+            ending,
+            status: Some(200),
+            bytes: 10,
+            first_byte: None,
+            took: Duration::from_millis(500),
+            at: Time(self.clock),
+            observed: None,
+        };
+        self.recorder.finish(ticket, end).unwrap();
+    }
+
+    /// A request and its whole answer; gives how it was placed.
+    fn call(&mut self, format: Format, headers: &[(&str, &str)], body: &Value, answer: &Value) -> Where {
+        let ticket = self.ask(format, headers, body);
+        let placed = Where { session: ticket.session, thread: ticket.thread, placed: ticket.placed };
+        self.end(ticket, format, Some(answer), Ending::Complete);
+        placed
+    }
+
+    fn sessions(&self) -> Vec<SessionRow> {
+        self.recorder.store().sessions().unwrap()
+    }
+
+    /// What a thread holds, in short: who spoke, in order.
+    fn story(&self, thread: ThreadId) -> String {
+        let events = self.recorder.store().read(thread, Seq(1), 1_000).unwrap();
+        let told: Vec<String> = events
+            .iter()
+            .filter(|logged| {
+                !matches!(logged.event.fact, Fact::Instructed { .. } | Fact::UsageReported { .. })
+            })
+            .map(|logged| match &logged.event.fact {
+                Fact::Compacted(compaction) => {
+                    format!("[compacted through {}]", compaction.through)
+                }
+                Fact::ToolReturned { results, .. } => format!("<{}", results[0].call.0),
+                Fact::Carried { kind } => format!("({kind})"),
+                fact => {
+                    let calls: String = fact.calls().map(|call| format!(">{}", call.id.0)).collect();
+                    format!("{}{calls}", fact.text())
+                }
+            })
+            .collect();
+        told.join(" | ")
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Where {
+    session: SessionId,
+    thread: ThreadId,
+    placed: Placed,
+}
+
+const CHAT: Format = Format::OpenaiChat;
+const MESSAGES: Format = Format::Anthropic;
+const RESPONSES: Format = Format::OpenaiResponses;
+const NOBODY: &[(&str, &str)] = &[];
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn said(text: &str) -> Value {
+    json!({"role": "assistant", "content": text})
+}
+
+fn chat(messages: &[Value]) -> Value {
+    json!({"model": "test-model", "messages": messages})
+}
+
+fn chat_answer(id: &str, text: &str) -> Value {
+    json!({"id": id, "object": "chat.completion", "created": 1, "model": "test-model",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}})
+}
+
+fn messages(system: &str, history: &[Value]) -> Value {
+    json!({"model": "claude-sonnet-4-5", "max_tokens": 10, "system": system, "messages": history,
+        "tools": [{"name": "Bash", "input_schema": {"type": "object"}}]})
+}
+
+fn message_answer(id: &str, content: &Value) -> Value {
+    json!({"id": id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": content,
+        "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 2}})
+}
+
+fn responses(input: &Value) -> Value {
+    json!({"model": "gpt-5", "input": input})
+}
+
+fn response(id: &str, output: &Value) -> Value {
+    json!({"id": id, "object": "response", "created_at": 1, "model": "gpt-5", "status": "completed",
+        "output": output, "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}})
+}
+
+fn output(id: &str, text: &str) -> Value {
+    json!({"type": "message", "id": id, "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}]})
+}
+
+#[test]
+fn a_history_continues_its_thread_without_an_id() {
+    let mut gateway = Gateway::new();
+    let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &chat_answer("1", "b"));
+    let two = gateway.call(CHAT, NOBODY, &chat(&[user("a"), said("b"), user("c")]), &chat_answer("2", "d"));
+    assert_eq!((one.placed, two.placed), (Placed::Began, Placed::Continued));
+    assert_eq!(one.thread, two.thread);
+    let mut gateway = gateway.restarted();
+    let history = [user("a"), said("b"), user("c"), said("d"), user("e")];
+    let three = gateway.call(CHAT, NOBODY, &chat(&history), &chat_answer("3", "f"));
+    assert_eq!((three.placed, three.thread), (Placed::Continued, one.thread));
+    assert_eq!(gateway.story(one.thread), "a | b | c | d | e | f");
+    let sessions = gateway.sessions();
+    assert_eq!((sessions.len(), sessions[0].turns, sessions[0].title.as_str()), (1, 3, "a"));
+}
+
+#[test]
+fn a_history_that_parts_is_a_fork_and_a_new_root_a_session() {
+    let mut gateway = Gateway::new();
+    let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &chat_answer("1", "b"));
+    gateway.call(CHAT, NOBODY, &chat(&[user("a"), said("b"), user("c")]), &chat_answer("2", "d"));
+    let other = chat(&[user("a"), said("b"), user("instead")]);
+    let fork = gateway.call(CHAT, NOBODY, &other, &chat_answer("3", "e"));
+    assert_eq!((fork.placed, fork.session), (Placed::Forked, one.session));
+    assert_eq!(gateway.story(fork.thread), "a | b | instead | e");
+    assert_eq!(gateway.story(one.thread), "a | b | c | d");
+    let on = chat(&[user("a"), said("b"), user("instead"), said("e"), user("f")]);
+    let on = gateway.call(CHAT, NOBODY, &on, &chat_answer("4", "g"));
+    assert_eq!((on.placed, on.thread), (Placed::Continued, fork.thread));
+    let root = gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("5", "y"));
+    assert_eq!(root.placed, Placed::Began);
+    assert_eq!(gateway.sessions().len(), 2);
+}
+
+#[test]
+fn runs_of_one_prompt_are_sessions_of_their_own() {
+    let mut gateway = Gateway::new();
+    let prompt = chat(&[user("a")]);
+    let first = gateway.ask(CHAT, NOBODY, &prompt);
+    let beside = gateway.ask(CHAT, NOBODY, &prompt);
+    assert_ne!(first.session, beside.session);
+    gateway.end(first, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+    gateway.end(beside, CHAT, Some(&chat_answer("2", "b")), Ending::Complete);
+    gateway.call(CHAT, NOBODY, &prompt, &chat_answer("3", "b"));
+    assert_eq!(gateway.sessions().len(), 3);
+}
+
+#[test]
+fn a_retry_is_no_progress() {
+    for headers in [NOBODY, &[("x-session-id", "s")]] {
+        let mut gateway = Gateway::new();
+        let prompt = chat(&[user("a")]);
+        let refused = gateway.ask(CHAT, headers, &prompt);
+        let (thread, head) = (refused.thread, refused.head);
+        gateway.end(refused, CHAT, None, Ending::Refused);
+        let again = gateway.ask(CHAT, headers, &prompt);
+        assert_eq!((again.placed, again.thread, again.head), (Placed::Retried, thread, head));
+        gateway.end(again, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+        assert_eq!(gateway.story(thread), "a | b");
+        assert_eq!(gateway.recorder.store().exchanges(gateway.sessions()[0].id, 0, 9).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn another_answer_to_the_same_question_stands_beside_the_first() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-session-id", "s")];
+    let prompt = chat(&[user("a")]);
+    let one = gateway.call(CHAT, &headers, &prompt, &chat_answer("1", "b"));
+    gateway.call(CHAT, &headers, &prompt, &chat_answer("2", "b"));
+    assert_eq!(gateway.sessions()[0].threads, 1, "the same answer says nothing new");
+    gateway.call(CHAT, &headers, &prompt, &chat_answer("3", "other"));
+    let session = gateway.sessions().remove(0);
+    assert_eq!((session.threads, session.id), (2, one.session));
+    assert_eq!(gateway.story(session.head.unwrap()), "a | other");
+    let on = chat(&[user("a"), said("other"), user("c")]);
+    let on = gateway.call(CHAT, &headers, &on, &chat_answer("4", "d"));
+    assert_eq!((on.placed, Some(on.thread)), (Placed::Continued, session.head));
+}
+
+#[test]
+fn an_answer_that_broke_off_does_not_part_a_history() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-session-id", "s")];
+    let cut = gateway.ask(CHAT, &headers, &chat(&[user("a")]));
+    let thread = cut.thread;
+    gateway.end(cut, CHAT, Some(&chat_answer("1", "half")), Ending::Cancelled);
+    let next = gateway.call(CHAT, &headers, &chat(&[user("a"), user("b")]), &chat_answer("2", "c"));
+    assert_eq!((next.placed, next.thread), (Placed::Continued, thread));
+    assert_eq!(gateway.story(thread), "a | (answer_cut) | b | c");
+}
+
+#[test]
+fn a_client_that_goes_on_without_waiting_loses_nothing() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-session-id", "s")];
+    let slow = gateway.ask(CHAT, &headers, &chat(&[user("a")]));
+    let next = gateway.call(CHAT, &headers, &chat(&[user("a"), user("b")]), &chat_answer("2", "c"));
+    gateway.end(slow, CHAT, Some(&chat_answer("1", "late")), Ending::Complete);
+    assert_eq!(gateway.story(next.thread), "a | b | c");
+    let session = gateway.sessions().remove(0);
+    assert_eq!(session.threads, 2);
+    assert_eq!(gateway.story(session.head.unwrap()), "a | late");
+}
+
+#[test]
+fn what_clients_change_by_themselves_parts_nothing() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-claude-code-session-id", "s")];
+    let text = |text: &str| json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);
+    let call = json!([{"type": "thinking", "thinking": "hm", "signature": "x"},
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]);
+    let first = messages("clean", &[json!({"role": "user", "content": text("a")})]);
+    let one = gateway.call(MESSAGES, &headers, &first, &message_answer("m1", &call));
+    let result = json!({"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": text("out")}]});
+    let next = [user("a"), json!({"role": "assistant", "content": call}), result.clone()];
+    let two =
+        gateway.call(MESSAGES, &headers, &messages("?? hello.txt", &next), &message_answer("m2", &text("b")));
+    let plain =
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "out"}]});
+    let unthinking = json!({"role": "assistant", "content": [call[1].clone()]});
+    let third = [json!({"role": "user", "content": text("a")}), unthinking, plain, said("b"), user("c")];
+    let three = gateway.call(
+        MESSAGES,
+        &headers,
+        &messages("?? hello.txt", &third),
+        &message_answer("m3", &text("d")),
+    );
+    assert_eq!((two.placed, three.placed), (Placed::Continued, Placed::Continued));
+    assert_eq!((one.thread, one.thread), (two.thread, three.thread));
+    assert_eq!(gateway.story(one.thread), "a | >t1 | <t1 | b | c | d");
+}
+
+#[test]
+fn a_note_that_moves_parts_nothing() {
+    let mut gateway = Gateway::new();
+    let headers = [("agent-session-id", "20261115_1")];
+    let note = |minute: u64| format!("<info-msg>\nIt is currently 10:0{minute}\n</info-msg>");
+    let system = json!({"role": "system", "content": "You are goose."});
+    let first = [system.clone(), user(&format!("{}\na", note(1)))];
+    let call = json!({"role": "assistant", "content": "", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{\"command\": \"ls\"}"}}]});
+    let answer = json!({"id": "1", "object": "chat.completion", "created": 1, "model": "test-model",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": null,
+            "reasoning_content": "hm", "tool_calls": call["tool_calls"]}, "finish_reason": "tool_calls"}]});
+    let one = gateway.call(CHAT, &headers, &chat(&first), &answer);
+    let result = json!({"role": "tool", "tool_call_id": "c1", "content": "out"});
+    let next = [system.clone(), user("a"), user(&note(2)), call.clone(), result.clone()];
+    let two = gateway.call(CHAT, &headers, &chat(&next), &chat_answer("2", "b"));
+    let last = [system, user("a"), call, result, user(&note(3)), said("b"), user("c")];
+    let three = gateway.call(CHAT, &headers, &chat(&last), &chat_answer("3", "d"));
+    assert_eq!((two.placed, three.placed), (Placed::Continued, Placed::Continued));
+    assert_eq!((one.thread, one.thread), (two.thread, three.thread));
+    assert_eq!(gateway.sessions().len(), 1);
+}
+
+#[test]
+fn an_id_that_is_given_twice_is_two_sessions() {
+    let mut gateway = Gateway::new();
+    let headers = [("agent-session-id", "20261115_1")];
+    gateway.call(CHAT, &headers, &chat(&[user("a")]), &chat_answer("1", "b"));
+    let other = gateway.call(CHAT, &headers, &chat(&[user("x")]), &chat_answer("2", "y"));
+    assert_eq!(other.placed, Placed::Began);
+    let on = chat(&[user("x"), said("y"), user("z")]);
+    let on = gateway.call(CHAT, &headers, &on, &chat_answer("3", "!"));
+    assert_eq!((on.placed, on.session), (Placed::Continued, other.session));
+    assert_eq!(gateway.sessions().len(), 2);
+}
+
+#[test]
+fn the_same_past_under_another_id_is_a_fork_in_a_session_of_its_own() {
+    let mut gateway = Gateway::new();
+    let first = messages("s", &[user("a")]);
+    let b = json!([{"type": "text", "text": "b"}]);
+    let one = gateway.call(MESSAGES, &[("x-claude-code-session-id", "s1")], &first, &message_answer("1", &b));
+    let on = messages("s", &[user("a"), said("b"), user("c")]);
+    let two = gateway.call(MESSAGES, &[("x-claude-code-session-id", "s2")], &on, &message_answer("2", &b));
+    assert_eq!(two.placed, Placed::Forked);
+    assert_ne!(two.session, one.session);
+    let row = gateway.recorder.store().thread(two.thread).unwrap();
+    assert!(matches!(row.start, Start::Fork { of, .. } if of == one.thread));
+    assert_eq!(gateway.story(two.thread), "a | b | c | b");
+}
+
+#[test]
+fn a_subagent_is_linked_to_the_call_that_started_it() {
+    let mut gateway = Gateway::new();
+    let main = [("x-claude-code-session-id", "s")];
+    let calls = json!([
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}},
+        {"type": "tool_use", "id": "t2", "name": "Agent", "input": {"prompt": "find \"it\"\nnow", "description": "d"}}]);
+    let one = gateway.call(MESSAGES, &main, &messages("s", &[user("a")]), &message_answer("1", &calls));
+    let agent = [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", "a1")];
+    let b = json!([{"type": "text", "text": "found"}]);
+    let sub = messages("sub", &[user("find \"it\"\nnow")]);
+    let two = gateway.call(MESSAGES, &agent, &sub, &message_answer("2", &b));
+    assert_eq!((two.placed, two.session), (Placed::Joined, one.session));
+    let row = gateway.recorder.store().thread(two.thread).unwrap();
+    let Start::Spawned { by, call } = row.start else { panic!("{row:?}") };
+    assert_eq!((by.unwrap().thread, call.unwrap().0.as_str()), (one.thread, "t2"));
+    let results = json!({"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "x"},
+        {"type": "tool_result", "tool_use_id": "t2", "content": "found"}]});
+    let on = messages("s", &[user("a"), json!({"role": "assistant", "content": calls}), results]);
+    let on = gateway.call(MESSAGES, &main, &on, &message_answer("3", &b));
+    assert_eq!((on.placed, on.thread), (Placed::Continued, one.thread));
+    assert_eq!(gateway.sessions().len(), 1);
+    assert_eq!(gateway.sessions()[0].head, Some(one.thread));
+}
+
+#[test]
+fn a_title_stands_apart_whichever_comes_first() {
+    let title = json!({"model": "test-model", "messages": [
+        {"role": "system", "content": "You are a title generator. You output ONLY a thread title."},
+        user("Generate a title for this conversation:\n"), user("a")]});
+    let turn = json!({"model": "test-model", "messages": [user("a")],
+        "tools": [{"type": "function", "function": {"name": "bash", "parameters": {}}}]});
+    let headers = [("x-session-id", "ses_1"), ("user-agent", "opencode/1.18")];
+    for title_first in [true, false] {
+        let mut gateway = Gateway::new();
+        let mut asked = |gateway: &mut Gateway, body: &Value| gateway.ask(CHAT, &headers, body);
+        let (a, b) = if title_first {
+            let a = asked(&mut gateway, &title);
+            (a, asked(&mut gateway, &turn))
+        } else {
+            let b = asked(&mut gateway, &turn);
+            (asked(&mut gateway, &title), b)
+        };
+        assert_eq!(a.session, b.session, "{title_first}");
+        let main = b.thread;
+        gateway.end(a, CHAT, Some(&chat_answer("1", "A title")), Ending::Complete);
+        gateway.end(b, CHAT, Some(&chat_answer("2", "b")), Ending::Complete);
+        let session = gateway.sessions().remove(0);
+        assert_eq!((session.threads, session.head), (2, Some(main)), "{title_first}");
+        assert_eq!(gateway.story(main), "a | b");
+    }
+}
+
+/// Claude Code: the request for a summary looks like a turn, and what comes after keeps a tail.
+#[test]
+fn a_session_goes_on_after_its_client_compacted_it() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-claude-code-session-id", "s")];
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let first = messages("s", &[user("a")]);
+    let one = gateway.call(MESSAGES, &headers, &first, &message_answer("1", &text("b")));
+    let mut history = vec![user("a"), said("b"), user("c")];
+    gateway.call(MESSAGES, &headers, &messages("s", &history), &message_answer("2", &text("d")));
+    history.extend([said("d"), user("e")]);
+    let refused = gateway.ask(MESSAGES, &headers, &messages("s", &history));
+    gateway.end(refused, MESSAGES, None, Ending::Refused);
+    let prompt = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nAn <analysis> block followed by a <summary> block";
+    let asks =
+        json!({"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": prompt}]});
+    let asking = messages("s", &[user("a"), said("b"), asks]);
+    let summary =
+        "<analysis>hm</analysis>\n<summary>\nThe user said a, and was told b, at some length.\n</summary>";
+    let aside = gateway.call(MESSAGES, &headers, &asking, &message_answer("3", &text(summary)));
+    assert_eq!((aside.placed, aside.session), (Placed::Forked, one.session));
+    let opening = "This session is being continued from a previous conversation that ran out of context.\n\
+        The user said a, and was told b, at some length.\n\nContinue.";
+    let mut after = vec![user(opening), said("d"), user("e")];
+    let on = gateway.call(MESSAGES, &headers, &messages("s", &after), &message_answer("4", &text("f")));
+    assert_eq!((on.placed, on.thread), (Placed::Compacted, one.thread));
+    assert_eq!(gateway.story(one.thread), "a | b | c | d | e | [compacted through 7] | f");
+    after.extend([said("f"), user("g")]);
+    let mut gateway = gateway.restarted();
+    let more = gateway.call(MESSAGES, &headers, &messages("s", &after), &message_answer("5", &text("h")));
+    assert_eq!((more.placed, more.thread), (Placed::Continued, one.thread));
+    let session = gateway.sessions().remove(0);
+    assert_eq!((session.compactions, session.head), (1, Some(one.thread)));
+}
+
+/// pi on Chat: no id at all, and the request for a summary tells the conversation as text.
+#[test]
+fn a_session_without_an_id_goes_on_after_its_client_compacted_it() {
+    let mut gateway = Gateway::new();
+    let tools = json!([{"type": "function", "function": {"name": "bash", "parameters": {}}}]);
+    let turn = |history: &[Value]| json!({"model": "test-model", "messages": history, "tools": tools});
+    let one = gateway.call(CHAT, NOBODY, &turn(&[user("Please do the thing")]), &chat_answer("1", "done"));
+    let told = json!({"model": "test-model", "messages": [
+        {"role": "system", "content": "You are a context summarization assistant. Summarize."},
+        user("<conversation>\n[User]: Please do the thing\n[Assistant]: done\n</conversation>")]});
+    let summary = "The thing was asked for and is done, all of it.";
+    let aside = gateway.call(CHAT, NOBODY, &told, &chat_answer("2", summary));
+    assert_eq!((aside.placed, aside.session), (Placed::Joined, one.session));
+    let opening = format!(
+        "The conversation history before this point was compacted into the following \
+        summary:\n\n<summary>\n{summary}\n</summary>"
+    );
+    let on = gateway.call(CHAT, NOBODY, &turn(&[user(&opening), user("next")]), &chat_answer("3", "ok"));
+    assert_eq!((on.placed, on.thread), (Placed::Compacted, one.thread));
+    assert_eq!(gateway.sessions().len(), 1);
+}
+
+#[test]
+fn a_response_that_is_named_is_followed() {
+    let mut gateway = Gateway::new();
+    let one = gateway.call(
+        RESPONSES,
+        NOBODY,
+        &responses(&json!("a")),
+        &response("resp_1", &json!([output("m1", "b")])),
+    );
+    let next = json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": "c"});
+    let two = gateway.call(RESPONSES, NOBODY, &next, &response("resp_2", &json!([output("m2", "d")])));
+    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+    let other = json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": "instead"});
+    let fork = gateway.call(RESPONSES, NOBODY, &other, &response("resp_3", &json!([output("m3", "e")])));
+    assert_eq!((fork.placed, fork.session), (Placed::Forked, one.session));
+    assert_eq!(gateway.story(one.thread), "a | b | c | d");
+    assert_eq!(gateway.story(fork.thread), "a | b | instead | e");
+    let unknown = json!({"model": "gpt-5", "previous_response_id": "resp_of_another", "input": "x"});
+    let marked = gateway.call(RESPONSES, NOBODY, &unknown, &response("resp_4", &json!([output("m4", "y")])));
+    assert_eq!(marked.placed, Placed::Began);
+    assert_eq!(gateway.story(marked.thread), "x | (unresolved_past) | y");
+}
+
+#[test]
+fn items_that_are_named_are_what_was_recorded() {
+    let mut gateway = Gateway::new();
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "shell", "arguments": "{}",
+        "status": "completed"});
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
+    let one = gateway.call(
+        RESPONSES,
+        NOBODY,
+        &responses(&json!([user("a")])),
+        &response("r1", &json!([reasoning, call])),
+    );
+    let next = responses(&json!([user("a"), {"type": "item_reference", "id": "rs_1"},
+        {"type": "item_reference", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "out"}]));
+    let two = gateway.call(RESPONSES, NOBODY, &next, &response("r2", &json!([output("m2", "b")])));
+    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+}
+
+#[test]
+fn a_conversation_that_the_provider_keeps_is_one_session() {
+    let mut gateway = Gateway::new();
+    let body = |text: &str| json!({"model": "gpt-5", "conversation": {"id": "conv_1"}, "input": text});
+    let one = gateway.call(RESPONSES, NOBODY, &body("a"), &response("r1", &json!([output("m1", "b")])));
+    let two = gateway.call(RESPONSES, NOBODY, &body("c"), &response("r2", &json!([output("m2", "d")])));
+    assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
+    assert_eq!(gateway.story(one.thread), "a | b | c | d");
+}
+
+#[test]
+fn nobody_continues_somebody_elses_session() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-session-id", "s")];
+    let one = gateway.ask_as("ann", CHAT, &headers, &chat(&[user("a")]));
+    let anns = one.session;
+    gateway.end(one, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+    let history = chat(&[user("a"), said("b"), user("c")]);
+    for headers in [NOBODY, &headers] {
+        let two = gateway.ask_as("bob", CHAT, headers, &history);
+        assert_ne!(two.session, anns);
+        assert_eq!(two.placed, Placed::Began);
+    }
+    let named = json!({"model": "gpt-5", "previous_response_id": "1", "input": "x"});
+    assert_eq!(gateway.ask_as("bob", RESPONSES, NOBODY, &named).placed, Placed::Began);
+}
