@@ -366,7 +366,7 @@ fn a_title_stands_apart_whichever_comes_first() {
     let headers = [("x-session-id", "ses_1"), ("user-agent", "opencode/1.18")];
     for title_first in [true, false] {
         let mut gateway = Gateway::new();
-        let mut asked = |gateway: &mut Gateway, body: &Value| gateway.ask(CHAT, &headers, body);
+        let asked = |gateway: &mut Gateway, body: &Value| gateway.ask(CHAT, &headers, body);
         let (a, b) = if title_first {
             let a = asked(&mut gateway, &title);
             (a, asked(&mut gateway, &turn))
