@@ -37,6 +37,17 @@ pub(crate) enum Mode {
     Observe,
 }
 
+impl Mode {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Record => "record",
+            Self::Observe => "observe",
+        }
+    }
+}
+
 /// What is done with a request that cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unrecorded {
