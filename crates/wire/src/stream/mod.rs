@@ -33,6 +33,7 @@ pub struct StreamDecoder {
     kept: usize,
     limit: usize,
     ending: Ending,
+    over: bool,
     damaged: bool,
     overflowed: bool,
 }
@@ -75,6 +76,7 @@ impl StreamDecoder {
             kept: 0,
             limit: Self::DEFAULT_LIMIT,
             ending: Ending::Cut,
+            over: false,
             damaged: false,
             overflowed: false,
         }
@@ -95,6 +97,11 @@ impl StreamDecoder {
             }
             self.walk(|payloads, see| payloads.push(step, see));
         }
+    }
+
+    /// Whether the stream has said its last word, so that nothing that follows belongs to the answer.
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Reads what came.
@@ -122,13 +129,20 @@ impl StreamDecoder {
     }
 
     fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) {
-        let Self { payloads, assembly, kept, ending, damaged, .. } = self;
+        let Self { payloads, assembly, kept, ending, over, damaged, .. } = self;
         feed(payloads, &mut |payload| {
+            // Chat tells what was used after the answer is complete.
+            let is_last = !matches!(assembly, Assembly::Chat(_)) || payload.trim() == "[DONE]";
             let Some(taken) = take(assembly, payload) else {
                 *damaged = true;
                 return;
             };
             *kept = kept.saturating_add(taken.kept);
+            *over |= match &taken.ending {
+                Some(Ending::Complete) => is_last,
+                Some(Ending::Failed(_)) => true,
+                Some(Ending::Cut) | None => false,
+            };
             match taken.ending {
                 // An error stays an error, whatever follows it.
                 Some(new) if !matches!(ending, Ending::Failed(_)) => *ending = new,

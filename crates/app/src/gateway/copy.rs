@@ -1,0 +1,173 @@
+//! The gateway's own copy of an answer, read beside the road while the answer passes.
+
+use bytes::Bytes;
+use epitome::{
+    core::{Event, Fact, event::Usage, id::ModelName},
+    recorder::Ending,
+    wire::{self, Format, StreamDecoder},
+};
+use http::{HeaderMap, StatusCode, header};
+
+use super::expand::{Coding, Expander, expand};
+
+/// How many bytes of an answer are kept.
+const LARGEST: usize = StreamDecoder::DEFAULT_LIMIT;
+
+/// A copy of an answer, as far as it came.
+#[derive(Debug)]
+pub(super) struct AnswerCopy {
+    format: Format,
+    coding: Coding,
+    reading: Reading,
+}
+
+/// How the copy is read.
+enum Reading {
+    /// As it comes.
+    Flowing { expander: Expander, decoder: Box<StreamDecoder> },
+    /// When all is there. The pieces are shared with what passes.
+    Kept { kind: Kind, pieces: Vec<Bytes>, size: usize },
+    /// Not at all: the provider refused, and what it says is no answer.
+    Refused,
+    /// Not at all: it cannot be.
+    Damaged,
+}
+
+/// What an answer consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Events.
+    Stream,
+    /// One piece of JSON.
+    Whole,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// The answer as far as it came, and what it used.
+    pub(super) events: Vec<Event>,
+    /// How it ended, as far as it says so itself.
+    pub(super) ending: Ending,
+    /// Whether all of it could be read.
+    pub(super) is_readable: bool,
+}
+
+impl Read {
+    /// The model that answered, and what it used.
+    pub(super) fn usage(&self) -> Option<(Option<&ModelName>, &Usage)> {
+        self.events.iter().rev().find_map(|event| match &event.fact {
+            Fact::UsageReported { model, usage, .. } => Some((model.as_ref(), usage)),
+            _ => None,
+        })
+    }
+}
+
+impl AnswerCopy {
+    /// Waits for the answer under this head.
+    pub(super) fn new(format: Format, status: StatusCode, headers: &HeaderMap) -> Self {
+        let (coding, kind) = (Coding::of(headers), Kind::of(headers));
+        let reading = match kind {
+            _ if !status.is_success() => Reading::Refused,
+            Kind::Stream if coding.flows() => Reading::Flowing {
+                expander: Expander::new(coding, LARGEST),
+                decoder: Box::new(StreamDecoder::new(format)),
+            },
+            kind => Reading::Kept { kind, pieces: Vec::new(), size: 0 },
+        };
+        Self { format, coding, reading }
+    }
+
+    /// Takes the next bytes.
+    pub(super) fn take(&mut self, bytes: &Bytes) {
+        match &mut self.reading {
+            // What is not compressed need not be copied to be read.
+            Reading::Flowing { decoder, .. } if self.coding == Coding::Identity => decoder.push(bytes),
+            Reading::Flowing { expander, decoder } => match expander.push(bytes) {
+                Ok(expanded) => decoder.push(&expanded),
+                Err(_) => self.reading = Reading::Damaged,
+            },
+            Reading::Kept { pieces, size, .. } => {
+                *size += bytes.len();
+                pieces.push(bytes.clone());
+                if *size > LARGEST {
+                    self.reading = Reading::Damaged;
+                }
+            }
+            Reading::Refused | Reading::Damaged => {}
+        }
+    }
+
+    /// Whether the answer has said its last word, though more bytes may follow.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(&self.reading, Reading::Flowing { decoder, .. } if decoder.is_over())
+    }
+
+    /// Reads what came. It may take its time.
+    pub(super) fn read(self) -> Read {
+        let unreadable = || Read { events: Vec::new(), ending: Ending::Cut, is_readable: false };
+        match self.reading {
+            Reading::Flowing { decoder, .. } => streamed(*decoder),
+            Reading::Kept { kind, pieces, .. } => {
+                let Ok(bytes) = expanded(self.coding, pieces) else { return unreadable() };
+                match kind {
+                    Kind::Stream => {
+                        let mut decoder = StreamDecoder::new(self.format);
+                        decoder.push(&bytes);
+                        streamed(decoder)
+                    }
+                    Kind::Whole => whole(self.format, &bytes),
+                }
+            }
+            Reading::Refused => Read { events: Vec::new(), ending: Ending::Refused, is_readable: true },
+            Reading::Damaged => unreadable(),
+        }
+    }
+}
+
+impl Kind {
+    fn of(headers: &HeaderMap) -> Self {
+        let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+        let is_stream = kind.len() >= 17 && kind[..17].eq_ignore_ascii_case(b"text/event-stream");
+        if is_stream { Self::Stream } else { Self::Whole }
+    }
+}
+
+fn expanded(coding: Coding, mut pieces: Vec<Bytes>) -> Result<Bytes, super::expand::ExpandError> {
+    let joined = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
+    if coding == Coding::Identity { Ok(joined) } else { expand(coding, &joined, LARGEST).map(Bytes::from) }
+}
+
+fn streamed(decoder: StreamDecoder) -> Read {
+    let Ok(streamed) = decoder.finish() else {
+        return Read { events: Vec::new(), ending: Ending::Cut, is_readable: false };
+    };
+    let ending = match streamed.ending {
+        wire::Ending::Complete => Ending::Complete,
+        wire::Ending::Cut => Ending::Cut,
+        wire::Ending::Failed(_) => Ending::Refused,
+    };
+    Read { events: streamed.events, ending, is_readable: true }
+}
+
+fn whole(format: Format, bytes: &[u8]) -> Read {
+    let decoded = str::from_utf8(bytes).ok().map(|json| format.decode_response(json));
+    match decoded {
+        Some(Ok(events)) => Read { events, ending: Ending::Complete, is_readable: true },
+        Some(Err(wire::WireError::NoAnswer { .. })) => {
+            Read { events: Vec::new(), ending: Ending::Refused, is_readable: true }
+        }
+        Some(Err(_)) | None => Read { events: Vec::new(), ending: Ending::Cut, is_readable: false },
+    }
+}
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Flowing { .. } => "Flowing",
+            Self::Kept { .. } => "Kept",
+            Self::Refused => "Refused",
+            Self::Damaged => "Damaged",
+        })
+    }
+}
