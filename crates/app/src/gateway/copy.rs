@@ -2,13 +2,16 @@
 
 use bytes::Bytes;
 use epitome::{
-    core::{Event, Fact, event::Usage, id::ModelName},
+    core::{Event, Fact},
     recorder::Ending,
     wire::{self, Format, StreamDecoder},
 };
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::expand::{Coding, Expander, expand};
+use super::{
+    expand::{Coding, ExpandError, Expander, expand},
+    passage::Said,
+};
 
 /// How many bytes of an answer are kept.
 const LARGEST: usize = StreamDecoder::DEFAULT_LIMIT;
@@ -54,19 +57,32 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// The model that answered, and what it used.
-    pub(super) fn usage(&self) -> Option<(Option<&ModelName>, &Usage)> {
-        self.events.iter().rev().find_map(|event| match &event.fact {
-            Fact::UsageReported { model, usage, .. } => Some((model.as_ref(), usage)),
-            _ => None,
-        })
+    /// What the answer says of itself.
+    pub(super) fn said(&self) -> Said {
+        let mut said = Said::default();
+        for event in &self.events {
+            match &event.fact {
+                Fact::AssistantSaid { answer, model, .. } => {
+                    said.answer = said.answer.or_else(|| answer.clone());
+                    said.model = said.model.or_else(|| model.clone());
+                }
+                Fact::UsageReported { answer, model, usage } => {
+                    said.answer = said.answer.or_else(|| answer.clone());
+                    said.model = said.model.or_else(|| model.clone());
+                    said.usage = Some(usage.clone());
+                }
+                _ => {}
+            }
+        }
+        said
     }
 }
 
 impl AnswerCopy {
     /// Waits for the answer under this head.
     pub(super) fn new(format: Format, status: StatusCode, headers: &HeaderMap) -> Self {
-        let (coding, kind) = (Coding::of(headers), Kind::of(headers));
+        let coding = Coding::of(headers);
+        let kind = if is_streamed(headers) { Kind::Stream } else { Kind::Whole };
         let reading = match kind {
             _ if !status.is_success() => Reading::Refused,
             Kind::Stream if coding.flows() => Reading::Flowing {
@@ -125,15 +141,14 @@ impl AnswerCopy {
     }
 }
 
-impl Kind {
-    fn of(headers: &HeaderMap) -> Self {
-        let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-        let is_stream = kind.len() >= 17 && kind[..17].eq_ignore_ascii_case(b"text/event-stream");
-        if is_stream { Self::Stream } else { Self::Whole }
-    }
+/// Whether the answer under these headers consists of events.
+pub(super) fn is_streamed(headers: &HeaderMap) -> bool {
+    const KIND: &[u8] = b"text/event-stream";
+    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    kind.get(..KIND.len()).is_some_and(|start| start.eq_ignore_ascii_case(KIND))
 }
 
-fn expanded(coding: Coding, mut pieces: Vec<Bytes>) -> Result<Bytes, super::expand::ExpandError> {
+fn expanded(coding: Coding, mut pieces: Vec<Bytes>) -> Result<Bytes, ExpandError> {
     let joined = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
     if coding == Coding::Identity { Ok(joined) } else { expand(coding, &joined, LARGEST).map(Bytes::from) }
 }

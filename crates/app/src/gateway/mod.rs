@@ -15,14 +15,21 @@ mod patience;
 mod recording;
 mod relay;
 mod route;
+pub(crate) mod screen;
 mod server;
 mod shutdown;
+pub(crate) mod telemetry;
 mod upstream;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, bail};
-use epitome::{core::profile::Profiles, recorder::Recorder, store::Sqlite, wire::Format};
+use epitome::{
+    core::profile::Profiles,
+    recorder::{RecordError, Recorder},
+    store::Sqlite,
+    wire::Format,
+};
 use http::request::Parts;
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
@@ -31,7 +38,7 @@ use self::{
     answers::Trouble,
     config::{Config, Limits, Mode, Unrecorded},
     health::Health,
-    metrics::Metrics,
+    metrics::{Metrics, Reason},
     shutdown::Signals,
     upstream::Upstreams,
 };
@@ -81,11 +88,9 @@ struct Gateway {
 
 impl Gateway {
     fn new(config: Config, listening: SocketAddr, store: Option<Arc<Sqlite>>) -> anyhow::Result<Self> {
+        let health =
+            if config.records() { Health::recording(store.clone()) } else { Health::relaying(store.clone()) };
         let Config { mode, routes, upstreams, tokens, limits, unrecorded, listen: _, policy: _ } = config;
-        let health = match mode {
-            Mode::Off => Health::relaying(store.clone()),
-            Mode::Record | Mode::Observe => Health::recording(store.clone()),
-        };
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),
@@ -101,6 +106,13 @@ impl Gateway {
             records: Arc::new(Semaphore::new(2 * places)),
             runtime: Handle::current(),
         })
+    }
+
+    /// Something was not recorded though it should have been.
+    fn missed(&self, reason: Reason, error: Option<&RecordError>) -> Reason {
+        self.metrics.unrecorded(reason);
+        telemetry::unrecorded(reason, error);
+        reason
     }
 
     /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls

@@ -4,32 +4,45 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
-use epitome::{core::event::Usage, recorder::Ending, wire::Format};
-use http::{HeaderMap, StatusCode};
+use epitome::{
+    core::{
+        event::Usage,
+        id::{AnswerId, ModelName},
+    },
+    recorder::Ending,
+    wire::Format,
+};
+use http::{HeaderMap, StatusCode, Uri};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
     Gateway,
     config::Mode,
-    copy::{AnswerCopy, Read},
+    copy::{AnswerCopy, Read, is_streamed},
     metrics::{Finished, InFlight, Metrics},
     recording::{Recorded, Recording},
+    telemetry::{self, Place, Told},
+    upstream::Upstream,
 };
 
 /// One request on its way.
 #[derive(Debug)]
 pub(super) struct Passage {
     gateway: Arc<Gateway>,
+    path: Uri,
+    upstream: Option<Arc<Upstream>>,
     format: Option<Format>,
     mode: Mode,
+    began: SystemTime,
     started: Instant,
     status: Option<StatusCode>,
     /// Whether the status is a provider's.
     is_answered: bool,
+    is_streamed: bool,
     bytes_in: u64,
     bytes_out: u64,
     first_byte: Option<Duration>,
@@ -78,15 +91,17 @@ impl How {
     }
 }
 
-/// What is counted of a passage.
+/// What is counted and told of a passage.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// The format of the call, if it was one.
+    path: Uri,
+    began: SystemTime,
+    upstream: Option<Arc<Upstream>>,
     format: Option<Format>,
     mode: Mode,
-    /// The status the client was given.
-    pub(super) status: Option<StatusCode>,
+    status: Option<StatusCode>,
     is_answered: bool,
+    is_streamed: bool,
     bytes_in: u64,
     /// Bytes of the answer.
     pub(super) bytes_out: u64,
@@ -96,15 +111,27 @@ pub(super) struct Passed {
     pub(super) took: Duration,
 }
 
+/// What an answer says of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    /// What its provider calls it.
+    pub(super) answer: Option<AnswerId>,
+    /// The model that gave it.
+    pub(super) model: Option<ModelName>,
+    /// What it used.
+    pub(super) usage: Option<Usage>,
+}
+
 impl Passed {
     /// The status the provider gave.
     pub(super) fn answered(&self) -> Option<StatusCode> {
         self.status.filter(|_| self.is_answered)
     }
 
-    /// Counts it.
-    pub(super) fn count(&self, metrics: &Metrics, ending: Ending, usage: Option<(Option<&str>, &Usage)>) {
-        metrics.finished(&Finished {
+    /// Counts it, and tells of it.
+    pub(super) fn tell(&self, metrics: &Metrics, ending: Ending, said: &Said, place: Option<Place>) {
+        let model = said.model.as_ref().map(|model| model.0.as_str());
+        let finished = Finished {
             format: self.format,
             mode: self.mode,
             status: self.status.map(|status| status.as_u16()),
@@ -113,8 +140,19 @@ impl Passed {
             bytes_out: self.bytes_out,
             first_byte: self.first_byte,
             took: self.took,
-            model: usage.and_then(|(model, _)| model),
-            usage: usage.map(|(_, usage)| usage),
+            model,
+            usage: said.usage.as_ref(),
+        };
+        metrics.finished(&finished);
+        telemetry::tell(&Told {
+            finished: &finished,
+            path: self.path.path(),
+            began: self.began,
+            upstream: self.upstream.as_ref().map(|upstream| upstream.config()),
+            streamed: self.is_streamed,
+            place,
+            answer: said.answer.as_ref().map(|answer| answer.0.as_str()),
+            answered_by: model,
         });
     }
 }
@@ -137,16 +175,21 @@ impl Passage {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         place: OwnedSemaphorePermit,
+        path: Uri,
         format: Option<Format>,
         mode: Mode,
     ) -> Self {
         Self {
             gateway: Arc::clone(gateway),
+            path,
+            upstream: None,
             format,
             mode,
+            began: SystemTime::now(),
             started: Instant::now(),
             status: None,
             is_answered: false,
+            is_streamed: false,
             bytes_in: 0,
             bytes_out: 0,
             first_byte: None,
@@ -168,6 +211,11 @@ impl Passage {
         self.bytes_in = bytes;
     }
 
+    /// It goes to this provider.
+    pub(super) fn goes_to(&mut self, upstream: &Arc<Upstream>) {
+        self.upstream = Some(Arc::clone(upstream));
+    }
+
     /// It is being recorded.
     pub(super) fn recorded_by(&mut self, recording: Recording) {
         self.recording = Some(recording);
@@ -185,6 +233,7 @@ impl Passage {
     pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
         self.is_answered = true;
+        self.is_streamed = is_streamed(headers);
         if let (Some(format), Some(_)) = (self.format, &self.recording) {
             self.copy = Some(AnswerCopy::new(format, status, headers));
         }
@@ -218,10 +267,14 @@ impl Passage {
             return None;
         }
         let passed = Passed {
+            path: std::mem::take(&mut self.path),
+            began: self.began,
+            upstream: self.upstream.take(),
             format: self.format,
             mode: self.mode,
             status: self.status,
             is_answered: self.is_answered,
+            is_streamed: self.is_streamed,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             first_byte: self.first_byte,
@@ -229,7 +282,7 @@ impl Passage {
         };
         let copy = self.copy.take();
         let Some(recording) = self.recording.take() else {
-            passed.count(&self.gateway.metrics, how.ending(passed.status, None), None);
+            passed.tell(&self.gateway.metrics, how.ending(passed.status, None), &Said::default(), None);
             return None;
         };
         let (done, recorded) = oneshot::channel();

@@ -17,9 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY, TOKEN},
+    copy::Read,
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
     passage::Departure,
+    telemetry::Place,
 };
 
 /// Kept by whoever must not be cut off when the gateway stops.
@@ -156,12 +158,16 @@ impl Desk {
     fn depart(&self, ticket: Result<Ticket, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
         let read = copy.map(|copy| copy.read());
-        let ending = how.ending(passed.status, read.as_ref());
+        let ending = how.ending(passed.answered(), read.as_ref());
         if ticket.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
             self.missed(Reason::UnreadableAnswer);
         }
-        let usage = read.as_ref().and_then(|read| read.usage());
-        let usage = usage.map(|(model, usage)| (model.map(ToString::to_string), usage.clone()));
+        let said = read.as_ref().map(Read::said).unwrap_or_default();
+        let place = ticket.as_ref().ok().map(|ticket| Place {
+            session: ticket.session,
+            thread: ticket.thread,
+            exchange: None,
+        });
         let end = End {
             answer: read.map_or_else(Vec::new, |read| read.events),
             ending: ending.clone(),
@@ -178,24 +184,22 @@ impl Desk {
         }
         // Nobody may be listening: the client may be gone.
         let _ = done.send(recorded);
-        let usage = usage.as_ref().map(|(model, usage)| (model.as_deref(), usage));
-        passed.count(&self.gateway.metrics, ending, usage);
+        passed.tell(&self.gateway.metrics, ending, &said, place);
     }
 
     fn failed(&self, error: &RecordError) -> Reason {
-        match error {
-            RecordError::Unreadable(_) => self.missed(Reason::UnreadableRequest),
-            error => {
-                tracing::warn!(%error, "an exchange was not recorded");
+        let reason = match error {
+            RecordError::Unreadable(_) => Reason::UnreadableRequest,
+            _ => {
                 self.gateway.health.fails();
-                self.missed(Reason::Store)
+                Reason::Store
             }
-        }
+        };
+        self.gateway.missed(reason, Some(error))
     }
 
     fn missed(&self, reason: Reason) -> Reason {
-        self.gateway.metrics.unrecorded(reason);
-        reason
+        self.gateway.missed(reason, None)
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {

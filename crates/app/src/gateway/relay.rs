@@ -91,7 +91,7 @@ async fn relay(
     let admitted = gateway.admission.admit(&head.headers)?;
     let mode = gateway.mode(lane.call(), &head, &admitted)?;
     let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
-    let mut passage = Passage::new(gateway, place, lane.call(), mode);
+    let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
     let errand = Errand { alive, lane, mode, admitted, head };
     match errand.run(&mut passage, body).await {
         Ok(response) => Ok(passed(passage, response)),
@@ -146,6 +146,7 @@ impl Errand {
         let model = if by_model { model(&self.head.headers, &whole, gateway.limits.body) } else { None };
         let upstream =
             gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
+        passage.goes_to(upstream);
         let (request, headers) = self.addressed(upstream, outbound)?;
         if let (Mode::Record | Mode::Observe, Some(format)) = (self.mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
@@ -191,9 +192,8 @@ async fn record(passage: &mut Passage, alive: Alive, request: recording::Request
             }
         }
         Err(reason) => {
-            gateway.metrics.unrecorded(reason);
             gateway.health.fails();
-            Err(reason)
+            Err(gateway.missed(reason, None))
         }
     };
     match (recorded, gateway.unrecorded) {

@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The providers.
 #[derive(Debug)]
 pub(super) struct Upstreams {
-    all: Vec<Upstream>,
+    all: Vec<Arc<Upstream>>,
     client: Client<HttpsConnector<HttpConnector>, Outbound>,
     answer: Duration,
 }
@@ -44,14 +44,12 @@ pub(super) struct Upstreams {
 /// A provider.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    name: String,
+    config: config::Upstream,
     scheme: Scheme,
     authority: uri::Authority,
     /// The path before `/v1`.
     folder: String,
     host: HeaderValue,
-    formats: Vec<Format>,
-    models: Vec<String>,
     key: Option<Key>,
 }
 
@@ -67,7 +65,8 @@ pub(super) enum Choice {
 impl Upstreams {
     /// Gets ready to speak to them.
     pub(super) fn new(all: Vec<config::Upstream>, limits: &Limits) -> anyhow::Result<Self> {
-        let all = all.into_iter().map(Upstream::new).collect::<anyhow::Result<Vec<_>>>()?;
+        let all = all.into_iter().map(|one| Upstream::new(one).map(Arc::new));
+        let all = all.collect::<anyhow::Result<Vec<_>>>()?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -91,20 +90,20 @@ impl Upstreams {
     pub(super) fn choice(&self, formats: &[Format]) -> Choice {
         let first = self.all.iter().find(|upstream| upstream.takes(formats));
         match first {
-            Some(first) if !first.models.is_empty() => Choice::ByModel,
+            Some(first) if !first.config.models.is_empty() => Choice::ByModel,
             _ => Choice::Clear,
         }
     }
 
     /// The first that takes one of `formats` and has `model`. Where nobody says which model, one that has all, if there is
     /// one.
-    pub(super) fn choose(&self, formats: &[Format], model: Option<&str>) -> Option<&Upstream> {
+    pub(super) fn choose(&self, formats: &[Format], model: Option<&str>) -> Option<&Arc<Upstream>> {
         let mut able = self.all.iter().filter(|upstream| upstream.takes(formats));
         match model {
             Some(model) => able.find(|upstream| upstream.has(model)),
             None => {
                 let first = able.clone().next();
-                able.find(|upstream| upstream.models.is_empty()).or(first)
+                able.find(|upstream| upstream.config.models.is_empty()).or(first)
             }
         }
     }
@@ -121,8 +120,8 @@ impl Upstreams {
 
 impl Upstream {
     fn new(config: config::Upstream) -> anyhow::Result<Self> {
-        let name = config.name;
-        let parts = config.base.into_parts();
+        let name = &config.name;
+        let parts = config.base.clone().into_parts();
         let nowhere = || format!("the upstream `{name}` has no address: give one such as https://host");
         let scheme = parts.scheme.with_context(nowhere)?;
         let authority = parts.authority.with_context(nowhere)?;
@@ -146,13 +145,17 @@ impl Upstream {
                 })
             }
         };
-        let (formats, models) = (config.formats, config.models);
-        Ok(Self { name, scheme, authority, folder: folder.unwrap_or_default(), host, formats, models, key })
+        Ok(Self { config, scheme, authority, folder: folder.unwrap_or_default(), host, key })
     }
 
     /// What it is called.
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.config.name
+    }
+
+    /// What the configuration says of it.
+    pub(super) fn config(&self) -> &config::Upstream {
+        &self.config
     }
 
     /// What it is called in a request's `Host`.
@@ -167,7 +170,7 @@ impl Upstream {
 
     /// Which of `formats` it takes.
     pub(super) fn format(&self, formats: &[Format]) -> Option<Format> {
-        self.formats.iter().copied().find(|format| formats.contains(format))
+        self.config.formats.iter().copied().find(|format| formats.contains(format))
     }
 
     /// Where it has what stands at `path`.
@@ -185,7 +188,7 @@ impl Upstream {
     }
 
     fn has(&self, model: &str) -> bool {
-        self.models.is_empty() || self.models.iter().any(|pattern| fits(pattern, model))
+        self.config.models.is_empty() || self.config.models.iter().any(|pattern| fits(pattern, model))
     }
 }
 
@@ -353,7 +356,11 @@ mod tests {
         ];
         let upstreams = Upstreams::new(all, &limits()).expect("they are well formed");
         let check = |formats: &[Format], model: Option<&str>, expect: Option<&str>| {
-            assert_eq!(upstreams.choose(formats, model).map(Upstream::name), expect, "{formats:?} {model:?}");
+            assert_eq!(
+                upstreams.choose(formats, model).map(|upstream| upstream.name()),
+                expect,
+                "{formats:?} {model:?}"
+            );
         };
         check(&[chat], Some("qwen3"), Some("local"));
         check(&[chat], Some("gpt-5"), Some("openai"));
