@@ -111,23 +111,24 @@ impl<Io: Write + Unpin> Write for Taken<Io> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
+    use std::{future::poll_fn, task::Waker};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn only_a_pause_that_is_too_long_is_one() {
-        let mut patience = Patience::new(Duration::from_secs(10));
-        let lost = |patience: &mut Patience| {
-            let mut cx = Context::from_waker(std::task::Waker::noop());
+        let is_lost = |patience: &mut Patience| {
+            let mut cx = Context::from_waker(Waker::noop());
             patience.poll_lost(&mut cx).is_ready()
         };
-        assert!(!lost(&mut patience));
-        tokio::time::advance(Duration::from_secs(9)).await;
-        patience.rewarded();
-        assert!(!lost(&mut patience));
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert!(!lost(&mut patience));
-        poll_fn(|cx| patience.poll_lost(cx)).await;
+        let hour = Duration::from_hours(1);
+        assert!(!is_lost(&mut Patience::new(hour)));
+        // A timer that was set for an earlier pause says nothing about this one.
+        let timer = Some(Box::pin(sleep_until(Instant::now())));
+        assert!(!is_lost(&mut Patience { limit: hour, end: None, timer }));
+        let mut none = Patience::new(Duration::ZERO);
+        poll_fn(|cx| none.poll_lost(cx)).await;
+        none.rewarded();
+        poll_fn(|cx| none.poll_lost(cx)).await;
     }
 }
