@@ -4,6 +4,7 @@ mod bad_input;
 mod commands;
 mod compaction;
 mod eval;
+mod gateway;
 mod harness;
 mod real_data;
 mod replay;
