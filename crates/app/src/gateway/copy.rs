@@ -27,13 +27,19 @@ pub(super) struct AnswerCopy {
 /// How the copy is read.
 enum Reading {
     /// As it comes.
-    Flowing { expander: Expander, decoder: Box<StreamDecoder> },
+    Flowing(Box<Flow>),
     /// When all is there. The pieces are shared with what passes.
     Kept { kind: Kind, pieces: Vec<Bytes>, size: usize },
     /// Not at all: the provider refused, and what it says is no answer.
     Refused,
     /// Not at all: it cannot be.
     Damaged,
+}
+
+/// A stream that is read as it comes.
+struct Flow {
+    expander: Expander,
+    decoder: StreamDecoder,
 }
 
 /// What an answer consists of.
@@ -69,7 +75,7 @@ impl Read {
                 Fact::UsageReported { answer, model, usage } => {
                     said.answer = said.answer.or_else(|| answer.clone());
                     said.model = said.model.or_else(|| model.clone());
-                    said.usage = Some(usage.clone());
+                    said.usage = Some(*usage);
                 }
                 _ => {}
             }
@@ -85,10 +91,10 @@ impl AnswerCopy {
         let kind = if is_streamed(headers) { Kind::Stream } else { Kind::Whole };
         let reading = match kind {
             _ if !status.is_success() => Reading::Refused,
-            Kind::Stream if coding.flows() => Reading::Flowing {
+            Kind::Stream if coding.flows() => Reading::Flowing(Box::new(Flow {
                 expander: Expander::new(coding, LARGEST),
-                decoder: Box::new(StreamDecoder::new(format)),
-            },
+                decoder: StreamDecoder::new(format),
+            })),
             kind => Reading::Kept { kind, pieces: Vec::new(), size: 0 },
         };
         Self { format, coding, reading }
@@ -98,9 +104,9 @@ impl AnswerCopy {
     pub(super) fn take(&mut self, bytes: &Bytes) {
         match &mut self.reading {
             // What is not compressed need not be copied to be read.
-            Reading::Flowing { decoder, .. } if self.coding == Coding::Identity => decoder.push(bytes),
-            Reading::Flowing { expander, decoder } => match expander.push(bytes) {
-                Ok(expanded) => decoder.push(&expanded),
+            Reading::Flowing(flow) if self.coding == Coding::Identity => flow.decoder.push(bytes),
+            Reading::Flowing(flow) => match flow.expander.push(bytes) {
+                Ok(expanded) => flow.decoder.push(&expanded),
                 Err(_) => self.reading = Reading::Damaged,
             },
             Reading::Kept { pieces, size, .. } => {
@@ -116,14 +122,14 @@ impl AnswerCopy {
 
     /// Whether the answer has said its last word, though more bytes may follow.
     pub(super) fn is_over(&self) -> bool {
-        matches!(&self.reading, Reading::Flowing { decoder, .. } if decoder.is_over())
+        matches!(&self.reading, Reading::Flowing(flow) if flow.decoder.is_over())
     }
 
     /// Reads what came. It may take its time.
     pub(super) fn read(self) -> Read {
         let unreadable = || Read { events: Vec::new(), ending: Ending::Cut, is_readable: false };
         match self.reading {
-            Reading::Flowing { decoder, .. } => streamed(*decoder),
+            Reading::Flowing(flow) => streamed(flow.decoder),
             Reading::Kept { kind, pieces, .. } => {
                 let Ok(bytes) = expanded(self.coding, pieces) else { return unreadable() };
                 match kind {
@@ -179,10 +185,92 @@ fn whole(format: Format, bytes: &[u8]) -> Read {
 impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Flowing { .. } => "Flowing",
+            Self::Flowing(_) => "Flowing",
             Self::Kept { .. } => "Kept",
             Self::Refused => "Refused",
             Self::Damaged => "Damaged",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    const STREAM: &str = "text/event-stream; charset=utf-8";
+    const ANSWER: &str = r#"{"id":"c","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},
+        "finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    const EVENTS: [&str; 3] = [
+        "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: {\"id\":\"c\",\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n",
+        "data: [DONE]\n\n",
+    ];
+
+    fn copy(status: u16, headers: &[(&'static str, &'static str)]) -> AnswerCopy {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
+        AnswerCopy::new(Format::OpenaiChat, StatusCode::from_u16(status).expect("a status"), &map)
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).expect("a vector takes all");
+        encoder.finish().expect("a vector takes all")
+    }
+
+    #[track_caller]
+    fn check(mut copy: AnswerCopy, pieces: &[&[u8]], text: &str, ending: &str) -> Read {
+        for piece in pieces {
+            copy.take(&Bytes::copy_from_slice(piece));
+        }
+        let read = copy.read();
+        let said: String = read.events.iter().map(|event| event.fact.text()).collect();
+        assert_eq!((said.as_str(), read.ending.name()), (text, ending));
+        read
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_came_compressed_or_not() {
+        let (head, tail) = ANSWER.split_at(40);
+        check(copy(200, &[]), &[head.as_bytes(), tail.as_bytes()], "hi", "complete");
+        check(copy(200, &[("content-encoding", "gzip")]), &[&gzip(ANSWER)], "hi", "complete");
+        let events = EVENTS.map(str::as_bytes);
+        check(copy(200, &[("content-type", STREAM)]), &events, "hi", "complete");
+        let packed = gzip(&EVENTS.concat());
+        let headers = [("content-type", STREAM), ("content-encoding", "gzip")];
+        let read = check(copy(200, &headers), &packed.chunks(9).collect::<Vec<_>>(), "hi", "complete");
+        let said = read.said();
+        assert_eq!(said.answer, Some("c".into()));
+        assert_eq!(said.model, Some("m".into()));
+        assert!(said.usage.is_some());
+    }
+
+    #[test]
+    fn an_answer_is_over_with_its_last_word_and_not_before() {
+        let mut copy = copy(200, &[("content-type", STREAM)]);
+        let over = EVENTS.map(|event| {
+            copy.take(&Bytes::from_static(event.as_bytes()));
+            copy.is_over()
+        });
+        assert_eq!(over, [false, false, true]);
+    }
+
+    #[test]
+    fn what_is_no_answer_says_how_it_ended() {
+        let broken = EVENTS[0].replace("\"stop\"", "null");
+        check(copy(200, &[("content-type", STREAM)]), &[broken.as_bytes()], "hi", "cut");
+        check(copy(400, &[]), &[ANSWER.as_bytes()], "", "refused");
+        check(copy(302, &[]), &[], "", "refused");
+        check(copy(200, &[]), &[br#"{"error":{"message":"no"}}"#], "", "refused");
+        let read = check(copy(200, &[]), &[b"<html>"], "", "cut");
+        assert!(!read.is_readable);
+        let read = check(copy(200, &[("content-encoding", "br")]), &[&[0xff; 40]], "", "cut");
+        assert!(!read.is_readable);
     }
 }

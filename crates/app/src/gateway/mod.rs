@@ -30,7 +30,7 @@ use epitome::{
     store::Sqlite,
     wire::Format,
 };
-use http::request::Parts;
+use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
 use self::{
@@ -118,7 +118,7 @@ impl Gateway {
     /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls
     /// are recorded.
     fn mode(&self, call: Option<Format>, head: &Parts, admitted: &Admitted) -> Result<Mode, Trouble> {
-        let asked = match head.headers.get("x-epitome-mode").map(|asked| asked.as_bytes()) {
+        let asked = match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
             None => None,
             Some(b"off") => Some(Mode::Off),
             Some(b"record") => Some(Mode::Record),

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY, TOKEN},
-    copy::Read,
+    copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
     passage::Departure,
@@ -157,7 +157,7 @@ impl Desk {
 
     fn depart(&self, ticket: Result<Ticket, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
-        let read = copy.map(|copy| copy.read());
+        let read = copy.map(AnswerCopy::read);
         let ending = how.ending(passed.answered(), read.as_ref());
         if ticket.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
             self.missed(Reason::UnreadableAnswer);
@@ -188,12 +188,11 @@ impl Desk {
     }
 
     fn failed(&self, error: &RecordError) -> Reason {
-        let reason = match error {
-            RecordError::Unreadable(_) => Reason::UnreadableRequest,
-            _ => {
-                self.gateway.health.fails();
-                Reason::Store
-            }
+        let reason = if let RecordError::Unreadable(_) = error {
+            Reason::UnreadableRequest
+        } else {
+            self.gateway.health.fails();
+            Reason::Store
         };
         self.gateway.missed(reason, Some(error))
     }

@@ -1,9 +1,9 @@
 //! The road: a request in, its provider's answer out, and nothing of either changed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use epitome::wire::Format;
+use epitome::{recorder::Ending, wire::Format};
 use http::{HeaderMap, Request, Response, StatusCode, Version, request::Parts};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -17,7 +17,7 @@ use super::{
     expand::{Coding, expand},
     headers,
     intake::{Framing, Inbound, IntakeError, Outbound},
-    metrics::Reason,
+    metrics::{Finished, Reason},
     passage::{How, Passage},
     passing::{Outgoing, Passing},
     recording::{self, Alive, Recording},
@@ -76,8 +76,8 @@ impl Lane {
 }
 
 fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
-    gateway.admission.admit(headers)?;
     const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    gateway.admission.admit(headers)?;
     Ok(own(StatusCode::OK, KIND, gateway.metrics.text()))
 }
 
@@ -88,9 +88,12 @@ async fn relay(
     head: Parts,
     body: Incoming,
 ) -> Result<Response<Outgoing>, Trouble> {
-    let admitted = gateway.admission.admit(&head.headers)?;
-    let mode = gateway.mode(lane.call(), &head, &admitted)?;
-    let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
+    let entered = gateway.admission.admit(&head.headers).map_err(Trouble::from).and_then(|admitted| {
+        let mode = gateway.mode(lane.call(), &head, &admitted)?;
+        let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
+        Ok((admitted, mode, place))
+    });
+    let (admitted, mode, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
     let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
     let errand = Errand { alive, lane, mode, admitted, head };
     match errand.run(&mut passage, body).await {
@@ -100,6 +103,22 @@ async fn relay(
             Err(trouble)
         }
     }
+}
+
+/// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
+fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
+    gateway.metrics.finished(&Finished {
+        format: lane.call(),
+        mode: gateway.mode,
+        status: Some(trouble.status.as_u16()),
+        ending: Ending::Refused,
+        bytes_in: 0,
+        bytes_out: 0,
+        first_byte: None,
+        took: Duration::ZERO,
+        model: None,
+        usage: None,
+    });
 }
 
 /// The answer of a provider, as the client gets it.

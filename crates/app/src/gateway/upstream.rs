@@ -99,13 +99,11 @@ impl Upstreams {
     /// one.
     pub(super) fn choose(&self, formats: &[Format], model: Option<&str>) -> Option<&Arc<Upstream>> {
         let mut able = self.all.iter().filter(|upstream| upstream.takes(formats));
-        match model {
-            Some(model) => able.find(|upstream| upstream.has(model)),
-            None => {
-                let first = able.clone().next();
-                able.find(|upstream| upstream.config.models.is_empty()).or(first)
-            }
+        if let Some(model) = model {
+            return able.find(|upstream| upstream.has(model));
         }
+        let first = able.clone().next();
+        able.find(|upstream| upstream.config.models.is_empty()).or(first)
     }
 
     /// Sends a request to where it is addressed, and waits for the head of the answer.

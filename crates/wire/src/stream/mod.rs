@@ -99,7 +99,8 @@ impl StreamDecoder {
         }
     }
 
-    /// Whether the stream has said its last word, so that nothing that follows belongs to the answer.
+    /// Whether the provider has said its last word: that the answer is complete, or that it failed. Whatever still comes
+    /// changes nothing. A stream may also just end.
     pub fn is_over(&self) -> bool {
         self.over
     }
@@ -131,18 +132,12 @@ impl StreamDecoder {
     fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) {
         let Self { payloads, assembly, kept, ending, over, damaged, .. } = self;
         feed(payloads, &mut |payload| {
-            // Chat tells what was used after the answer is complete.
-            let is_last = !matches!(assembly, Assembly::Chat(_)) || payload.trim() == "[DONE]";
             let Some(taken) = take(assembly, payload) else {
                 *damaged = true;
                 return;
             };
             *kept = kept.saturating_add(taken.kept);
-            *over |= match &taken.ending {
-                Some(Ending::Complete) => is_last,
-                Some(Ending::Failed(_)) => true,
-                Some(Ending::Cut) | None => false,
-            };
+            *over |= taken.over;
             match taken.ending {
                 // An error stays an error, whatever follows it.
                 Some(new) if !matches!(ending, Ending::Failed(_)) => *ending = new,
@@ -160,18 +155,26 @@ struct Taken {
     kept: usize,
     /// How the stream stands now, if the payload says.
     ending: Option<Ending>,
+    /// Whether nothing of the answer can follow it.
+    over: bool,
 }
 
 impl Taken {
     fn kept(kept: usize) -> Self {
-        Self { kept, ending: None }
+        Self { kept, ..Self::default() }
     }
 
     fn ending(ending: Ending) -> Self {
-        Self { kept: 0, ending: Some(ending) }
+        Self::default().and(ending)
     }
 
+    /// The last word.
     fn and(self, ending: Ending) -> Self {
+        Self { ending: Some(ending), over: true, ..self }
+    }
+
+    /// As good as the last word, but more may follow.
+    fn but(self, ending: Ending) -> Self {
         Self { ending: Some(ending), ..self }
     }
 }

@@ -55,7 +55,8 @@ impl Chat {
                 }
             }
         }
-        if finished { Taken::kept(kept).and(Ending::Complete) } else { Taken::kept(kept) }
+        // What it used follows, and `[DONE]`.
+        if finished { Taken::kept(kept).but(Ending::Complete) } else { Taken::kept(kept) }
     }
 
     /// The response in one piece; `None` if no choice was ever begun.

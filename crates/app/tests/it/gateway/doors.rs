@@ -128,6 +128,8 @@ fn what_is_too_large_or_too_much_at_a_time_is_refused() {
         );
         check_refused(&gateway.ask(&endless), 413, "too_large", "request_too_large");
     }
+    let wordy = get("/v1/models", &format!("X-Long: {}\r\n", "x".repeat(200 << 10)));
+    assert_eq!(gateway.ask(&wordy).status(), 431);
     let (go, wait) = mpsc::channel();
     provider.plays(vec![Step::Wait(wait), Step::Send(ok("", "{}").into())]);
     let mut first = Wire::to(gateway.address);
@@ -138,4 +140,21 @@ fn what_is_too_large_or_too_much_at_a_time_is_refused() {
     assert_eq!(busy.header("retry-after"), ["1"]);
     go.send(()).expect("the provider waits");
     assert_eq!(first.answer().status(), 200);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_forwarded_or_refused_as_configured() {
+    let provider = Provider::new();
+    let asked = call("x-epitome-mode: record\r\n");
+    // Where nothing is recorded by itself there is no store.
+    let open = Gateway::before(&provider, "off");
+    provider.answers(ok("", "{}"));
+    assert_eq!(open.ask(&asked).status(), 200);
+    assert_eq!(provider.saw().text(), BODY);
+    let metrics = open.ask(&get("/metrics", "")).text();
+    assert!(metrics.contains("epitome_unrecorded_total{reason=\"store\"} 1\n"), "{metrics}");
+
+    let shut = Gateway::with(&provider, &["--mode", "off", "--fail-closed"], "");
+    check_refused(&shut.ask(&asked), 503, "unrecorded", "overloaded_error");
+    assert!(provider.saw_nothing());
 }
