@@ -8,5 +8,6 @@ mod harness;
 mod real_data;
 mod replay;
 mod round_trip;
+mod serve;
 mod tidy;
 mod view;

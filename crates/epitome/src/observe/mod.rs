@@ -90,26 +90,34 @@ impl Observer {
         format: Format,
         at: Time,
     ) -> Result<Observed, ObserveError> {
-        // Taken out and put back: whoever waits for a thread does not keep others from theirs.
-        let watched = self.watched().take(thread);
-        let goes_on = |watch: &Watch| watch.asks(model, format) && watch.head() <= head;
-        let mut watch = match watched.filter(goes_on) {
-            Some(mut watch) => {
-                let news = read(store, thread, watch.head().next(), head, &watch)?;
-                news.into_iter().for_each(|(event, pieces)| watch.push(event, pieces));
-                watch
-            }
-            None => {
-                let mut watch = Watch::new(thread, model, format, &self.policy, &self.profiles);
-                let events = read(store, thread, Seq::START.next(), head, &watch)?;
-                watch.play(events);
-                watch
-            }
-        };
+        let mut watch = self.watch(store, thread, head, model, format)?;
         let observed = watch.call(at).map_err(ObserveError::Request)?;
         let weight = watch.weight();
         self.watched().put(thread, watch, weight);
         Ok(observed)
+    }
+
+    /// A thread as it stands at `head`: what is kept of it and what is new, or else all of it again.
+    fn watch(
+        &self,
+        store: &Sqlite,
+        thread: ThreadId,
+        head: Seq,
+        model: Option<&ModelName>,
+        format: Format,
+    ) -> Result<Watch, StoreError> {
+        // Taken out, and put back later: whoever is busy with a thread does not keep others from theirs.
+        let watched = self.watched().take(thread);
+        if let Some(mut watch) = watched.filter(|watch| watch.asks(model, format) && watch.head() <= head) {
+            for (event, pieces) in read(store, thread, watch.head().next(), head, &watch)? {
+                watch.push(event, pieces);
+            }
+            return Ok(watch);
+        }
+        let mut watch = Watch::new(thread, model, format, &self.policy, &self.profiles);
+        let events = read(store, thread, Seq::START.next(), head, &watch)?;
+        watch.play(events);
+        Ok(watch)
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, Kept<Watch>> {

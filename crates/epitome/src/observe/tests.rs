@@ -148,8 +148,8 @@ fn a_model_nobody_knows_has_no_limit_and_no_price() {
     let head = (0..30).map(|number| bench.turn(number)).last().unwrap();
     for model in [None, Some(ModelName("somebody's model".to_owned()))] {
         let (store, thread, at) = (&bench.store, bench.thread, Time(bench.now));
-        let observed = observer.call(store, thread, head, model.as_ref(), Format::OpenaiChat, at).unwrap();
-        assert_eq!((observed.sent, observed.cost, observed.cost_full), (observed.full, None, None));
+        let seen = observer.call(store, thread, head, model.as_ref(), Format::OpenaiChat, at).unwrap();
+        assert_eq!((seen.sent, seen.cost, seen.cost_full), (seen.full, None, None));
     }
 }
 
@@ -157,9 +157,9 @@ fn a_model_nobody_knows_has_no_limit_and_no_price() {
 fn what_no_policy_could_send_is_refused_in_words() {
     let (mut bench, observer) = (Bench::new(), observer());
     let head = bench.instruct(&"a very long instruction, ".repeat(10_000), "Mend the uploader.");
-    let observed = bench.observe(&observer, head);
-    assert!(observed.full > Tokens(12_000) && observed.sent == Tokens(0), "{observed:?}");
-    let said = observed.refused.expect("a refusal");
+    let seen = bench.observe(&observer, head);
+    assert!(seen.full > Tokens(12_000) && seen.sent == Tokens(0), "{seen:?}");
+    let said = seen.refused.expect("a refusal");
     assert!(!said.contains("a very long"), "{said}");
     let head = bench.turn(0);
     assert!(bench.observe(&observer, head).refused.is_some());
