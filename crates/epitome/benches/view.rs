@@ -402,7 +402,7 @@ fn cold_open() -> ColdOpen {
     let store = Sqlite::open(&path, options()).expect("a new store");
     let session = SessionId::derived(&["bench"]);
     store
-        .open(&NewThread { id: thread(), session, name: "main".into(), start: Start::Root })
+        .open(&NewThread { id: thread(), session, name: "main".into(), key: None, start: Start::Root })
         .expect("a new thread");
     let mut log = Log::default();
     while log.next < 10_000 {

@@ -222,6 +222,7 @@ fn record_session(
         title: title.or_else(|| events().find_map(title_of)).unwrap_or_default(),
         source: format.name().to_owned(),
         created: events().find_map(|event| event.time),
+        principal: String::new(),
     })?;
     let callers = callers(&threads);
     let mut appended = 0;
@@ -239,7 +240,7 @@ fn record_session(
                 Start::Spawned { by, call }
             }
         };
-        let new = NewThread { id: thread.id, session: id, name: thread.name, start };
+        let new = NewThread { id: thread.id, session: id, name: thread.name, key: None, start };
         let done = record_thread(store, &new, thread.events)?;
         appended += done.appended;
         diverged.extend(done.diverged.map(|at| (at, done.place.head())));
@@ -322,6 +323,7 @@ fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<
         id: ThreadId::derived(&[&thread.to_string(), &at.to_string(), &events[known].raw.json]),
         session: new.session,
         name: format!("{} (rewritten)", new.name),
+        key: None,
         start: Start::Fork { of: thread, at },
     };
     let rest = events.into_iter().skip(known).collect();

@@ -146,8 +146,13 @@ fn open(path: &Path) -> Sqlite {
 
 fn root(store: &Sqlite, name: &str) -> ThreadId {
     let id = ThreadId::derived(&[name]);
-    let new =
-        NewThread { id, session: SessionId::derived(&[name]), name: name.to_owned(), start: Start::Root };
+    let new = NewThread {
+        id,
+        session: SessionId::derived(&[name]),
+        name: name.to_owned(),
+        key: None,
+        start: Start::Root,
+    };
     store.open(&new).expect("a thread");
     id
 }

@@ -71,6 +71,7 @@ fn new_thread(start: Start) -> NewThread {
         id: ThreadId::derived(&["conformance", &number]),
         session: SessionId::derived(&["conformance", &number]),
         name: format!("thread {number}"),
+        key: None,
         start,
     }
 }

@@ -78,6 +78,9 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
     },
+    /// A session belongs to whom it was made for, and no view shows what another principal said.
+    #[error("the session {0} belongs to another principal; choose a session of the same one")]
+    OtherPrincipal(SessionId),
     /// The id is taken by an entry that says something else.
     #[error(
         "the ledger has an entry `{id}` in `{channel}` that says something else; entries are never changed, add a new one"

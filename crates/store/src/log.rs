@@ -22,12 +22,13 @@ use crate::error::StoreError;
 ///
 /// let log = Memory::new();
 /// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
-/// log.open(&NewThread { id: thread, session, name: "main".into(), start: Start::Root })?;
+/// log.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: Start::Root })?;
 /// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("hello")] }, None);
 /// let head = log.append(thread, Seq::START, vec![said])?;
 ///
 /// let fork = ThreadId::derived(&["fork"]);
-/// log.open(&NewThread { id: fork, session, name: "fork".into(), start: Start::Fork { of: thread, at: head.seq } })?;
+/// let start = Start::Fork { of: thread, at: head.seq };
+/// log.open(&NewThread { id: fork, session, name: "fork".into(), key: None, start })?;
 /// assert_eq!(log.read(fork, Seq(1), 10)?, log.read(thread, Seq(1), 10)?);
 /// # Ok::<(), epitome_store::StoreError>(())
 /// ```
@@ -69,6 +70,8 @@ pub struct NewThread {
     pub session: SessionId,
     /// What a person reads: "main", a subagent's name.
     pub name: String,
+    /// The id the client itself gives it, where it does.
+    pub key: Option<String>,
     /// How it begins.
     pub start: Start,
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod commit;
+mod exchanges;
 mod jobs;
 
 use epitome_core::{EventId, Seq, SessionId, ThreadId, Tokens, event::Time, id::ModelName, turn::Turn};
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     calls::{CallRow, Content, NewCall, NewOutcome, Outcome},
-    commit::{Commit, Committed, Record},
+    commit::{BecomesHead, Commit, Committed, Opens, Record},
+    exchanges::{ExchangeRow, NewExchange},
     jobs::{Attempt, AttemptRow, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
 };
 use crate::log::{Head, Start};
@@ -36,12 +38,21 @@ pub struct NewSession {
     pub source: String,
     /// When it was begun.
     pub created: Option<Time>,
+    /// Whose it is, for ever; empty for the one that everybody is without tokens.
+    pub principal: String,
 }
 
 impl NewSession {
     /// A session with a title and nothing else.
     pub fn titled(id: SessionId, title: impl Into<String>) -> Self {
-        Self { id, key: None, title: title.into(), source: String::new(), created: None }
+        Self {
+            id,
+            key: None,
+            title: title.into(),
+            source: String::new(),
+            created: None,
+            principal: String::new(),
+        }
     }
 }
 
@@ -52,7 +63,7 @@ pub struct NewFork {
     pub of: ThreadId,
     /// The last event to share.
     pub at: Seq,
-    /// The session to make for it.
+    /// The session to make for it, of the same principal.
     pub session: NewSession,
     /// The thread to make; it becomes the session's head.
     pub thread: ThreadId,
@@ -73,6 +84,8 @@ pub struct SessionRow {
     pub key: Option<String>,
     /// Where it comes from.
     pub source: String,
+    /// Whose it is.
+    pub principal: String,
     /// When it was begun.
     pub created: Option<Time>,
     /// The thread it goes on with.
@@ -110,6 +123,8 @@ pub struct ThreadRow {
     pub session: SessionId,
     /// What a person reads.
     pub name: String,
+    /// The id the client itself gives it.
+    pub key: Option<String>,
     /// How it begins.
     pub start: Start,
     /// Where it ends.

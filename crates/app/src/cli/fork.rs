@@ -140,6 +140,7 @@ fn share(
             title: title.to_owned(),
             source: session.source.clone(),
             created: Some(text::now()),
+            principal: session.principal.clone(),
         },
         thread: ThreadId::new(Uuid::now_v7()),
         name: "main".to_owned(),

@@ -224,7 +224,7 @@ fn cancel(args: &Cancel, store: &Sqlite, mut out: Output) -> anyhow::Result<Exit
         }
         let record = Record::CancelJob { job: row.job.id, reason: "cancelled by hand".to_owned() };
         let after = store.head(thread)?.seq;
-        match store.commit(Commit { thread, after, events: Vec::new(), records: vec![record] }) {
+        match store.commit(Commit::new(thread, after, Vec::new(), vec![record])) {
             // The session goes on meanwhile.
             Err(epitome::store::StoreError::Conflict { .. }) => {}
             done => break done.map(drop)?,

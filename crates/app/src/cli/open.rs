@@ -153,7 +153,14 @@ mod tests {
     fn row(name: &str, id: &str) -> ThreadRow {
         let head = Head { seq: Seq::START, link: Link::ROOT };
         let session = SessionId::derived(&["test"]);
-        ThreadRow { id: id.parse().expect("an id"), session, name: name.into(), start: Start::Root, head }
+        ThreadRow {
+            id: id.parse().expect("an id"),
+            session,
+            name: name.into(),
+            key: None,
+            start: Start::Root,
+            head,
+        }
     }
 
     #[test]

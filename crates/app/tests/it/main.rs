@@ -9,5 +9,6 @@ mod harness;
 mod real_data;
 mod replay;
 mod round_trip;
+mod serve;
 mod tidy;
 mod view;

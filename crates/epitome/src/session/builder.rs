@@ -329,11 +329,13 @@ impl SessionBuilder {
             title: self.title.clone(),
             source: "library".to_owned(),
             created: Some((self.clock.0)()),
+            principal: String::new(),
         };
         let session = self
             .start(move |store| {
                 store.create_session(&new)?;
-                let start = NewThread { id: thread, session, name: "main".to_owned(), start: Start::Root };
+                let start =
+                    NewThread { id: thread, session, name: "main".to_owned(), key: None, start: Start::Root };
                 store.open(&start)?;
                 Ok((session, thread))
             })

@@ -193,7 +193,7 @@ impl Desk {
             if events.is_empty() && records.is_empty() {
                 return Ok(state.head);
             }
-            let commit = Commit { thread: self.thread, after: state.head.seq, events, records };
+            let commit = Commit::new(self.thread, state.head.seq, events, records);
             match self.store.commit(commit) {
                 Ok(_) => {
                     state.catch_up(&self.store, self.thread)?;
@@ -290,7 +290,7 @@ impl Desk {
             state.push(self.thread, marker);
             records.push(Record::Job(job));
         }
-        self.store.commit(Commit { thread: self.thread, after, events, records })?;
+        self.store.commit(Commit::new(self.thread, after, events, records))?;
         state.sent = Some(prompt);
         state.last = Some((number, tokens));
         if let Some((compaction, by)) = asked {
@@ -348,12 +348,7 @@ impl Desk {
             Err(why) => {
                 let cancel = Record::CancelJob { job: job.job.id, reason: why.to_owned() };
                 let after = self.store.head(self.thread)?.seq;
-                self.store.commit(Commit {
-                    thread: self.thread,
-                    after,
-                    events: Vec::new(),
-                    records: vec![cancel],
-                })?;
+                self.store.commit(Commit::new(self.thread, after, Vec::new(), vec![cancel]))?;
                 Ok(None)
             }
         }

@@ -15,8 +15,8 @@ mod error;
 mod hand_over;
 mod lifecycle;
 mod orders;
-mod reading;
-mod setup;
+pub(crate) mod reading;
+pub(crate) mod setup;
 mod state;
 mod thrash;
 
@@ -447,6 +447,7 @@ impl Session {
                     title,
                     source: "library".to_owned(),
                     created: Some(now),
+                    principal: desk.store.session(desk.session)?.principal,
                 };
                 let fork = NewFork { of: desk.thread, at, session: new, thread, name: "main".to_owned() };
                 let head = desk.store.fork(&fork)?;

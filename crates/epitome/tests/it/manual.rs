@@ -67,7 +67,7 @@ async fn what_was_undone_or_cancelled_can_be_asked_for_again() {
     let job = session.compact_in_background(None).await.unwrap();
     let cancel = Record::CancelJob { job, reason: "not now".to_owned() };
     let after = session.store().head(session.thread()).unwrap().seq;
-    let commit = Commit { thread: session.thread(), after, events: Vec::new(), records: vec![cancel] };
+    let commit = Commit::new(session.thread(), after, Vec::new(), vec![cancel]);
     session.store().commit(commit).unwrap();
     assert!(session.compact(None).await.unwrap() > second);
 }

@@ -276,7 +276,7 @@ async fn a_job_that_cannot_be_read_is_given_up_and_not_tried_for_ever() {
     newer.key = "newer".to_owned();
     newer.detail = r#"{"of":"a later version"}"#.to_owned();
     let records = vec![cancel, Record::Job(newer)];
-    store.commit(Commit { thread: session.thread(), after: head, events: Vec::new(), records }).unwrap();
+    store.commit(Commit::new(session.thread(), head, Vec::new(), records)).unwrap();
     let worker = builder(&hands).store(store).policy(&summaries_only()).summariser(summariser.clone());
     let worker = worker.resume(session.id()).await.unwrap();
     for _ in 0..400 {

@@ -2,8 +2,8 @@
 
 use epitome_core::{Event, Seq, ThreadId};
 
-use super::{Content, JobId, NewCall, NewJob, NewOutcome};
-use crate::log::Head;
+use super::{Content, JobId, NewCall, NewExchange, NewJob, NewOutcome, NewSession};
+use crate::log::{Head, NewThread, Start};
 
 /// Events and records of one thread, written all or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,51 @@ pub struct Commit {
     pub events: Vec<Event>,
     /// What is recorded beside it. Contents are stored first, the rest in this order, all after the events.
     pub records: Vec<Record>,
+    /// The thread, and its session, if they are made by this.
+    pub opens: Option<Opens>,
+}
+
+impl Commit {
+    /// To a thread that is there.
+    pub fn new(thread: ThreadId, after: Seq, events: Vec<Event>, records: Vec<Record>) -> Self {
+        Self { thread, after, events, records, opens: None }
+    }
+
+    /// To a thread that is made by it.
+    pub fn opening(opens: Opens, events: Vec<Event>, records: Vec<Record>) -> Self {
+        Self { thread: opens.thread.id, after: opens.after(), events, records, opens: Some(opens) }
+    }
+}
+
+/// What a commit makes before it writes anything. What is there already and is the same stays; then the commit is refused
+/// if the thread has gone on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opens {
+    /// The session of the thread, if it is new. Otherwise it has to be there.
+    pub session: Option<NewSession>,
+    /// The thread of the commit. A fork shares events of its own principal only.
+    pub thread: NewThread,
+    /// Whether the session goes on with it.
+    pub head: BecomesHead,
+}
+
+impl Opens {
+    /// Where the thread ends as it is made: at the fork point, or at the start.
+    pub fn after(&self) -> Seq {
+        match self.thread.start {
+            Start::Fork { at, .. } => at,
+            Start::Root | Start::Spawned { .. } => Seq::START,
+        }
+    }
+}
+
+/// Whether a session goes on with a thread that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BecomesHead {
+    /// It does.
+    Yes,
+    /// It does not, unless there is no other thread: a session never stands nowhere.
+    No,
 }
 
 /// Something kept beside the events.
@@ -46,6 +91,10 @@ pub enum Record {
         /// Why not.
         reason: String,
     },
+    /// A request ended.
+    Exchange(NewExchange),
+    /// The session goes on with the thread of the commit.
+    Head,
 }
 
 /// What a commit led to.

@@ -10,7 +10,7 @@ use super::{
     derived::Item,
     fault::Fault,
     media::{self, Packed},
-    read, shared,
+    read, sessions, shared,
     writer::Desk,
 };
 use crate::{
@@ -139,12 +139,24 @@ pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
         Start::Fork { of, at } => calls::made_by(desk.connection, *of, *at)?,
     };
     ensure_session(desk, thread.session)?;
+    if let Start::Fork { of, .. } = thread.start {
+        expect_same_principal(desk, of, thread.session)?;
+    }
     insert_thread(desk, thread, base, calls)?;
     shared::derive(desk.connection, thread.id)?;
     desk.connection
         .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NULL")?
         .execute(params![thread.session.blob(), thread.id.blob()])?;
     Ok(())
+}
+
+/// No view shows what another principal said.
+fn expect_same_principal(desk: &Desk<'_>, parent: ThreadId, session: SessionId) -> Result<(), Fault> {
+    let (_, theirs) = sessions::owner(desk.connection, parent)?;
+    match sessions::principal(desk.connection, session)? {
+        Some(own) if own == theirs => Ok(()),
+        _ => Err(StoreError::OtherPrincipal(session).into()),
+    }
 }
 
 fn ensure_session(desk: &Desk<'_>, session: SessionId) -> Result<(), Fault> {
@@ -166,7 +178,8 @@ fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head, calls: u64) ->
     desk.connection
         .prepare_cached(
             "INSERT INTO threads (id, session, name, start, parent, base_seq, base_raw_link, base_normal_link,
-                by_thread, by_seq, by_call, base_calls) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                by_thread, by_seq, by_call, base_calls, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             thread.id.blob(),
@@ -181,6 +194,7 @@ fn insert_thread(desk: &Desk<'_>, thread: &NewThread, base: Head, calls: u64) ->
             by.map(|by| signed(by.seq.0)),
             call,
             signed(calls),
+            thread.key,
         ])?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the doctor checks of the records beside the log: calls, jobs and summaries.
+//! What the doctor checks of the records beside the log: calls, jobs, summaries, exchanges, and whose sessions are.
 
 use epitome_core::{Digest, Seq, ThreadId};
 use rusqlite::{Connection, Row, params};
@@ -162,4 +162,51 @@ pub(super) fn summaries(connection: &Connection) -> Result<Finding, Fault> {
         }
     }
     Ok((format!("{seen} summaries"), problems))
+}
+
+/// Exchanges ended with an event of their thread, and what was observed of them can be read.
+pub(super) fn exchanges(connection: &Connection) -> Result<Finding, Fault> {
+    let mut problems = Vec::new();
+    let mut seen = 0_u64;
+    let mut statement = connection
+        .prepare("SELECT number, head, observed FROM exchanges WHERE thread = ?1 ORDER BY number")?;
+    for (thread, _) in derived::bases(connection)? {
+        let end = read::head(connection, thread)?.seq;
+        let mut rows = statement.query([thread.blob()])?;
+        while let Some(row) = rows.next()? {
+            seen += 1;
+            let (number, head) = (unsigned(row.get(0)?), codec::seq(row, 1)?);
+            if head > end {
+                problems.push(format!(
+                    "exchange {number} of thread {thread} ended with event {head}, which is not there"
+                ));
+            }
+            if json("text", row.get::<_, Option<String>>(2)?.as_deref()).is_err() {
+                problems.push(format!(
+                    "exchange {number} of thread {thread} observed something that is not JSON"
+                ));
+            }
+        }
+    }
+    Ok((format!("{seen} exchanges"), problems))
+}
+
+/// No thread shows what another principal said.
+pub(super) fn principals(connection: &Connection) -> Result<Finding, Fault> {
+    let principals: i64 =
+        connection.query_row("SELECT count(DISTINCT principal) FROM sessions", [], |row| row.get(0))?;
+    let mut statement = connection.prepare(
+        "SELECT fork.id, parent.id FROM threads AS fork
+         JOIN threads AS parent ON parent.id = fork.parent
+         JOIN sessions AS own ON own.id = fork.session
+         JOIN sessions AS other ON other.id = parent.session
+         WHERE own.principal <> other.principal ORDER BY fork.number",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut problems = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (fork, parent) = (codec::thread(row, 0)?, codec::thread(row, 1)?);
+        problems.push(format!("thread {fork} was forked from {parent}, which is another principal's"));
+    }
+    Ok((format!("{principals} principals"), problems))
 }

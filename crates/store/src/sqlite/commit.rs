@@ -3,15 +3,22 @@
 use epitome_core::{Seq, ThreadId, TokenCounter};
 use serde::de::IgnoredAny;
 
-use super::{Sqlite, append::Append, calls, fault::Fault, jobs, writer::Desk};
+use super::{
+    Sqlite,
+    append::{self, Append},
+    calls, exchanges,
+    fault::Fault,
+    jobs, sessions,
+    writer::Desk,
+};
 use crate::{
     error::StoreError,
     log::Head,
-    records::{Commit, Committed, NewCall, Record},
+    records::{BecomesHead, Commit, Committed, NewCall, NewExchange, Opens, Record},
 };
 
 impl Sqlite {
-    /// Writes events and records together, if the thread ends where the caller thinks; otherwise
+    /// Writes events and records together, and makes their thread and session if it is to, if the thread ends where the caller thinks; otherwise
     /// [`StoreError::Conflict`], as for an append. Whatever is refused, nothing of the commit is written.
     pub fn commit(&self, commit: Commit) -> Result<Head, StoreError> {
         self.commit_numbered(commit).map(|committed| committed.head)
@@ -27,22 +34,29 @@ impl Sqlite {
 /// A commit of which all that needs no lock has been done.
 struct Prepared {
     thread: ThreadId,
+    opens: Option<Opens>,
     append: Append,
     records: Vec<Record>,
 }
 
 impl Prepared {
     fn new(commit: Commit, counter: Option<&dyn TokenCounter>) -> Result<Self, StoreError> {
-        let Commit { thread, after, events, mut records } = commit;
+        let Commit { thread, after, events, mut records, opens } = commit;
+        if let Some(opens) = &opens {
+            check_opening(thread, after, opens)?;
+        }
         for record in &records {
             check(thread, record)?;
         }
         // Calls name contents, so these come first. The sort keeps the order of the rest.
         records.sort_by_key(|record| !matches!(record, Record::Content(_)));
-        Ok(Self { thread, append: Append::new(thread, after, events, counter), records })
+        Ok(Self { thread, opens, append: Append::new(thread, after, events, counter), records })
     }
 
     fn run(&mut self, desk: &mut Desk<'_>) -> Result<Committed, Fault> {
+        if let Some(opens) = &self.opens {
+            open(desk, opens)?;
+        }
         let head = self.append.run(desk)?;
         let mut committed = Committed { head, calls: Vec::new() };
         for record in &self.records {
@@ -56,9 +70,49 @@ impl Prepared {
                 Record::Job(job) => jobs::insert(desk, head.seq, job)?,
                 Record::Adopted { job, compaction } => jobs::adopt(desk, self.thread, *job, *compaction)?,
                 Record::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
+                Record::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,
+                Record::Head => go_on_with(desk, self.thread)?,
             }
         }
         Ok(committed)
+    }
+}
+
+/// Makes the thread of a commit, and its session if that is new.
+fn open(desk: &Desk<'_>, opens: &Opens) -> Result<(), Fault> {
+    match &opens.session {
+        Some(session) => drop(sessions::create(desk, session)?),
+        None => sessions::expect(desk.connection, opens.thread.session)?,
+    }
+    append::open(desk, &opens.thread)?;
+    match opens.head {
+        BecomesHead::Yes => sessions::move_head(desk, opens.thread.session, opens.thread.id),
+        BecomesHead::No => Ok(()),
+    }
+}
+
+/// Lets the session of a thread go on with it.
+fn go_on_with(desk: &Desk<'_>, thread: ThreadId) -> Result<(), Fault> {
+    let (session, _) = sessions::owner(desk.connection, thread)?;
+    sessions::move_head(desk, session, thread)
+}
+
+/// What can be said of what a commit makes by itself.
+fn check_opening(thread: ThreadId, after: Seq, opens: &Opens) -> Result<(), StoreError> {
+    let Opens { session, thread: made, .. } = opens;
+    if made.id != thread {
+        return Err(misplaced("opening", thread, format!("it makes the thread {}", made.id)));
+    }
+    if after != opens.after() {
+        let why = format!("it starts after event {}, and the commit goes on after {after}", opens.after());
+        return Err(misplaced("opening", thread, why));
+    }
+    match session {
+        Some(session) if session.id != made.session => {
+            let why = format!("it makes the session {}, and the thread is of {}", session.id, made.session);
+            Err(misplaced("opening", thread, why))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -76,9 +130,14 @@ fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
             Err(misplaced("job", thread, format!("it is for the thread {}", job.thread)))
         }
         Record::Job(job) => json("detail of a job", Some(&job.detail)),
-        Record::CallsSoFar(_) | Record::Outcome(_) | Record::Adopted { .. } | Record::CancelJob { .. } => {
-            Ok(())
+        Record::Exchange(NewExchange { observed, .. }) => {
+            json("observation of an exchange", observed.as_deref())
         }
+        Record::CallsSoFar(_)
+        | Record::Outcome(_)
+        | Record::Adopted { .. }
+        | Record::CancelJob { .. }
+        | Record::Head => Ok(()),
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) fn examine(path: &Path, options: &Options, access: Access) -> Result<
         examination.check("calls", checks::calls),
         examination.check("jobs", checks::jobs),
         examination.check("summaries", checks::summaries),
+        examination.check("exchanges", checks::exchanges),
+        examination.check("principals", checks::principals),
         derived("turns", &|connection| same_rows(connection, "turn_rows", "thread, seq")),
         derived("totals", &totals),
         derived("token counts", &|connection| counts(connection, counter)),

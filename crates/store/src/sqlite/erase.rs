@@ -2,7 +2,7 @@
 //!
 //! What forks in other sessions share with the session is first copied into their own lines, each its own beginning
 //! and no more, at the places and with the links it always had, and the calls it shows with their numbers (`adopt`).
-//! Then everything of the session goes from the tables, its jobs and summaries too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
+//! Then everything of the session goes from the tables, its jobs, summaries and exchanges too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
 
 use std::collections::HashSet;
 
@@ -188,6 +188,7 @@ fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Res
 fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault> {
     forget_derived(connection, thread)?;
     for sql in [
+        "DELETE FROM exchanges WHERE thread = ?1",
         "DELETE FROM media_uses WHERE event IN (SELECT id FROM events WHERE thread = ?1)",
         "DELETE FROM ledger_links WHERE thread = ?1",
         "DELETE FROM counts WHERE thread = ?1",

@@ -13,12 +13,14 @@ mod commit;
 mod derived;
 mod doctor;
 mod erase;
+mod exchanges;
 mod fault;
 mod jobs;
 mod ledger;
 mod media;
 mod pool;
 mod read;
+mod recognise;
 mod schema;
 mod search;
 mod sessions;
@@ -91,7 +93,7 @@ impl fmt::Debug for Options {
 /// let directory = tempfile::tempdir()?;
 /// let store = Sqlite::open(&directory.path().join("epitome.db"), Options::default())?;
 /// let (session, thread) = (SessionId::derived(&["demo"]), ThreadId::derived(&["demo"]));
-/// store.open(&NewThread { id: thread, session, name: "main".into(), start: Start::Root })?;
+/// store.open(&NewThread { id: thread, session, name: "main".into(), key: None, start: Start::Root })?;
 /// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("find me later")] }, None);
 /// store.append(thread, Seq::START, vec![said])?;
 /// assert_eq!(store.search(&Search::everywhere("later"))?.len(), 1);
@@ -204,11 +206,6 @@ impl Sqlite {
         self.lend("reading the log", |connection| read::event(connection, id))
     }
 
-    /// The events at which a history with this normalised link ends: the same history in any thread.
-    pub fn recognise(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
-        self.lend("recognising a history", |connection| read::recognise(connection, normal))
-    }
-
     /// A medium's bytes, if any event brought it inline and it was large enough to be stored apart.
     pub fn media(&self, hash: Digest) -> Result<Option<Vec<u8>>, StoreError> {
         self.lend("reading a medium", |connection| media::fetch(connection, hash))
@@ -306,7 +303,7 @@ impl Sqlite {
 
 /// Sessions and threads.
 impl Sqlite {
-    /// Makes a session. Making it again changes nothing but what was left empty.
+    /// Makes a session. Making it again changes nothing but what was left empty; whose it is never changes.
     pub fn create_session(&self, session: &NewSession) -> Result<Made, StoreError> {
         let session = session.clone();
         self.writer.write("making a session", move |desk| sessions::create(desk, &session))

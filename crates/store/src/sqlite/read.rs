@@ -251,19 +251,6 @@ pub(super) fn words(connection: &Connection, thread: ThreadId) -> Result<Vec<(Se
     Ok(words.collect())
 }
 
-/// The events at which a history with this normalised link ends.
-pub(super) fn recognise(connection: &Connection, normal: Digest) -> Result<Vec<EventId>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT thread, seq FROM events WHERE normal_link = ?1 AND normal_digest IS NOT NULL ORDER BY id",
-    )?;
-    let mut rows = statement.query([normal.0])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.extend(codec::event_id(row, 0)?);
-    }
-    Ok(found)
-}
-
 /// The counts of a view's events from `from` on.
 pub(super) fn counts(
     connection: &Connection,
@@ -363,7 +350,7 @@ pub(super) fn head_at(connection: &Connection, of: ThreadId, at: Seq) -> Result<
 
 /// The columns that [`thread_row`] reads.
 pub(super) const THREAD_COLUMNS: &str =
-    "id, session, name, start, parent, base_seq, by_thread, by_seq, by_call";
+    "id, session, name, start, parent, base_seq, by_thread, by_seq, by_call, key";
 
 /// How a thread was made, from a row of [`THREAD_COLUMNS`].
 pub(super) fn made(row: &Row<'_>) -> Result<NewThread, Fault> {
@@ -375,7 +362,13 @@ pub(super) fn made(row: &Row<'_>) -> Result<NewThread, Fault> {
         },
         _ => Start::Root,
     };
-    Ok(NewThread { id: codec::thread(row, 0)?, session: codec::session(row, 1)?, name: row.get(2)?, start })
+    Ok(NewThread {
+        id: codec::thread(row, 0)?,
+        session: codec::session(row, 1)?,
+        name: row.get(2)?,
+        key: row.get(9)?,
+        start,
+    })
 }
 
 /// The thread with this id, if there is one.
@@ -388,6 +381,6 @@ pub(super) fn thread(connection: &Connection, id: ThreadId) -> Result<Option<New
 
 /// A thread with its head.
 pub(super) fn thread_row(connection: &Connection, made: NewThread) -> Result<ThreadRow, Fault> {
-    let NewThread { id, session, name, start } = made;
-    Ok(ThreadRow { id, session, name, start, head: head(connection, id)? })
+    let NewThread { id, session, name, key, start } = made;
+    Ok(ThreadRow { id, session, name, key, start, head: head(connection, id)? })
 }

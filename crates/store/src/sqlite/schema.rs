@@ -15,8 +15,11 @@ use super::{Options, codec::signed, fault::Fault};
 use crate::error::{OPENING, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_log.sql"), include_str!("migrations/0002_compaction.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_log.sql"),
+    include_str!("migrations/0002_compaction.sql"),
+    include_str!("migrations/0003_gateway.sql"),
+];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
 const APPLICATION: i32 = 0x4550_4954;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use epitome_core::{SessionId, ThreadId, Tokens, event::Time};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     append,
@@ -25,22 +25,45 @@ pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Faul
         session.title,
         session.key,
         session.source,
-        session.created.map(|time| time.0)
+        session.created.map(|time| time.0),
+        session.principal,
     ];
-    let known: bool = desk
-        .connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")?
-        .query_row([session.id.blob()], |row| row.get(0))?;
+    let known = principal(desk.connection, session.id)?;
+    if known.as_ref().is_some_and(|known| *known != session.principal) {
+        return Err(StoreError::OtherPrincipal(session.id).into());
+    }
     desk.connection
         .prepare_cached(
-            "INSERT INTO sessions (id, title, key, source, created) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO sessions (id, title, key, source, created, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (id) DO UPDATE SET
                 title = CASE title WHEN '' THEN excluded.title ELSE title END,
                 source = CASE source WHEN '' THEN excluded.source ELSE source END,
                 key = coalesce(key, excluded.key), created = coalesce(created, excluded.created)",
         )?
         .execute(values)?;
-    Ok(if known { Made::Already } else { Made::New })
+    Ok(if known.is_some() { Made::Already } else { Made::New })
+}
+
+/// Whose a session is, if there is one.
+pub(super) fn principal(connection: &Connection, session: SessionId) -> Result<Option<String>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT principal FROM sessions WHERE id = ?1")?;
+    Ok(statement.query_row([session.blob()], |row| row.get(0)).optional()?)
+}
+
+/// The session of a thread, and whose it is.
+pub(super) fn owner(connection: &Connection, thread: ThreadId) -> Result<(SessionId, String), Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT sessions.id, principal FROM threads CROSS JOIN sessions ON sessions.id = threads.session
+         WHERE threads.id = ?1",
+    )?;
+    let mut rows = statement.query([thread.blob()])?;
+    let row = rows.next()?.ok_or(StoreError::UnknownThread(thread))?;
+    Ok((codec::session(row, 0)?, row.get(1)?))
+}
+
+/// Refuses a session that is not there.
+pub(super) fn expect(connection: &Connection, session: SessionId) -> Result<(), Fault> {
+    principal(connection, session)?.map(drop).ok_or_else(|| unknown(session))
 }
 
 /// Forks a thread into a session of its own.
@@ -50,6 +73,7 @@ pub(super) fn fork(desk: &Desk<'_>, fork: &NewFork) -> Result<Head, Fault> {
         id: fork.thread,
         session: fork.session.id,
         name: fork.name.clone(),
+        key: None,
         start: Start::Fork { of: fork.of, at: fork.at },
     };
     append::open(desk, &thread)?;
@@ -68,7 +92,7 @@ pub(super) fn set_title(desk: &Desk<'_>, session: SessionId, title: &str) -> Res
 
 /// Labels a session.
 pub(super) fn add_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<Made, Fault> {
-    row(desk.connection, None, session)?;
+    expect(desk.connection, session)?;
     let added = desk
         .connection
         .prepare_cached("INSERT INTO labels (session, label) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
@@ -78,7 +102,7 @@ pub(super) fn add_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Res
 
 /// Takes a label off.
 pub(super) fn remove_label(desk: &Desk<'_>, session: SessionId, label: &str) -> Result<(), Fault> {
-    row(desk.connection, None, session)?;
+    expect(desk.connection, session)?;
     desk.connection
         .prepare_cached("DELETE FROM labels WHERE session = ?1 AND label = ?2")?
         .execute(params![session.blob(), label])?;
@@ -87,20 +111,25 @@ pub(super) fn remove_label(desk: &Desk<'_>, session: SessionId, label: &str) -> 
 
 /// Chooses the thread a session goes on with.
 pub(super) fn set_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) -> Result<(), Fault> {
-    row(desk.connection, None, session)?;
+    expect(desk.connection, session)?;
     let known = read::thread(desk.connection, thread)?.ok_or(StoreError::UnknownThread(thread))?;
     if known.session != session {
         return Err(StoreError::ThreadOfOtherSession { thread, session }.into());
     }
+    move_head(desk, session, thread)
+}
+
+/// Lets a session go on with a thread that is its own.
+pub(super) fn move_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) -> Result<(), Fault> {
     desk.connection
-        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1")?
+        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NOT ?2")?
         .execute(params![session.blob(), thread.blob()])?;
     Ok(())
 }
 
 /// The threads of a session, in the order they were made.
 pub(super) fn threads(connection: &Connection, session: SessionId) -> Result<Vec<ThreadRow>, Fault> {
-    row(connection, None, session)?;
+    expect(connection, session)?;
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {} FROM threads WHERE session = ?1 ORDER BY number",
         read::THREAD_COLUMNS
@@ -139,9 +168,9 @@ fn select(
     let only = only.map(|session| session.blob());
     let mut labels = labels(connection, only)?;
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT sessions.id, title, key, source, created, head_thread, count(threads.id), sum(totals.events),
+        "SELECT sessions.id, title, sessions.key, source, created, head_thread, count(threads.id), sum(totals.events),
             sum(messages), sum(turns), sum(loops), sum(tool_calls), sum(compactions), sum(token_totals.tokens),
-            min(first_time), max(last_time)
+            min(first_time), max(last_time), principal
          FROM sessions
          LEFT JOIN threads ON threads.session = sessions.id
          LEFT JOIN totals ON totals.thread = threads.id
@@ -172,6 +201,7 @@ fn session_row(row: &Row<'_>) -> Result<SessionRow, Fault> {
         title: row.get(1)?,
         key: row.get(2)?,
         source: row.get(3)?,
+        principal: row.get(16)?,
         created: time(4)?,
         head: row.get::<_, Option<[u8; 16]>>(5)?.map(|bytes| ThreadId::new(uuid::Uuid::from_bytes(bytes))),
         labels: Vec::new(),

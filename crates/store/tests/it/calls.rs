@@ -50,7 +50,7 @@ pub(crate) fn commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> 
 
 fn try_commit(store: &Sqlite, thread: ThreadId, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
     let after = store.head(thread).expect("the thread exists").seq;
-    let commit = Commit { thread, after, events: vec![], records };
+    let commit = Commit::new(thread, after, vec![], records);
     store.commit_numbered(commit).map(|committed| committed.calls)
 }
 
@@ -107,11 +107,11 @@ fn a_call_comes_back_as_it_was_made() {
     };
     // Contents may stand behind what names them.
     let committed = store
-        .commit_numbered(Commit {
-            thread: id,
-            after: Seq(3),
-            events: events(Seq(4), "u"),
-            records: vec![
+        .commit_numbered(Commit::new(
+            id,
+            Seq(3),
+            events(Seq(4), "u"),
+            vec![
                 Record::Call(made.clone()),
                 Record::Outcome(failed.clone()),
                 Record::Content(policy.clone()),
@@ -119,7 +119,7 @@ fn a_call_comes_back_as_it_was_made() {
                 Record::Content(rendering.clone()),
                 Record::Content(rendering.clone()),
             ],
-        })
+        ))
         .unwrap();
     assert_eq!((committed.head, committed.calls), (store.head(id).unwrap(), vec![0]));
     commit(&store, id, vec![Record::Content(policy.clone()), Record::Outcome(ended.clone())]);
@@ -218,7 +218,7 @@ fn nothing_of_a_refused_commit_is_written() {
         // It is the last of several: what stands before it is good.
         let cancel = Record::CancelJob { job: queued.id, reason: "not needed".into() };
         let records = vec![Record::Content(Content::new("new")), Record::Call(call(Seq(3))), cancel, record];
-        let commit = Commit { thread: id, after: Seq(3), events: events(Seq(4), "u"), records };
+        let commit = Commit::new(id, Seq(3), events(Seq(4), "u"), records);
         let error = store.commit(commit).expect_err(words);
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(state(&store), before, "{words}");
@@ -226,10 +226,10 @@ fn nothing_of_a_refused_commit_is_written() {
     }
     // An empty commit checks the head as any other does.
     for after in [Seq(2), Seq(4)] {
-        let error = store.commit(Commit { thread: id, after, events: vec![], records: vec![] }).unwrap_err();
+        let error = store.commit(Commit::new(id, after, vec![], vec![])).unwrap_err();
         assert!(matches!(error, StoreError::Conflict { head, .. } if head == before.0), "{error}");
     }
-    let head = store.commit(Commit { thread: id, after: Seq(3), events: vec![], records: vec![] }).unwrap();
+    let head = store.commit(Commit::new(id, Seq(3), vec![], vec![])).unwrap();
     assert_eq!(head, before.0);
     // What was refused leaves no trace in what is derived either.
     store.append(id, Seq(3), events(Seq(4), "ua")).unwrap();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use epitome_core::{Seq, event::Time};
+use epitome_core::{EventId, Seq, event::Time};
 use epitome_store::{
     EventLog, Options, Sqlite, StoreError,
     records::{Commit, JobId, Record},
@@ -17,6 +17,7 @@ use epitome_store::{
 use crate::{
     calls::{call, commit, policy},
     jobs::ready,
+    recognition::exchange,
     support::{Place, append, counting, events, raw, root, session, thread, user},
 };
 
@@ -114,27 +115,35 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 2; nothing was touched; upgrade Epitome"
+        "PATH has schema version 7, this Epitome knows up to 3; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
 
-/// Makes a store as the first version of the schema was, with what that version wrote into it.
-fn of_the_first_version(path: &Path) {
+/// The scripts of the schema's versions, and the rows that each of them added to what was there.
+const VERSIONS: [(&str, &str); 2] = [
+    (include_str!("../../src/sqlite/migrations/0001_log.sql"), include_str!("old/0001.sql")),
+    (include_str!("../../src/sqlite/migrations/0002_compaction.sql"), include_str!("old/0002.sql")),
+];
+
+/// Makes a store as an earlier version of the schema was, with what such versions wrote into it.
+fn of_version(version: usize, path: &Path) {
     let connection = raw(path);
     connection.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-    connection.execute_batch(include_str!("../../src/sqlite/migrations/0001_log.sql")).unwrap();
-    connection.execute_batch(include_str!("old/0001.sql")).unwrap();
+    for (schema, rows) in &VERSIONS[..version] {
+        connection.execute_batch(schema).unwrap();
+        connection.execute_batch(rows).unwrap();
+    }
     connection.pragma_update(None, "application_id", 0x4550_4954).unwrap();
-    connection.pragma_update(None, "user_version", 1).unwrap();
+    connection.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
 }
 
 #[test]
 fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
-    of_the_first_version(&place.path());
+    of_version(1, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 2".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -160,23 +169,55 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
 }
 
 #[test]
+fn a_store_of_the_second_version_is_brought_up_to_date() {
+    let place = Place::new();
+    of_version(2, &place.path());
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+    let row = store.find_session("Why does the upload fail?").unwrap();
+    let id = row.head.unwrap();
+    assert_eq!(store.last_call(id).unwrap().map(|call| (call.number, call.outcomes.len())), Some((0, 1)));
+    assert_eq!(
+        store.ready_job(id).unwrap().map(|(_, summary)| summary.summary.text),
+        Some("in short".into())
+    );
+    // What was recorded before there were principals is everybody's, and found as such.
+    let fork = store.find_session("tried").unwrap().head.unwrap();
+    for id in [id, fork] {
+        let thread = store.thread(id).unwrap();
+        assert_eq!(store.session(thread.session).unwrap().principal, "");
+        assert_eq!((thread.key, store.exchanges(thread.session, 0, 9).unwrap()), (None, vec![]));
+    }
+    let last = store.head(id).unwrap();
+    let found = EventId { thread: id, seq: last.seq };
+    assert_eq!(store.recognise_for("", last.link.normal).unwrap(), [found]);
+    assert_eq!(store.recognise_for("ann", last.link.normal).unwrap(), []);
+    commit(&store, id, vec![Record::Exchange(exchange(last.seq)), Record::Head]);
+    assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
+#[test]
 fn many_may_bring_a_store_up_to_date_at_once() {
     for _ in 0..5 {
         let place = Place::new();
-        of_the_first_version(&place.path());
+        of_version(1, &place.path());
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&place.open(), "schema"), ("version 2".to_owned(), vec![]));
+        assert_eq!(finding(&place.open(), "schema"), ("version 3".to_owned(), vec![]));
     }
 }
 
 #[test]
 fn a_store_of_an_older_version_in_a_read_only_place_says_what_it_needs() {
     let place = Place::new();
-    of_the_first_version(&place.path());
+    of_version(1, &place.path());
     let Some(_guard) = read_only(place.directory.path()) else {
         eprintln!("skipped: neither permissions nor a read-only mount keep this user from writing");
         return;
@@ -260,7 +301,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 2");
+    assert_eq!(version, "version 3");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it
@@ -379,7 +420,7 @@ fn a_store_in_a_read_only_place_can_be_looked_at() {
     assert!(store.doctor().unwrap().is_healthy());
     let words = ": PATH cannot be written; check the permissions of the file and of its directory";
     let head = store.head(thread("t")).unwrap().seq;
-    let nothing = Commit { thread: thread("t"), after: head, events: vec![], records: vec![] };
+    let nothing = Commit::new(thread("t"), head, vec![], vec![]);
     for (doing, error) in [
         ("appending to the log", store.append(thread("t"), head, events(head.next(), "u")).unwrap_err()),
         ("erasing a session", store.erase(session("t"), Time(0)).unwrap_err()),

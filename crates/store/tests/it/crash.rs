@@ -137,7 +137,7 @@ fn append_until_killed() {
         let mut after = store.head(id).unwrap().seq;
         let head = loop {
             let records = vec![Record::Content(policy()), Record::Call(call(after))];
-            match store.commit(Commit { thread: id, after, events: events(after), records }) {
+            match store.commit(Commit::new(id, after, events(after), records)) {
                 Ok(head) => break head,
                 Err(StoreError::Conflict { head, .. }) => after = head.seq,
                 Err(error) => panic!("{error}"),

@@ -6,8 +6,8 @@ use epitome_core::{Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId,
 use epitome_store::{
     EventLog, NewThread, Options, Sqlite, Start, StoreError,
     records::{
-        CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewJob, NewOutcome, Record, Scrubbed,
-        Search,
+        CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewExchange, NewJob, NewOutcome,
+        Record, Scrubbed, Search,
     },
 };
 use proptest::prelude::*;
@@ -17,6 +17,7 @@ use crate::{
     invariants::derived,
     jobs::{job, ready},
     media::picture,
+    recognition::exchange,
     support::{Place, append, counting, events, in_session, root, session, thread, user},
 };
 
@@ -59,13 +60,14 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     let linked = [EventId { thread: gone, seq: Seq(1) }, EventId { thread: kept, seq: Seq(1) }];
     store.ledger_add(&entry, &linked).unwrap();
     records_with_canary(&store, gone);
-    commit(&store, kept, vec![Record::Call(call(Seq(1)))]);
+    commit(&store, kept, vec![Record::Call(call(Seq(1))), Record::Exchange(exchange(Seq(1)))]);
     ready(&store, kept, "kept", Seq(3));
     assert!(holds(place.directory.path(), CANARY.as_bytes()));
     let before = all(&store, kept);
     let records = |store: &Sqlite| {
         let calls = store.calls(kept, 0, 99).unwrap();
-        (calls, store.jobs(Some(kept)).unwrap(), store.summaries(kept).unwrap())
+        let exchanges = store.exchanges(session("kept"), 0, 99).unwrap();
+        (calls, store.jobs(Some(kept)).unwrap(), store.summaries(kept).unwrap(), exchanges)
     };
     let kept_records = records(&store);
 
@@ -124,6 +126,17 @@ fn records_with_canary(store: &Sqlite, id: ThreadId) {
     let queued = NewJob { focus: Some(CANARY.into()), detail: text, ..job(store, id, "queued", Seq(1)) };
     let cancelled = Record::CancelJob { job: queued.id, reason: CANARY.into() };
     commit(store, id, vec![Record::Job(queued), cancelled]);
+    let told = NewExchange {
+        client: CANARY.into(),
+        purpose: CANARY.into(),
+        format: CANARY.into(),
+        model: Some(CANARY.into()),
+        ending: CANARY.into(),
+        observed: Some(format!("\"{CANARY}\"")),
+        error: Some(CANARY.into()),
+        ..exchange(Seq(1))
+    };
+    commit(store, id, vec![Record::Exchange(told)]);
 }
 
 /// The calls of a view without the owners of calls and events, which an erasure may change.
@@ -292,7 +305,7 @@ impl Family {
     }
 
     fn begin(&mut self, id: ThreadId, session: SessionId, start: Start, script: &str) {
-        let new = NewThread { id, session, name: self.threads.len().to_string(), start };
+        let new = NewThread { id, session, name: self.threads.len().to_string(), key: None, start };
         self.store.open(&new).unwrap();
         self.threads.push(new);
         self.grow(id, script);
@@ -334,8 +347,9 @@ impl Family {
             Record::Call(made),
             Record::Outcome(outcome),
             Record::Job(queued),
+            Record::Exchange(NewExchange { error: Some(note), ..exchange(head) }),
         ];
-        self.store.commit(Commit { thread: id, after: head, events: vec![], records }).unwrap();
+        self.store.commit(Commit::new(id, head, vec![], records)).unwrap();
     }
 
     fn fork(&mut self, (of, at, into, script): &Fork) {
@@ -357,8 +371,12 @@ impl Family {
             self.threads.drain(..).partition(|thread| thread.session == erased);
         self.threads = kept;
         let views = |family: &Self| {
-            let view = |id| (seen(&family.store, id), calls_seen(&family.store, id));
-            family.threads.iter().map(|thread| view(thread.id)).collect::<Vec<_>>()
+            let view = |thread: &NewThread| {
+                let mut exchanges = family.store.exchanges(thread.session, 0, usize::MAX).unwrap();
+                exchanges.retain(|row| row.thread == thread.id);
+                (seen(&family.store, thread.id), calls_seen(&family.store, thread.id), exchanges)
+            };
+            family.threads.iter().map(view).collect::<Vec<_>>()
         };
         let before = views(self);
         self.store.erase(erased, Time(0)).unwrap();

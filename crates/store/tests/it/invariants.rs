@@ -39,7 +39,8 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
 /// Lives the steps on a SQLite file, a memory log beside it as the model. Gives all threads.
 fn live(place: &Place, memory: &Memory, steps: &[Step]) -> (Sqlite, Vec<ThreadId>) {
     let mut store = place.open();
-    let first = NewThread { id: thread("0"), session: session("a"), name: "0".into(), start: Start::Root };
+    let first =
+        NewThread { id: thread("0"), session: session("a"), name: "0".into(), key: None, start: Start::Root };
     let mut threads = vec![first.id];
     memory.open(&first).expect("new");
     store.open(&first).expect("new");
@@ -65,6 +66,7 @@ fn live(place: &Place, memory: &Memory, steps: &[Step]) -> (Sqlite, Vec<ThreadId
                     id: thread(&name),
                     session: session(if *inside { "a" } else { "b" }),
                     name,
+                    key: None,
                     start: Start::Fork { of, at },
                 };
                 memory.open(&new).expect("new");
@@ -230,7 +232,7 @@ proptest! {
         let place = Place::new();
         let first = place.open();
         let second = place.open();
-        let new = NewThread { id: thread("t"), session: session("s"), name: "t".into(), start: Start::Root };
+        let new = NewThread { id: thread("t"), session: session("s"), name: "t".into(), key: None, start: Start::Root };
         first.open(&new).unwrap();
         second.open(&new).unwrap();
         let total: usize = scripts.iter().flatten().map(String::len).sum();

@@ -102,12 +102,12 @@ fn a_job_goes_from_queued_to_adopted() {
     };
     // The marker is written with the job.
     store
-        .commit(Commit {
-            thread: id,
-            after: Seq(4),
-            events: events(Seq(5), "q"),
-            records: vec![Record::Job(NewJob { marker: Seq(5), ..new.clone() })],
-        })
+        .commit(Commit::new(
+            id,
+            Seq(4),
+            events(Seq(5), "q"),
+            vec![Record::Job(NewJob { marker: Seq(5), ..new.clone() })],
+        ))
         .unwrap();
     let new = NewJob { marker: Seq(5), ..new };
     let queued = store.running_job(id).unwrap().unwrap();
@@ -144,12 +144,11 @@ fn a_job_goes_from_queued_to_adopted() {
     assert_eq!(store.running_job(id).unwrap(), None);
 
     let adopted = Record::Adopted { job: new.id, compaction: Seq(6) };
-    let compaction =
-        Commit { thread: id, after: Seq(5), events: events(Seq(6), "c"), records: vec![adopted.clone()] };
+    let compaction = Commit::new(id, Seq(5), events(Seq(6), "c"), vec![adopted.clone()]);
     store.commit(compaction).unwrap();
     assert_eq!(state(&store, new.id), JobState::Adopted { compaction: Seq(6) });
     assert_eq!(store.ready_job(id).unwrap(), None);
-    let again = Commit { thread: id, after: Seq(6), events: vec![], records: vec![adopted] };
+    let again = Commit::new(id, Seq(6), vec![], vec![adopted]);
     assert!(matches!(store.commit(again), Err(StoreError::JobNotReady(job)) if job == new.id));
 
     let attempts = store.attempts(Some(new.id), None, 9).unwrap();
@@ -230,7 +229,7 @@ fn a_fork_has_no_part_in_its_parents_jobs() {
     assert_eq!(store.claim_job("w", Time(0), Time(1), Some(fork)).unwrap(), None);
     append(&store, fork, events(Seq(4), "c"));
     let records = vec![Record::Adopted { job, compaction: Seq(4) }];
-    let error = store.commit(Commit { thread: fork, after: Seq(4), events: vec![], records }).unwrap_err();
+    let error = store.commit(Commit::new(fork, Seq(4), vec![], records)).unwrap_err();
     assert!(matches!(error, StoreError::Misplaced { .. }), "{error}");
     // The same span may be summarised for each.
     let own = queue(&store, fork, "key", Seq(2));
@@ -238,7 +237,7 @@ fn a_fork_has_no_part_in_its_parents_jobs() {
     assert_ne!(own, job);
     // Only a compaction of the thread can be what was adopted.
     let records = vec![Record::Adopted { job, compaction: Seq(2) }];
-    let error = store.commit(Commit { thread: id, after: Seq(3), events: vec![], records }).unwrap_err();
+    let error = store.commit(Commit::new(id, Seq(3), vec![], records)).unwrap_err();
     assert!(error.to_string().contains("event 2 is no compaction of it"), "{error}");
 }
 
@@ -444,12 +443,12 @@ impl Yard {
         let adopted = [0, 1].map(|who| {
             let records = vec![Record::Adopted { job: row.job.id, compaction }];
             let events = events(compaction, "c");
-            self.stores[who].commit(Commit { thread: self.thread, after: head, events, records }).is_ok()
+            self.stores[who].commit(Commit::new(self.thread, head, events, records)).is_ok()
         });
         assert_eq!(adopted, [true, false]);
         // Whoever reads on and tries again finds that there is nothing left to adopt.
         let late = Record::Adopted { job: row.job.id, compaction };
-        let again = Commit { thread: self.thread, after: compaction, events: vec![], records: vec![late] };
+        let again = Commit::new(self.thread, compaction, vec![], vec![late]);
         assert!(matches!(self.stores[1].commit(again), Err(StoreError::JobNotReady(_))));
         self.jobs.insert(row.job.id, JobState::Adopted { compaction });
     }

@@ -11,6 +11,7 @@ mod foreign;
 mod invariants;
 mod jobs;
 mod media;
+mod recognition;
 mod records;
 mod sessions;
 mod support;

@@ -6,6 +6,7 @@ use epitome_store::records::{LedgerEntry, NewOutcome, Record};
 use crate::{
     calls::{call, commit, policy},
     jobs::ready,
+    recognition::exchange,
     support::{Place, append, events, root, session, thread},
 };
 
@@ -28,7 +29,12 @@ fn filled() -> Place {
     store.ledger_add(&entry, &[EventId { thread: id, seq: Seq(2) }]).unwrap();
     append(&store, id, events(Seq(5), "c"));
     let outcome = NewOutcome { call: 0, time: None, answer: None, usage: None, cost: None, error: None };
-    let records = vec![Record::Content(policy()), Record::Call(call(Seq(5))), Record::Outcome(outcome)];
+    let records = vec![
+        Record::Content(policy()),
+        Record::Call(call(Seq(5))),
+        Record::Outcome(outcome),
+        Record::Exchange(exchange(Seq(5))),
+    ];
     commit(&store, id, records);
     ready(&store, id, "key", Seq(4));
     root(&store, "gone");
@@ -54,6 +60,7 @@ fn update_delete_and_replace_are_refused() {
         ("job_attempts", "detail"),
         ("summaries", "text"),
         ("jobs", "detail"),
+        ("exchanges", "ending"),
     ] {
         let rows: i64 =
             raw.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
@@ -85,6 +92,7 @@ fn replace_is_refused_although_it_asks_no_delete_trigger() {
         "job_attempts",
         "summaries",
         "jobs",
+        "exchanges",
     ] {
         let columns: String = raw
             .query_row("SELECT group_concat(name) FROM pragma_table_info(?1)", [table], |row| row.get(0))

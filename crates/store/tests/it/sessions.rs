@@ -19,6 +19,7 @@ fn making_a_session_again_fills_in_only_what_was_empty() {
         title: "first title".into(),
         source: "claude".into(),
         created: Some(Time(5)),
+        principal: String::new(),
     };
     assert_eq!(store.create_session(&new).unwrap(), Made::Already);
     store.set_title(new.id, "chosen by a person").unwrap();

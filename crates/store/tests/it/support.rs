@@ -75,7 +75,13 @@ pub(crate) fn root(store: &dyn EventLog, name: &str) -> ThreadId {
 }
 
 pub(crate) fn in_session(store: &dyn EventLog, session_name: &str, name: &str, start: Start) -> ThreadId {
-    let new = NewThread { id: thread(name), session: session(session_name), name: name.to_owned(), start };
+    let new = NewThread {
+        id: thread(name),
+        session: session(session_name),
+        name: name.to_owned(),
+        key: None,
+        start,
+    };
     store.open(&new).expect("the thread can be made");
     new.id
 }

@@ -1,0 +1,128 @@
+//! Finding what a request continues: by its history, by its client's name for the thread, or by the answers and items
+//! that it only names.
+//!
+//! Whoever asks says for which principal, and sees nothing of another: every lookup goes through the session of what it
+//! found. Each is an index away and bounded, the newest first.
+
+use epitome_core::{Digest, EventId, Seq, ThreadId, id::AnswerId};
+use rusqlite::{Connection, ToSql, params};
+
+use super::{
+    Sqlite,
+    codec::{self, AsBlob, signed},
+    fault::Fault,
+    read,
+};
+use crate::{error::StoreError, records::ThreadRow};
+
+/// The most that a lookup gives. A batch of equal first prompts leaves thousands; who asks needs the newest few.
+const FOUND: i64 = 16;
+
+/// Recognising what was seen before.
+impl Sqlite {
+    /// The events at which a history with this normalised link ends: the same history in any thread of any principal.
+    pub fn recognise(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
+        self.lend("recognising a history", |connection| {
+            let sql = "SELECT thread, seq FROM events
+                 WHERE normal_link = ?1 AND normal_digest IS NOT NULL ORDER BY id";
+            events(connection, sql, &[&normal.0])
+        })
+    }
+
+    /// The same in the sessions of one principal, newest first, a few at most.
+    pub fn recognise_for(&self, principal: &str, normal: Digest) -> Result<Vec<EventId>, StoreError> {
+        self.lend("recognising a history", |connection| {
+            let sql = "SELECT events.thread, events.seq FROM events
+                 CROSS JOIN threads ON threads.id = events.thread
+                 CROSS JOIN sessions ON sessions.id = threads.session
+                 WHERE events.normal_link = ?2 AND events.normal_digest IS NOT NULL AND sessions.principal = ?1
+                 ORDER BY events.id DESC LIMIT ?3";
+            events(connection, sql, &[&principal, &normal.0, &FOUND])
+        })
+    }
+
+    /// The threads that a client of this principal calls `key`, newest first, a few at most.
+    pub fn threads_by_key(&self, principal: &str, key: &str) -> Result<Vec<ThreadRow>, StoreError> {
+        self.lend("finding a thread", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT threads.id FROM threads
+                 CROSS JOIN sessions ON sessions.id = threads.session
+                 WHERE threads.key = ?2 AND sessions.principal = ?1
+                 ORDER BY threads.number DESC LIMIT ?3",
+            )?;
+            let mut rows = statement.query(params![principal, key, FOUND])?;
+            let mut threads = Vec::new();
+            while let Some(row) = rows.next()? {
+                let made = read::thread(connection, codec::thread(row, 0)?)?;
+                threads.extend(made.map(|made| read::thread_row(connection, made)).transpose()?);
+            }
+            Ok(threads)
+        })
+    }
+
+    /// The last event of an answer that a provider gave to this principal, in the newest thread that owns it.
+    pub fn answer_of(&self, principal: &str, answer: &AnswerId) -> Result<Option<EventId>, StoreError> {
+        self.lend("finding an answer", |connection| {
+            let sql = "SELECT turn_rows.thread, (SELECT max(seq) FROM events
+                    WHERE events.thread = turn_rows.thread AND events.kind = 'assistant_said'
+                    AND events.seq BETWEEN turn_rows.seq AND turn_rows.last)
+                 FROM turn_rows
+                 CROSS JOIN threads ON threads.id = turn_rows.thread
+                 CROSS JOIN sessions ON sessions.id = threads.session
+                 WHERE turn_rows.answer = ?2 AND sessions.principal = ?1
+                 ORDER BY threads.number DESC, turn_rows.seq DESC LIMIT 1";
+            Ok(events(connection, sql, &[&principal, &answer.0])?.pop())
+        })
+    }
+
+    /// The newest event that is the item with this id of the Responses format, for this principal.
+    pub fn item_of(&self, principal: &str, id: &str) -> Result<Option<EventId>, StoreError> {
+        self.lend("finding an item", |connection| {
+            let sql = "SELECT events.thread, events.seq FROM events
+                 CROSS JOIN threads ON threads.id = events.thread
+                 CROSS JOIN sessions ON sessions.id = threads.session
+                 WHERE events.origin = ?2 AND events.dialect = 'openai-responses' AND sessions.principal = ?1
+                 ORDER BY events.id DESC LIMIT 1";
+            Ok(events(connection, sql, &[&principal, &id])?.pop())
+        })
+    }
+
+    /// What the events of the thread's view are recognised by, from `from` on, at most `limit`: the place of each, its
+    /// normalised digest, and the normalised link after it. What they say is not read.
+    pub fn digests(
+        &self,
+        thread: ThreadId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, Option<Digest>, Digest)>, StoreError> {
+        self.lend("reading the log", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT seq, normal_digest, normal_link FROM events
+                 WHERE thread = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4",
+            )?;
+            let mut digests = Vec::new();
+            for segment in read::segments(connection, thread, from)? {
+                let first = signed(from.max(segment.after.next()).0);
+                let left = signed((limit - digests.len()) as u64);
+                let range = params![segment.thread.blob(), first, signed(segment.until.0), left];
+                let mut rows = statement.query(range)?;
+                while let Some(row) = rows.next()? {
+                    let digest = row.get::<_, Option<[u8; 32]>>(1)?.map(Digest);
+                    digests.push((codec::seq(row, 0)?, digest, Digest(row.get(2)?)));
+                }
+            }
+            Ok(digests)
+        })
+    }
+}
+
+/// The events in the rows of a statement that gives a thread and a place.
+fn events(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<EventId>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.extend(codec::event_id(row, 0)?);
+    }
+    Ok(found)
+}
