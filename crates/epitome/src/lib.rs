@@ -23,6 +23,7 @@ pub mod lineage;
 pub mod margin;
 pub mod memory_files;
 pub mod metrics;
+pub mod observe;
 pub mod plan;
 pub mod recorder;
 pub mod rehearse;

@@ -194,6 +194,14 @@ impl Rehearsal {
         moment: &Moment<'_>,
         memo: &mut PromptMemo,
     ) -> Result<(Prepared, Rendered, Prompt), CompactError> {
+        let prepared = self.prepare(view, moment)?;
+        let rendered = self.format.render(view.context(), &self.options)?;
+        let prompt = self.format.prompt(&rendered.body, memo)?;
+        Ok((prepared, rendered, prompt))
+    }
+
+    /// Makes a view ready for its next call.
+    pub(crate) fn prepare(&self, view: &mut View, moment: &Moment<'_>) -> Result<Prepared, CompactError> {
         let prepared = view.prepare(&self.policy, &self.budget, moment)?;
         if self.options.rules.has(Rule::PreservedThinking) {
             view.settle(|context, sent| {
@@ -201,9 +209,7 @@ impl Rehearsal {
                 settle_thinking(context, sent, &self.options.rules, ceiling).map(|settled| settled.context)
             })?;
         }
-        let rendered = self.format.render(view.context(), &self.options)?;
-        let prompt = self.format.prompt(&rendered.body, memo)?;
-        Ok((prepared, rendered, prompt))
+        Ok(prepared)
     }
 }
 

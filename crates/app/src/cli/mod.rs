@@ -26,6 +26,7 @@ mod policies;
 mod recall;
 mod replay;
 mod search;
+mod serve;
 mod sessions;
 mod show;
 mod sweep;
@@ -114,6 +115,8 @@ enum Command {
     Models(models::Args),
     /// List the policies, and explain them.
     Policies(policies::Args),
+    /// Stand between agents and their providers: forward everything unchanged, and record it.
+    Serve(serve::Args),
     /// Play sessions again under policies: what each would have cost and lost.
     Replay(replay::Args),
     /// Try every session at many budgets in every format, and check each request.
@@ -166,6 +169,7 @@ impl Cli {
             Command::ReplayCall(args) => calls::replay(&args, &store, out),
             Command::Models(args) => models::run(&args, out),
             Command::Policies(args) => policies::run(&args, out),
+            Command::Serve(args) => serve::run(&args, &store, out),
             Command::Replay(args) => replay::run(&args, &store, out),
             Command::Sweep(args) => sweep::run(&args, out),
             Command::Eval(args) => eval::run(&args, out),

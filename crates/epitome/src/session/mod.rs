@@ -15,8 +15,8 @@ mod error;
 mod hand_over;
 mod lifecycle;
 mod orders;
-mod reading;
-mod setup;
+pub(crate) mod reading;
+pub(crate) mod setup;
 mod state;
 mod thrash;
 

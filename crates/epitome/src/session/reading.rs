@@ -9,16 +9,16 @@ use epitome_core::{
     seq_set::SeqSet,
     view::{Pass, Window},
 };
-use epitome_store::{EventLog, Sqlite};
+use epitome_store::{EventLog, Sqlite, StoreError};
 use serde::Deserialize;
 
 use super::error::SessionError;
 
 /// How many events are read at a time.
-pub(super) const PAGE: usize = 512;
+pub(crate) const PAGE: usize = 512;
 
 /// An event with the counts of its texts.
-pub(super) type Counted = (Arc<Logged>, Vec<Tokens>);
+pub(crate) type Counted = (Arc<Logged>, Vec<Tokens>);
 
 /// The events of a thread's view, counted as `meter` counts.
 pub(crate) fn read_line(
@@ -46,12 +46,12 @@ pub(crate) fn read_line(
 }
 
 /// The next events, as many as are read at a time.
-pub(super) fn read_page(
+pub(crate) fn read_page(
     store: &Sqlite,
     thread: ThreadId,
     from: Seq,
     meter: &Meter,
-) -> Result<Vec<Counted>, SessionError> {
+) -> Result<Vec<Counted>, StoreError> {
     let events = store.read(thread, from, PAGE)?;
     if events.is_empty() {
         return Ok(Vec::new());

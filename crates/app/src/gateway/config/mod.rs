@@ -1,9 +1,19 @@
 //! What a gateway is told: where it listens, whom it forwards to, whom it lets in, and how much of anything it takes.
+//!
+//! All of it is known to be right when it is here: [`flags`] puts together what the command line and a [`file`] say, and
+//! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
+
+mod address;
+mod file;
+pub(crate) mod flags;
+pub(crate) mod shown;
+mod units;
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use epitome::wire::Format;
+use epitome::{core::policy::Policy, wire::Format};
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 
 /// How a gateway is set up.
 #[derive(Debug)]
@@ -15,7 +25,7 @@ pub(crate) struct Config {
     /// The mode of single routes, by path (`/v1/messages`).
     pub(crate) routes: BTreeMap<String, Mode>,
     /// The policy that `observe` computes with.
-    pub(crate) policy: String,
+    pub(crate) policy: Policy,
     /// Whom it forwards to: the first that fits counts.
     pub(crate) upstreams: Vec<Upstream>,
     /// Whom it lets in; nobody has to show a token if there are none.
@@ -26,8 +36,18 @@ pub(crate) struct Config {
     pub(crate) unrecorded: Unrecorded,
 }
 
+impl Config {
+    /// Whether anything may be recorded, so that a store is needed.
+    pub(crate) fn records(&self) -> bool {
+        let tokens = self.tokens.iter().filter_map(|token| token.mode);
+        let modes = self.routes.values().copied().chain(tokens).chain([self.mode]);
+        modes.into_iter().any(|mode| mode != Mode::Off)
+    }
+}
+
 /// What is done with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// It is forwarded, and not even recorded.
     Off,
@@ -37,12 +57,25 @@ pub(crate) enum Mode {
     Observe,
 }
 
+impl Mode {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Record => "record",
+            Self::Observe => "observe",
+        }
+    }
+}
+
 /// What is done with a request that cannot be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unrecorded {
     /// It is forwarded all the same (`fail_open`).
+    #[serde(rename = "fail_open")]
     Forward,
     /// It is refused (`fail_closed`).
+    #[serde(rename = "fail_closed")]
     Refuse,
 }
 
@@ -91,4 +124,30 @@ pub(crate) struct Limits {
     pub(crate) pause: Duration,
     /// How long streams may go on after the gateway was told to stop.
     pub(crate) shutdown: Duration,
+}
+
+impl Default for Limits {
+    /// More than any client that is known to us asks for. A model may think for minutes without a word.
+    fn default() -> Self {
+        Self {
+            body: 64 << 20,
+            head: 64 << 10,
+            requests: 2_048,
+            client: Duration::from_secs(30),
+            connect: Duration::from_secs(10),
+            answer: Duration::from_mins(10),
+            pause: Duration::from_mins(10),
+            shutdown: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Log {
+    /// Lines for people.
+    Text,
+    /// A JSON object a line.
+    Json,
 }

@@ -1,0 +1,109 @@
+//! `serve`: the gateway.
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use tokio::runtime::Builder;
+
+use super::{open::Store, output::Output, policies};
+use crate::gateway::{
+    self,
+    config::{Log, flags::Flags, shown::Shown},
+    screen::Screen,
+    telemetry::Telemetry,
+};
+
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Start it, and point an agent at it; the first screen says how for each:
+
+  epitome serve
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
+  epitome sessions                            (what was recorded)
+
+What would the default policy have saved?
+
+  epitome serve --mode observe
+  curl -s http://127.0.0.1:8787/metrics | grep observed
+
+Before a model of your own, on any free port, for a script (its address is the only line on standard output):
+
+  epitome serve --openai-upstream http://127.0.0.1:8080/v1 --listen 127.0.0.1:0 --log json
+
+For a team: tokens, keys and limits in a file. Keys stay in the environment.
+
+  listen = \"0.0.0.0:8787\"
+  mode = \"record\"                             # off, record, observe
+  on_store_failure = \"fail_open\"              # or fail_closed
+
+  [[upstream]]                                # the first that fits counts
+  name = \"local\"
+  url = \"http://10.0.0.3:8080/v1\"
+  formats = [\"openai-chat\"]                   # openai-chat, openai-responses, anthropic; all by default
+  models = [\"qwen*\", \"llama*\"]                # all by default
+
+  [[upstream]]
+  name = \"anthropic\"
+  url = \"https://api.anthropic.com\"
+  key_env = \"ANTHROPIC_API_KEY\"               # shown instead of the client's
+
+  [[token]]
+  principal = \"anna\"                          # sees her sessions only
+  env = \"ANNA_TOKEN\"                          # or blake3 = \"...\":  printf %s \"$ANNA_TOKEN\" | b3sum
+
+  [routes]
+  \"/v1/messages\" = \"observe\"
+
+  [limits]
+  body = \"64MiB\"
+  requests = 2048
+  answer = \"10m\"
+
+  epitome serve --config gateway.toml --check (is it right?)
+  epitome serve --config gateway.toml")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: Flags,
+
+    /// Only say what the configuration comes to, without secrets, or what is wrong with it.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let (config, log) = args.flags.clone().resolve(&environment, policies::find)?;
+    let database = store.path()?;
+    if args.check {
+        let shown = Shown::of(&config, &database);
+        if out.is_json() {
+            out.object(&shown)?;
+        } else {
+            out.bytes(shown.to_string().as_bytes())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Whoever says when the gateway is ready may be another thread, and this one holds standard output.
+    drop(out);
+    let recorded = if config.records() { Some(Arc::new(store.open()?)) } else { None };
+    let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
+    let telemetry = Telemetry::start(log, runtime.handle())?;
+    let screen = Screen::of(&config, &database);
+    let ready = move |address: SocketAddr| {
+        match log {
+            Log::Text => anstream::eprintln!("{}", screen.at(address)),
+            Log::Json => screen.log(address),
+        }
+        // For a script. Whoever closed standard output does not want to know.
+        let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
+    };
+    let served = runtime.block_on(gateway::serve(config, recorded, ready));
+    telemetry.stop();
+    served.map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,217 @@
+//! Who is let in, and whose sessions they see.
+//!
+//! With tokens, a request shows one, or it is refused: nobody is let in as nobody. Without them the gateway listens to
+//! this machine only, and what it has to fear is a page in a browser, which can send requests to any address it likes;
+//! so a request that names a page, or a host that is not this one, is refused.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use http::{
+    HeaderMap, HeaderName,
+    header::{self, HeaderValue},
+    uri::Authority,
+};
+
+use super::config::{Mode, Token};
+
+/// The header a token is shown in. It is never forwarded.
+pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
+/// Where Anthropic's clients show their key.
+pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Decides who is let in.
+#[derive(Debug)]
+pub(super) struct Admission {
+    holders: Vec<Holder>,
+    nobody: Arc<str>,
+    listening: IpAddr,
+}
+
+#[derive(Debug)]
+struct Holder {
+    principal: Arc<str>,
+    hash: blake3::Hash,
+    mode: Option<Mode>,
+}
+
+/// Somebody who was let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Admitted {
+    /// Whose sessions they see.
+    pub(super) principal: Arc<str>,
+    /// The mode of their requests, if they have one.
+    pub(super) mode: Option<Mode>,
+    /// Whose the key is that they show.
+    pub(super) key: KeyShown,
+}
+
+/// Whose the key is that a client shows where providers look for theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyShown {
+    /// The provider's, or none.
+    Theirs,
+    /// A token of the gateway's: no provider may see it.
+    Ours,
+}
+
+/// Why somebody was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No token that is known was shown.
+    NoToken,
+    /// A web page sent the request.
+    Page,
+    /// The request was meant for another host.
+    Host,
+}
+
+impl Admission {
+    /// Lets the holders of `tokens` in; everybody on this machine if there are none.
+    pub(super) fn new(tokens: Vec<Token>, listening: SocketAddr) -> Self {
+        let holder =
+            |token: Token| Holder { principal: token.principal.into(), hash: token.hash, mode: token.mode };
+        let holders = tokens.into_iter().map(holder).collect();
+        Self { holders, nobody: Arc::from(""), listening: listening.ip() }
+    }
+
+    /// Decides about a request with these headers.
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+        if self.holders.is_empty() { self.neighbour(headers) } else { self.holder(headers) }
+    }
+
+    fn neighbour(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+        if headers.contains_key(header::ORIGIN) {
+            return Err(Refusal::Page);
+        }
+        if !headers.get_all(header::HOST).iter().all(|host| self.is_here(host)) {
+            return Err(Refusal::Host);
+        }
+        Ok(Admitted { principal: Arc::clone(&self.nobody), mode: None, key: KeyShown::Theirs })
+    }
+
+    fn holder(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+        let keys: Vec<&Holder> = shown_keys(headers).filter_map(|key| self.known(key)).collect();
+        let mut tokens = headers.get_all(TOKEN).iter();
+        let holder = match (tokens.next(), tokens.next()) {
+            (Some(only), None) => self.known(only.as_bytes()),
+            (Some(_), Some(_)) => None,
+            (None, _) => keys.first().copied(),
+        };
+        let holder = holder.ok_or(Refusal::NoToken)?;
+        let key = if keys.is_empty() { KeyShown::Theirs } else { KeyShown::Ours };
+        Ok(Admitted { principal: Arc::clone(&holder.principal), mode: holder.mode, key })
+    }
+
+    /// Whose token this is. Every token is compared, whole and in constant time, so that nothing can be learnt from how
+    /// long it takes.
+    fn known(&self, shown: &[u8]) -> Option<&Holder> {
+        let hash = blake3::hash(shown);
+        self.holders.iter().fold(None, |found, holder| if holder.hash == hash { Some(holder) } else { found })
+    }
+
+    fn is_here(&self, host: &HeaderValue) -> bool {
+        let Ok(authority) = Authority::try_from(host.as_bytes()) else { return false };
+        let name = authority.host();
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        match address.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address == self.listening,
+            Err(_) => name.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+/// What a client shows where providers look for their key.
+fn shown_keys(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let bearers = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
+        let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+    });
+    bearers.chain(headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(tokens: &[(&str, &str)]) -> Admission {
+        let token = |(principal, token): &(&str, &str)| Token {
+            principal: (*principal).to_owned(),
+            hash: blake3::hash(token.as_bytes()),
+            mode: None,
+        };
+        let listening = "192.168.7.7:8787".parse().expect("an address");
+        Admission::new(tokens.iter().map(token).collect(), listening)
+    }
+
+    #[track_caller]
+    fn check(admission: &Admission, headers: &[(&str, &str)], expect: Result<(&str, KeyShown), Refusal>) {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().expect("a name");
+            map.append(name, value.parse().expect("a value"));
+        }
+        let admitted = admission.admit(&map);
+        let admitted = admitted
+            .as_ref()
+            .map(|admitted| (&*admitted.principal, admitted.key))
+            .map_err(|refusal| *refusal);
+        assert_eq!(admitted, expect, "{headers:?}");
+    }
+
+    #[test]
+    fn without_tokens_everybody_on_this_machine_is_let_in_and_no_page() {
+        let open = admission(&[]);
+        for host in
+            ["127.0.0.1:8787", "localhost", "LOCALHOST:1", "[::1]:8787", "127.9.9.9", "192.168.7.7:8787"]
+        {
+            check(&open, &[("host", host)], Ok(("", KeyShown::Theirs)));
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "192.168.7.8",
+            "127.0.0.1.evil.example",
+            "user@127.0.0.1 x",
+            "",
+        ] {
+            check(&open, &[("host", host)], Err(Refusal::Host));
+        }
+        check(&open, &[("host", "localhost"), ("host", "evil.example")], Err(Refusal::Host));
+        check(&open, &[("host", "localhost"), ("origin", "null")], Err(Refusal::Page));
+        check(&open, &[], Ok(("", KeyShown::Theirs)));
+    }
+
+    #[test]
+    fn with_tokens_nobody_is_let_in_without_one() {
+        let shut = admission(&[("ann", "t-ann"), ("bob", "t-bob")]);
+        for headers in [
+            &[][..],
+            &[("authorization", "Bearer sk-provider")],
+            &[("authorization", "Basic t-ann")],
+            &[("authorization", "Bearer t-an")],
+            &[("authorization", "Bearer t-annn")],
+            &[("authorization", "Bearer")],
+            &[("x-api-key", "")],
+            &[("x-epitome-token", "t-nobody"), ("authorization", "Bearer t-ann")],
+            &[("x-epitome-token", "t-ann"), ("x-epitome-token", "t-bob")],
+            &[("x-epitome-token", "")],
+        ] {
+            check(&shut, headers, Err(Refusal::NoToken));
+        }
+    }
+
+    #[test]
+    fn a_token_is_taken_wherever_a_client_can_put_it() {
+        let shut = admission(&[("ann", "t-ann"), ("bob", "t-bob")]);
+        check(&shut, &[("x-epitome-token", "t-bob")], Ok(("bob", KeyShown::Theirs)));
+        check(&shut, &[("authorization", "bearer t-ann")], Ok(("ann", KeyShown::Ours)));
+        check(&shut, &[("x-api-key", "t-bob")], Ok(("bob", KeyShown::Ours)));
+        let both = [("authorization", "Bearer sk-provider"), ("x-api-key", "t-bob")];
+        check(&shut, &both, Ok(("bob", KeyShown::Ours)));
+        let named = [("x-epitome-token", "t-ann"), ("x-api-key", "sk-ant")];
+        check(&shut, &named, Ok(("ann", KeyShown::Theirs)));
+    }
+}

@@ -1,0 +1,195 @@
+//! What the gateway says itself, where it has no answer to pass on: in the words of the provider that the client meant to
+//! speak to, because that is what the client can read.
+//!
+//! A header `x-epitome-error` tells these answers from a provider's own.
+
+use bytes::Bytes;
+use epitome::wire::Format;
+use http::{
+    HeaderName, Response, StatusCode,
+    header::{self, HeaderValue},
+};
+use http_body_util::Full;
+use serde_json::json;
+
+use super::{admission, metrics::Reason, passing::Outgoing};
+
+/// Says that an answer is the gateway's own.
+const ERROR: HeaderName = HeaderName::from_static("x-epitome-error");
+
+/// Something the gateway has to say to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The status it is said with.
+    pub(super) status: StatusCode,
+    /// Its name, for programs.
+    pub(super) code: &'static str,
+    /// What it is and what to do, for people.
+    pub(super) message: String,
+}
+
+impl Trouble {
+    /// A trouble.
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    /// The path leads nowhere.
+    pub(super) fn unknown_path() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "unknown_path",
+            "Epitome's gateway serves POST /v1/chat/completions, POST /v1/responses and POST /v1/messages, passes on \
+             everything else under /v1, and has /healthz, /readyz and /metrics: check the client's base address",
+        )
+    }
+
+    /// The gateway opens no sockets. This status makes clients that try one first go on without.
+    pub(super) fn no_sockets() -> Self {
+        Self::new(
+            StatusCode::UPGRADE_REQUIRED,
+            "no_sockets",
+            "Epitome's gateway opens no WebSocket: send the request as an HTTP POST",
+        )
+    }
+
+    /// There is too much to do.
+    pub(super) fn busy() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "Epitome's gateway has as many requests at a time as it is set up for: try again, or raise limits.requests",
+        )
+    }
+
+    /// The request's body is larger than the gateway takes.
+    pub(super) fn too_large() -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            "the request is larger than Epitome's gateway is set up to take: send less, or raise limits.body",
+        )
+    }
+
+    /// The client paused in the middle of its request.
+    pub(super) fn too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too_slow",
+            "the rest of the request did not come in time: send it again",
+        )
+    }
+
+    /// The request cannot be recorded, and must be.
+    pub(super) fn unrecorded(reason: Reason) -> Self {
+        let (status, why) = match reason {
+            Reason::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "it is larger than limits.body when it is decompressed")
+            }
+            Reason::Store | Reason::UnreadableRequest | Reason::UnreadableAnswer => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the store failed, see the gateway's log")
+            }
+        };
+        let message = format!("the request was not sent, because Epitome could not record it: {why}");
+        Self::new(status, "unrecorded", message)
+    }
+
+    /// No provider is configured for this.
+    pub(super) fn no_upstream() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no_upstream",
+            "no upstream of Epitome's gateway takes this format and model: add one to its configuration",
+        )
+    }
+
+    /// The mode that was asked for is none.
+    pub(super) fn unknown_mode() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "unknown_mode",
+            "x-epitome-mode is none of off, record and observe: send one of these, or leave the header out",
+        )
+    }
+
+    /// There is no key to show the provider.
+    pub(super) fn no_key() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "no_key",
+            "the token was taken, but Epitome's gateway has no key for this upstream: set its key_env, or show the \
+             token in x-epitome-token and the provider's key where it belongs",
+        )
+    }
+
+    /// The answer to this, in the words of `format`.
+    pub(super) fn answer(&self, format: Format) -> Response<Outgoing> {
+        let body = match format {
+            Format::Anthropic => json!({
+                "type": "error",
+                "error": { "type": anthropic_type(self.status), "message": self.message },
+            }),
+            Format::OpenaiChat | Format::OpenaiResponses => json!({
+                "error": {
+                    "message": self.message,
+                    "type": openai_type(self.status),
+                    "param": null,
+                    "code": self.code,
+                },
+            }),
+        };
+        let mut answer = own(self.status, "application/json", body.to_string());
+        answer.headers_mut().insert(ERROR, HeaderValue::from_static(self.code));
+        if self.code == "busy" {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        answer
+    }
+}
+
+impl From<admission::Refusal> for Trouble {
+    fn from(refusal: admission::Refusal) -> Self {
+        match refusal {
+            admission::Refusal::NoToken => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "no_token",
+                "Epitome's gateway needs a token: show one in x-epitome-token, or as the API key",
+            ),
+            admission::Refusal::Page => Self::new(
+                StatusCode::FORBIDDEN,
+                "page",
+                "Epitome's gateway takes no requests from web pages (Origin) unless it is set up with tokens",
+            ),
+            admission::Refusal::Host => Self::new(
+                StatusCode::FORBIDDEN,
+                "host",
+                "Epitome's gateway takes only requests whose Host is this machine, unless it is set up with tokens",
+            ),
+        }
+    }
+}
+
+/// An answer of the gateway's own.
+pub(super) fn own(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Outgoing> {
+    let mut answer = Response::new(Outgoing::Own(Full::new(body.into())));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+fn anthropic_type(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        400..500 => "invalid_request_error",
+        _ => "api_error",
+    }
+}
+
+fn openai_type(status: StatusCode) -> &'static str {
+    if status.is_client_error() { "invalid_request_error" } else { "server_error" }
+}

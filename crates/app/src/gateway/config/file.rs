@@ -1,0 +1,441 @@
+//! A gateway's file: TOML, in which everything can be said that can be said at all.
+//!
+//! What is wrong is told with its line, but never with what stands there: people put keys where they do not belong.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::Path};
+
+use anyhow::{Context as _, anyhow};
+use epitome::wire::Format;
+use http::Uri;
+use secrecy::SecretString;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Limits, Log, Mode, Token, Unrecorded, Upstream, address, units};
+
+/// The routes whose requests are recorded.
+const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) mode: Option<Mode>,
+    /// A name, or a file.
+    pub(super) policy: Option<String>,
+    pub(super) unrecorded: Option<Unrecorded>,
+    pub(super) log: Option<Log>,
+    pub(super) upstreams: Vec<Upstream>,
+    pub(super) tokens: Vec<Token>,
+    pub(super) routes: BTreeMap<String, Mode>,
+    pub(super) limits: Limits,
+}
+
+/// Looks up a variable of the environment.
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl File {
+    /// Reads a file, and the keys and tokens it names in the environment.
+    pub(super) fn read(path: &Path, environment: Environment<'_>) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        let mut file = Self::parse(&path.display().to_string(), &text, environment)?;
+        // A file names the files beside it.
+        file.policy = file.policy.map(|policy| match path.parent().map(|folder| folder.join(&policy)) {
+            Some(beside) if beside.is_file() => beside.display().to_string(),
+            _ => policy,
+        });
+        Ok(file)
+    }
+
+    /// Reads the text of a file that is called `name`.
+    pub(super) fn parse(name: &str, text: &str, environment: Environment<'_>) -> anyhow::Result<Self> {
+        let page = Page { name, text };
+        let raw: Raw = toml::from_str(text).map_err(|error| page.refused(&error))?;
+        Ok(Self {
+            listen: raw.listen.map(|listen| page.read(&listen, |text| address::listen(text))).transpose()?,
+            mode: raw.mode,
+            policy: raw.policy,
+            unrecorded: raw.on_store_failure,
+            log: raw.log,
+            upstreams: upstreams(&page, raw.upstream, environment)?,
+            tokens: tokens(&page, raw.token, environment)?,
+            routes: routes(&page, raw.routes)?,
+            limits: limits(&page, &raw.limits)?,
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    listen: Option<Spanned<String>>,
+    mode: Option<Mode>,
+    policy: Option<String>,
+    on_store_failure: Option<Unrecorded>,
+    log: Option<Log>,
+    #[serde(default)]
+    upstream: Vec<RawUpstream>,
+    #[serde(default)]
+    token: Vec<RawToken>,
+    #[serde(default)]
+    routes: BTreeMap<Spanned<String>, Mode>,
+    #[serde(default)]
+    limits: RawLimits,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawUpstream {
+    name: Spanned<String>,
+    url: Spanned<String>,
+    #[serde(default)]
+    formats: Vec<Spanned<String>>,
+    #[serde(default)]
+    models: Vec<Spanned<String>>,
+    key_env: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawToken {
+    principal: Spanned<String>,
+    env: Option<Spanned<String>>,
+    blake3: Option<Spanned<String>>,
+    mode: Option<Mode>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLimits {
+    body: Option<Spanned<String>>,
+    head: Option<Spanned<String>>,
+    requests: Option<Spanned<usize>>,
+    client: Option<Spanned<String>>,
+    connect: Option<Spanned<String>>,
+    answer: Option<Spanned<String>>,
+    pause: Option<Spanned<String>>,
+    shutdown: Option<Spanned<String>>,
+}
+
+/// A file's text, to say where in it something is wrong.
+struct Page<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Page<'_> {
+    /// Something is wrong at a place.
+    fn wrong(&self, at: usize, why: impl std::fmt::Display) -> anyhow::Error {
+        let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        anyhow!("{}, line {line}: {why}", self.name)
+    }
+
+    /// Something is wrong with a value.
+    fn value<T>(&self, value: &Spanned<T>, why: impl std::fmt::Display) -> anyhow::Error {
+        self.wrong(value.span().start, why)
+    }
+
+    fn read<T, U>(
+        &self,
+        value: &Spanned<T>,
+        read: impl FnOnce(&T) -> Result<U, String>,
+    ) -> anyhow::Result<U> {
+        read(value.get_ref()).map_err(|why| self.value(value, why))
+    }
+
+    /// The file is no TOML, or has a key too many or too few.
+    fn refused(&self, error: &toml::de::Error) -> anyhow::Error {
+        let said = without_values(error.message());
+        let secret = ["key", "api_key", "apikey", "token", "secret", "password"];
+        let is_secret = secret.iter().any(|name| said.starts_with(&format!("unknown field `{name}`")));
+        let hint = if is_secret {
+            ". Keys and tokens do not stand in this file: name the variable that holds a key (key_env = \"NAME\"), \
+             or a token (env = \"NAME\")"
+        } else {
+            ""
+        };
+        self.wrong(error.span().map_or(0, |span| span.start), format_args!("{said}{hint}"))
+    }
+}
+
+/// What the parser says, without the strings that it quotes from the file.
+fn without_values(message: &str) -> String {
+    let message = message.lines().next().unwrap_or_default();
+    match message.split_once("string \"") {
+        Some((before, after)) => {
+            let after = after.rsplit_once('"').map_or("", |(_, after)| after);
+            format!("{before}string{after}")
+        }
+        None => message.to_owned(),
+    }
+}
+
+fn upstreams(
+    page: &Page<'_>,
+    raw: Vec<RawUpstream>,
+    environment: Environment<'_>,
+) -> anyhow::Result<Vec<Upstream>> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    for upstream in raw {
+        let name = page.read(&upstream.name, |name| word(name))?;
+        if upstreams.iter().any(|other| other.name == name) {
+            return Err(page.value(&upstream.name, format_args!("there is another upstream `{name}` above")));
+        }
+        let base: Uri = page.read(&upstream.url, |url| address::base(url))?;
+        let mut formats: Vec<Format> = Vec::new();
+        for format in &upstream.formats {
+            formats.push(page.read(format, |name| name.parse().map_err(|error| format!("{error}")))?);
+        }
+        if formats.is_empty() {
+            formats.extend(Format::ALL);
+        }
+        for model in &upstream.models {
+            page.read(model, |model| match model.trim() {
+                "" => Err("a pattern of models is empty: write names such as gpt-5*, or leave `models` out"
+                    .to_owned()),
+                _ => Ok(()),
+            })?;
+        }
+        let models = upstream.models.into_iter().map(Spanned::into_inner).collect();
+        let key =
+            upstream.key_env.map(|name| page.read(&name, |name| secret(name, environment))).transpose()?;
+        upstreams.push(Upstream { name, base, formats, models, key });
+    }
+    Ok(upstreams)
+}
+
+fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> anyhow::Result<Vec<Token>> {
+    let mut tokens: Vec<Token> = Vec::new();
+    for token in raw {
+        let principal = page.read(&token.principal, |principal| word(principal))?;
+        let hash = match (&token.env, &token.blake3) {
+            (Some(name), None) => page.read(name, |name| {
+                use secrecy::ExposeSecret as _;
+                secret(name, environment).map(|token| blake3::hash(token.expose_secret().as_bytes()))
+            })?,
+            (None, Some(hash)) => page.read(hash, |hash| {
+                blake3::Hash::from_hex(hash.as_bytes()).map_err(|_| {
+                    "`blake3` is no BLAKE3 hash in 64 hex digits: make one with  printf %s \"$TOKEN\" | b3sum"
+                        .to_owned()
+                })
+            })?,
+            (Some(_), Some(_)) | (None, None) => {
+                let why =
+                    "a token has either `env`, the name of the variable that holds it, or `blake3`, its hash";
+                return Err(page.value(&token.principal, why));
+            }
+        };
+        if tokens.iter().any(|other| other.hash == hash) {
+            let why = "this token is already given to somebody above: everybody needs their own";
+            return Err(page.value(&token.principal, why));
+        }
+        tokens.push(Token { principal, hash, mode: token.mode });
+    }
+    Ok(tokens)
+}
+
+fn routes(page: &Page<'_>, raw: BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
+    let known = |route: &Spanned<String>| {
+        page.read(route, |route| match ROUTES.contains(&route.as_str()) {
+            true => Ok(route.clone()),
+            false => Err(format!(
+                "`{}` is no route with a mode of its own: expected {}",
+                units::plain(route),
+                ROUTES.join(", ")
+            )),
+        })
+    };
+    raw.iter().map(|(route, mode)| Ok((known(route)?, *mode))).collect()
+}
+
+fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
+    let usual = Limits::default();
+    let size = |said: &Option<Spanned<String>>, usual| {
+        said.as_ref().map_or(Ok(usual), |said| page.read(said, |text| units::size(text)))
+    };
+    let time = |said: &Option<Spanned<String>>, usual| {
+        said.as_ref().map_or(Ok(usual), |said| page.read(said, |text| units::time(text)))
+    };
+    let requests = raw.requests.as_ref().map_or(Ok(usual.requests), |requests| {
+        page.read(requests, |requests| match requests {
+            0 => Err("`requests` is 0, so that none would be taken: give at least 1".to_owned()),
+            requests => Ok(*requests),
+        })
+    })?;
+    Ok(Limits {
+        body: size(&raw.body, usual.body)?,
+        head: size(&raw.head, usual.head)?,
+        requests,
+        client: time(&raw.client, usual.client)?,
+        connect: time(&raw.connect, usual.connect)?,
+        answer: time(&raw.answer, usual.answer)?,
+        pause: time(&raw.pause, usual.pause)?,
+        shutdown: time(&raw.shutdown, usual.shutdown)?,
+    })
+}
+
+/// A name that stands in logs and metrics.
+fn word(name: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`{}` is no name: use up to 64 letters, digits, and . _ - @", units::plain(name)))
+    }
+}
+
+/// A key or a token, from the variable that holds it.
+fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(is_name) {
+        // Whoever gives the key itself here must not find it in a log.
+        return Err(
+            "this is no name of an environment variable: give the name of one, and the key in it".to_owned()
+        );
+    }
+    let Some(value) = environment(name).filter(|value| !value.trim().is_empty()) else {
+        // A key may look like a name; only what surely is one is repeated.
+        let is_plain = name.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+        let name = if is_plain { format!("`{name}`") } else { "of this name".to_owned() };
+        return Err(format!(
+            "the environment variable {name} is not set: set it to the key, or take this line out"
+        ));
+    };
+    let value = value.trim();
+    if value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(SecretString::from(value.to_owned()))
+    } else {
+        Err("the environment variable named here holds something that cannot be sent as a key: it has a space, \
+             a line break or a letter that is not ASCII"
+            .to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    fn parse(text: &str) -> anyhow::Result<File> {
+        File::parse("gateway.toml", text, &|name| match name {
+            "LOCAL_KEY" => Some("sk-canary\n".to_owned()),
+            "ANNA_TOKEN" => Some("anna-canary".to_owned()),
+            "BROKEN" => Some("two words".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[track_caller]
+    fn refused(text: &str, expect: &str) {
+        let said = format!("{:#}", parse(text).expect_err(text));
+        assert!(said.starts_with("gateway.toml, line "), "{said}");
+        assert!(said.contains(expect), "{said}");
+        assert!(!said.contains("canary"), "{said}");
+    }
+
+    #[test]
+    fn everything_can_be_said_in_a_file() {
+        let file = parse(
+            r#"
+            listen = "0.0.0.0:9000"
+            mode = "observe"
+            policy = "tiered"
+            on_store_failure = "fail_closed"
+            log = "json"
+
+            [[upstream]]
+            name = "local"
+            url = "http://127.0.0.1:8080/v1"
+            formats = ["openai-chat"]
+            models = ["llama*", "qwen*"]
+            key_env = "LOCAL_KEY"
+
+            [[upstream]]
+            name = "rest"
+            url = "https://example.com/"
+
+            [[token]]
+            principal = "anna"
+            env = "ANNA_TOKEN"
+            mode = "off"
+
+            [[token]]
+            principal = "ben"
+            blake3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+
+            [routes]
+            "/v1/messages" = "record"
+
+            [limits]
+            body = "32MiB"
+            requests = 100
+            answer = "5m"
+            "#,
+        )
+        .expect("a right file");
+        assert_eq!(file.listen, Some("0.0.0.0:9000".parse().expect("an address")));
+        assert_eq!((file.mode, file.log), (Some(Mode::Observe), Some(Log::Json)));
+        assert_eq!(file.unrecorded, Some(Unrecorded::Refuse));
+        let local = &file.upstreams[0];
+        assert_eq!(local.base.to_string(), "http://127.0.0.1:8080/");
+        assert_eq!((local.formats.as_slice(), local.models.len()), ([Format::OpenaiChat].as_slice(), 2));
+        assert_eq!(
+            local.key.as_ref().map(|key| key.expose_secret().to_owned()),
+            Some("sk-canary".to_owned())
+        );
+        assert_eq!(file.upstreams[1].formats, Format::ALL);
+        assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
+        assert_eq!((file.tokens[0].mode, file.tokens[1].mode), (Some(Mode::Off), None));
+        assert_eq!(file.routes["/v1/messages"], Mode::Record);
+        assert_eq!((file.limits.body, file.limits.requests), (32 << 20, 100));
+        assert_eq!(file.limits.answer, Duration::from_mins(5));
+        assert_eq!(file.limits.pause, Limits::default().pause);
+        assert!(!format!("{file:?}").contains("canary"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        refused("listen = 'here'", "line 1: `here` is no address");
+        refused("\n\nlissen = 'x'", "line 3: unknown field `lissen`");
+        refused("mode = 'loud'", "line 1: unknown variant `loud`");
+        refused("[limits]\nbody = '1 parsec'", "line 2: `1 parsec` is no size");
+        refused("[limits]\npause = 'x'", "line 2: `x` is no time");
+        refused("[limits]\nrequests = 0", "line 2: `requests` is 0");
+        refused("[routes]\n'/v1/models' = 'off'", "line 2: `/v1/models` is no route");
+        refused("[[upstream]]\nname = 'a'", "missing field `url`");
+        refused("[[upstream]]\nname = 'a b'\nurl = 'http://x'", "line 2: `a b` is no name");
+        refused("[[upstream]]\nname = 'a'\nurl = 'http://u:canary@x'", "line 3: the address");
+        refused(
+            "[[upstream]]\nname = 'a'\nurl = 'http://x'\nformats = ['soap']",
+            "line 4: `soap` is no wire format",
+        );
+        refused(
+            "[[upstream]]\nname = 'a'\nurl = 'http://x'\n[[upstream]]\nname = 'a'\nurl = 'http://y'",
+            "line 5: there is another upstream `a`",
+        );
+        refused("[[token]]\nprincipal = 'a'", "either `env`");
+        refused("[[token]]\nprincipal = ''\nenv = 'ANNA_TOKEN'", "line 2: `` is no name");
+        refused("[[token]]\nprincipal = 'a'\nblake3 = 'canary'", "line 3: `blake3` is no BLAKE3 hash");
+        refused(
+            "[[token]]\nprincipal='a'\nenv='ANNA_TOKEN'\n[[token]]\nprincipal='b'\nenv='ANNA_TOKEN'",
+            "line 5: this token is already given",
+        );
+    }
+
+    #[test]
+    fn a_key_that_stands_where_it_does_not_belong_is_not_repeated() {
+        let upstream = "[[upstream]]\nname = 'a'\nurl = 'http://x'\n";
+        refused(&format!("{upstream}key = 'sk-canary'"), "line 4: unknown field `key`");
+        refused(&format!("{upstream}key = 'sk-canary'"), "name the variable");
+        refused(&format!("{upstream}key_env = 'sk-canary'"), "line 4: this is no name");
+        refused(&format!("{upstream}key_env = 'skcanary'"), "line 4: the environment variable of this name");
+        refused(&format!("{upstream}key_env = 'MISSING'"), "variable `MISSING` is not set");
+        refused(&format!("{upstream}key_env = 'BROKEN'"), "line 4: the environment variable named here");
+        refused(&format!("{upstream}formats = 'sk-canary'"), "line 4: invalid type: string");
+        refused(&format!("{upstream}key_env = 'sk-canary"), "line 4: ");
+    }
+}

@@ -1,0 +1,181 @@
+//! A configuration as people and programs may see it: without a secret in it.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use epitome::wire::Format;
+use serde::Serialize;
+
+use super::{Config, Limits, Mode, Unrecorded, Upstream, address::is_exposed, units};
+
+/// A configuration without its secrets.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown<'a> {
+    listen: String,
+    mode: Mode,
+    routes: &'a BTreeMap<String, Mode>,
+    policy: &'a str,
+    database: Option<String>,
+    on_store_failure: Unrecorded,
+    upstreams: Vec<ShownUpstream<'a>>,
+    tokens: Vec<ShownToken<'a>>,
+    limits: ShownLimits,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownUpstream<'a> {
+    name: &'a str,
+    url: String,
+    formats: &'a [Format],
+    models: &'a [String],
+    key: Key,
+    exposed: bool,
+}
+
+/// Whose key a provider is shown.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    Clients,
+    Configured,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownToken<'a> {
+    principal: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
+}
+
+/// Sizes and times as a file has them, so that they can be copied there.
+#[derive(Debug, Serialize)]
+struct ShownLimits {
+    body: String,
+    head: String,
+    requests: usize,
+    client: String,
+    connect: String,
+    answer: String,
+    pause: String,
+    shutdown: String,
+}
+
+impl<'a> Shown<'a> {
+    /// A configuration, and where its database is.
+    pub(crate) fn of(config: &'a Config, database: &Path) -> Self {
+        let tokens = config.tokens.iter();
+        Self {
+            listen: config.listen.to_string(),
+            mode: config.mode,
+            routes: &config.routes,
+            policy: &config.policy.name,
+            database: config.records().then(|| database.display().to_string()),
+            on_store_failure: config.unrecorded,
+            upstreams: config.upstreams.iter().map(ShownUpstream::of).collect(),
+            tokens: tokens
+                .map(|token| ShownToken { principal: &token.principal, mode: token.mode })
+                .collect(),
+            limits: ShownLimits::of(&config.limits),
+        }
+    }
+}
+
+impl<'a> ShownUpstream<'a> {
+    fn of(upstream: &'a Upstream) -> Self {
+        Self {
+            name: &upstream.name,
+            url: url(upstream),
+            formats: &upstream.formats,
+            models: &upstream.models,
+            key: if upstream.key.is_some() { Key::Configured } else { Key::Clients },
+            exposed: is_exposed(&upstream.base),
+        }
+    }
+}
+
+impl ShownLimits {
+    fn of(limits: &Limits) -> Self {
+        Self {
+            body: units::said_size(limits.body),
+            head: units::said_size(limits.head),
+            requests: limits.requests,
+            client: units::said_time(limits.client),
+            connect: units::said_time(limits.connect),
+            answer: units::said_time(limits.answer),
+            pause: units::said_time(limits.pause),
+            shutdown: units::said_time(limits.shutdown),
+        }
+    }
+}
+
+/// A provider's address, without the slash that stands for no path.
+pub(crate) fn url(upstream: &Upstream) -> String {
+    upstream.base.to_string().trim_end_matches('/').to_owned()
+}
+
+/// What a provider is asked for, in a few words.
+pub(crate) fn asked_for(formats: &[Format], models: &[String]) -> String {
+    let formats = match formats {
+        formats if formats.len() == Format::ALL.len() => "everything".to_owned(),
+        formats => formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    };
+    match models {
+        [] => formats,
+        models => format!("{formats}, {}", models.join(" ")),
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line =
+            |f: &mut fmt::Formatter<'_>, name: &str, said: &dyn fmt::Display| writeln!(f, "{name:<16}{said}");
+        line(f, "listen", &self.listen)?;
+        line(f, "mode", &self.mode.name())?;
+        for (route, mode) in self.routes {
+            line(f, "", &format_args!("{} for {route}", mode.name()))?;
+        }
+        line(f, "policy", &self.policy)?;
+        line(f, "database", &self.database.as_deref().unwrap_or("none: nothing is recorded"))?;
+        let failing = match self.on_store_failure {
+            Unrecorded::Forward => "forward what cannot be recorded (fail_open)",
+            Unrecorded::Refuse => "refuse what cannot be recorded (fail_closed)",
+        };
+        line(f, "if it fails", &failing)?;
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            let name = if index == 0 { "upstreams" } else { "" };
+            let key = match upstream.key {
+                Key::Clients => "the client's key",
+                Key::Configured => "a key of its own",
+            };
+            let exposed =
+                if upstream.exposed { ", which anybody on the way can read: use https" } else { "" };
+            let asked = asked_for(upstream.formats, upstream.models);
+            let (of, url) = (upstream.name, &upstream.url);
+            line(f, name, &format_args!("{of} at {url}: {asked}; {key}{exposed}"))?;
+        }
+        if self.tokens.is_empty() {
+            line(f, "tokens", &"none: every program on this machine is let in")?;
+        }
+        for (index, token) in self.tokens.iter().enumerate() {
+            let name = if index == 0 { "tokens" } else { "" };
+            let mode = token.mode.map_or_else(String::new, |mode| format!(", mode {}", mode.name()));
+            line(f, name, &format_args!("{}{mode}", token.principal))?;
+        }
+        let limits = &self.limits;
+        line(
+            f,
+            "limits",
+            &format_args!(
+                "body {}, head {}, {} requests at a time",
+                limits.body, limits.head, limits.requests
+            ),
+        )?;
+        line(
+            f,
+            "",
+            &format_args!(
+                "client {}, connect {}, answer {}, pause {}, shutdown {}",
+                limits.client, limits.connect, limits.answer, limits.pause, limits.shutdown
+            ),
+        )
+    }
+}

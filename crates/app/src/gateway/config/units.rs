@@ -1,0 +1,88 @@
+//! Sizes and times as people write them.
+
+use std::time::Duration;
+
+/// Bytes: `64MiB`, `500kB`, `4096`.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{}` is no size: write bytes such as 4096, 500kB or 64MiB", plain(text));
+    let (number, unit) = match text.find(|letter: char| !letter.is_ascii_digit() && letter != '_') {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let number: usize = number.replace('_', "").parse().map_err(|_| wrong())?;
+    let factor = match unit.trim() {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+/// A time: `250ms`, `30s`, `10m`, `1h 30m`.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+    time.filter(|time| !time.is_zero() && *time <= Duration::from_hours(24)).ok_or_else(|| {
+        format!("`{}` is no time of at most a day: write it as 250ms, 30s, 10m or 1h 30m", plain(text))
+    })
+}
+
+/// Bytes as people write them: the largest unit that says it exactly.
+pub(super) fn said_size(bytes: usize) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let exact = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    exact.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
+/// A time as people write it.
+pub(super) fn said_time(time: Duration) -> String {
+    jiff::SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
+}
+
+/// What somebody wrote, short and on one line.
+pub(super) fn plain(text: &str) -> String {
+    let short: String = text.chars().take(60).collect();
+    short.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_a_unit_or_is_in_bytes() {
+        for (text, expect) in
+            [("4096", 4_096), ("1_000", 1_000), ("500kB", 500_000), ("64MiB", 64 << 20), ("2 GiB", 2 << 30)]
+        {
+            assert_eq!(size(text), Ok(expect), "{text}");
+        }
+        for text in ["", "0", "-1", "1.5MB", "64mib", "99999999999999GiB", "ten"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit() {
+        for (text, expect) in [("250ms", 250), ("30s", 30_000), ("10m", 600_000), ("1h 30m", 5_400_000)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(expect)), "{text}");
+        }
+        for text in ["", "0s", "-5s", "30", "25h", "soon", "1 month"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_what_was_written() {
+        for text in ["64 MiB", "1 KiB", "1500 bytes"] {
+            let bytes = size(text.trim_end_matches("ytes").trim_end_matches('b').trim()).expect(text);
+            assert_eq!(said_size(bytes), text);
+        }
+        for text in ["30s", "10m", "1h 30m", "250ms"] {
+            assert_eq!(said_time(time(text).expect(text)), text);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Compressed bytes, expanded as they come and up to a limit: a few of them may stand for very many.
+//!
+//! What passes is never touched; only the gateway's copy of it goes through here.
+
+use std::io::{self, Write};
+
+use brotli_decompressor::DecompressorWriter;
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use http::{HeaderMap, header};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// Not at all.
+    Identity,
+    /// As gzip.
+    Gzip,
+    /// As zlib, or as bare deflate, which some send under the same name.
+    Deflate,
+    /// As Brotli.
+    Brotli,
+    /// As Zstandard.
+    Zstandard,
+    /// In a way that is not known here, or in several.
+    Unknown,
+}
+
+impl Coding {
+    /// How the body under these headers is compressed.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut named = Self::Identity;
+        for value in headers.get_all(header::CONTENT_ENCODING) {
+            for name in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                named = match (Self::named(name), named) {
+                    (Self::Identity, before) => before,
+                    (coding, Self::Identity) => coding,
+                    _ => Self::Unknown,
+                };
+            }
+        }
+        named
+    }
+
+    /// Whether it can be expanded as it comes. Zstandard is expanded at the end: the decoder keeps what it has until it knows
+    /// that nothing refers to it any more.
+    pub(super) fn flows(self) -> bool {
+        self != Self::Zstandard
+    }
+
+    fn named(name: &[u8]) -> Self {
+        match name.to_ascii_lowercase().as_slice() {
+            b"" | b"identity" => Self::Identity,
+            b"gzip" | b"x-gzip" => Self::Gzip,
+            b"deflate" => Self::Deflate,
+            b"br" => Self::Brotli,
+            b"zstd" => Self::Zstandard,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Why compressed bytes cannot be expanded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpandError {
+    /// They stand for more than the limit.
+    TooLarge,
+    /// They are not what they are said to be.
+    Garbage,
+}
+
+/// Expands bytes as they come.
+pub(super) struct Expander(Decoder);
+
+enum Decoder {
+    Plain(Sink),
+    Gzip(MultiGzDecoder<Sink>),
+    /// The first byte will say which of the next two it is.
+    Deflate(Sink),
+    Zlib(ZlibDecoder<Sink>),
+    Bare(DeflateDecoder<Sink>),
+    Brotli(Box<DecompressorWriter<Sink>>),
+    Never(Sink),
+}
+
+impl Expander {
+    /// Expands what is compressed like this, up to `limit` bytes. What is not [expanded as it comes](Coding::flows) is
+    /// garbage to it.
+    pub(super) fn new(coding: Coding, limit: usize) -> Self {
+        let sink = Sink { bytes: Vec::new(), left: limit };
+        Self(match coding {
+            Coding::Identity => Decoder::Plain(sink),
+            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(sink)),
+            Coding::Deflate => Decoder::Deflate(sink),
+            Coding::Brotli => Decoder::Brotli(Box::new(DecompressorWriter::new(sink, 4096))),
+            Coding::Zstandard | Coding::Unknown => Decoder::Never(sink),
+        })
+    }
+
+    /// Takes the next bytes, and gives what they stand for as far as that can be told.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ExpandError> {
+        self.decide(bytes);
+        let written = match &mut self.0 {
+            Decoder::Plain(sink) => sink.write_all(bytes),
+            Decoder::Gzip(decoder) => decoder.write_all(bytes).and_then(|()| decoder.flush()),
+            Decoder::Zlib(decoder) => decoder.write_all(bytes).and_then(|()| decoder.flush()),
+            Decoder::Bare(decoder) => decoder.write_all(bytes).and_then(|()| decoder.flush()),
+            Decoder::Brotli(decoder) => decoder.write_all(bytes),
+            Decoder::Deflate(_) => Ok(()),
+            Decoder::Never(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        written?;
+        Ok(std::mem::take(&mut self.sink().bytes))
+    }
+
+    /// Some send bare deflate under the name of zlib. A zlib header has an 8 in its lower half.
+    fn decide(&mut self, bytes: &[u8]) {
+        if let (Decoder::Deflate(sink), Some(first)) = (&mut self.0, bytes.first()) {
+            let sink = std::mem::take(sink);
+            self.0 = if first & 0x0f == 8 {
+                Decoder::Zlib(ZlibDecoder::new(sink))
+            } else {
+                Decoder::Bare(DeflateDecoder::new(sink))
+            };
+        }
+    }
+
+    fn sink(&mut self) -> &mut Sink {
+        match &mut self.0 {
+            Decoder::Plain(sink) | Decoder::Deflate(sink) | Decoder::Never(sink) => sink,
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Zlib(decoder) => decoder.get_mut(),
+            Decoder::Bare(decoder) => decoder.get_mut(),
+            Decoder::Brotli(decoder) => decoder.get_mut(),
+        }
+    }
+}
+
+/// Expands bytes that are here as a whole, up to `limit`.
+pub(super) fn expand(coding: Coding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, ExpandError> {
+    match coding {
+        Coding::Zstandard => frames(bytes, limit),
+        _ => Expander::new(coding, limit).push(bytes),
+    }
+}
+
+/// What frames of Zstandard stand for.
+fn frames(mut bytes: &[u8], limit: usize) -> Result<Vec<u8>, ExpandError> {
+    /// What HTTP allows a window to be (RFC 9659).
+    const WINDOW: u64 = 8 << 20;
+    let mut sink = Sink { bytes: Vec::new(), left: limit };
+    while !bytes.is_empty() {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(WINDOW);
+        let mut reader =
+            StreamingDecoder::new_with_decoder(&mut bytes, decoder).map_err(|_| ExpandError::Garbage)?;
+        io::copy(&mut reader, &mut sink)?;
+    }
+    Ok(sink.bytes)
+}
+
+impl From<io::Error> for ExpandError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::FileTooLarge => Self::TooLarge,
+            _ => Self::Garbage,
+        }
+    }
+}
+
+/// Where expanded bytes go, up to a limit.
+#[derive(Default)]
+struct Sink {
+    bytes: Vec<u8>,
+    left: usize,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{
+        Compression,
+        write::{DeflateEncoder, GzEncoder, ZlibEncoder},
+    };
+    use http::HeaderValue;
+
+    use super::*;
+
+    const TEXT: &str = "data: {\"a\":1}\n\ndata: {\"a\":1}\n\n";
+
+    /// [`TEXT`] as Brotli writes it uncompressed: a header, a block that is stored, and an empty last one.
+    fn brotli() -> Vec<u8> {
+        let stored = u32::try_from(TEXT.len() - 1).expect("short");
+        // Window 16 (0), not the last (0), length in four nibbles (00), the length less one, stored (1).
+        let header = (stored << 4) | (1 << 20);
+        let mut bytes = header.to_le_bytes()[..3].to_vec();
+        bytes.extend_from_slice(TEXT.as_bytes());
+        bytes.push(0b11);
+        bytes
+    }
+
+    fn zstandard(text: &[u8]) -> Vec<u8> {
+        ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).expect("a vector takes all");
+        encoder.finish().expect("a vector takes all")
+    }
+
+    fn all() -> Vec<(Coding, Vec<u8>)> {
+        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+        zlib.write_all(TEXT.as_bytes()).expect("a vector takes all");
+        let mut bare = DeflateEncoder::new(Vec::new(), Compression::fast());
+        bare.write_all(TEXT.as_bytes()).expect("a vector takes all");
+        vec![
+            (Coding::Identity, TEXT.into()),
+            (Coding::Gzip, gzip(TEXT.as_bytes())),
+            (Coding::Deflate, zlib.finish().expect("a vector takes all")),
+            (Coding::Deflate, bare.finish().expect("a vector takes all")),
+            (Coding::Brotli, brotli()),
+            (Coding::Zstandard, zstandard(TEXT.as_bytes())),
+        ]
+    }
+
+    #[test]
+    fn what_is_compressed_reads_as_before_wherever_it_is_cut() {
+        for (coding, bytes) in all() {
+            assert_eq!(expand(coding, &bytes, 1000).as_deref(), Ok(TEXT.as_bytes()), "{coding:?}");
+            if coding.flows() {
+                let mut expander = Expander::new(coding, 1000);
+                let pushed: Vec<u8> =
+                    bytes.chunks(1).flat_map(|byte| expander.push(byte).expect("it is whole")).collect();
+                assert_eq!(pushed, TEXT.as_bytes(), "{coding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_bytes_that_stand_for_too_many_are_refused() {
+        for (coding, bytes) in all() {
+            assert_eq!(expand(coding, &bytes, TEXT.len() - 1), Err(ExpandError::TooLarge), "{coding:?}");
+        }
+        let zeros = vec![0; 10 << 20];
+        assert_eq!(expand(Coding::Gzip, &gzip(&zeros), 1 << 20), Err(ExpandError::TooLarge));
+        assert_eq!(expand(Coding::Zstandard, &zstandard(&zeros), 1 << 20), Err(ExpandError::TooLarge));
+    }
+
+    #[test]
+    fn garbage_is_said_to_be_garbage() {
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstandard, Coding::Unknown] {
+            assert_eq!(expand(coding, &[0xff; 64], 1000), Err(ExpandError::Garbage), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_as_far_as_it_was_flushed() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(b"data: 1\n\n").expect("a vector takes all");
+        encoder.flush().expect("a vector takes all");
+        let flushed = encoder.get_ref().clone();
+        assert_eq!(Expander::new(Coding::Gzip, 1000).push(&flushed).as_deref(), Ok(&b"data: 1\n\n"[..]));
+    }
+
+    #[test]
+    fn a_coding_is_known_by_its_name_and_several_are_not() {
+        let check = |value: &'static str, expect: Coding| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(value));
+            assert_eq!(Coding::of(&headers), expect, "{value}");
+        };
+        assert_eq!(Coding::of(&HeaderMap::new()), Coding::Identity);
+        check("GZip", Coding::Gzip);
+        check("identity, br", Coding::Brotli);
+        check("zstd", Coding::Zstandard);
+        check("gzip, br", Coding::Unknown);
+        check("dcb", Coding::Unknown);
+    }
+}

@@ -1,0 +1,194 @@
+//! Which headers go on, and which are left behind: in their order and number, with the values they came with.
+//!
+//! Left behind is what is only about one connection (RFC 9110, 7.6.1) and what is meant for the gateway. `Expect` is left
+//! behind too: the gateway asks for the body itself. Maps are filled anew, because taking an entry out of one changes the
+//! order of the rest.
+
+use epitome::wire::Format;
+use http::{
+    HeaderMap, HeaderName,
+    header::{self, HeaderValue},
+};
+
+use super::admission::API_KEY;
+
+/// A key that a provider is shown instead of the client's.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// The key by itself.
+    pub(super) plain: HeaderValue,
+    /// The key after `Bearer`.
+    pub(super) bearer: HeaderValue,
+}
+
+/// The headers of a request as its provider gets them: `host` is its own, and `key` in place of the client's, if given.
+pub(super) fn to_provider(headers: &HeaderMap, host: &HeaderValue, key: Option<(&Key, Format)>) -> HeaderMap {
+    let named = Named::by(headers);
+    let mut sent = HeaderMap::with_capacity(headers.keys_len() + 2);
+    let mut keys = key.map(|(key, format)| keyed(key, format));
+    let is_replaced = keys.is_some();
+    for (name, value) in headers {
+        if *name == header::HOST {
+            if !sent.contains_key(header::HOST) {
+                sent.append(header::HOST, host.clone());
+            }
+        } else if is_replaced && (*name == header::AUTHORIZATION || *name == API_KEY) {
+            if let Some((name, value)) = keys.take() {
+                sent.append(name, value);
+            }
+        } else if *name == header::TRANSFER_ENCODING {
+            // How the body is cut is up to the connection, but what comes in chunks leaves in chunks.
+            sent.append(name, value.clone());
+        } else if !is_of_connection(name) && !named.holds(name) && !is_ours(name) && *name != header::EXPECT {
+            sent.append(name, value.clone());
+        }
+    }
+    if let Some((name, value)) = keys {
+        sent.append(name, value);
+    }
+    if !sent.contains_key(header::HOST) {
+        sent.insert(header::HOST, host.clone());
+    }
+    sent
+}
+
+/// The headers of an answer as the client gets them.
+pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
+    let named = Named::by(&headers);
+    if !headers.keys().any(|name| is_of_connection(name) || named.holds(name)) {
+        return headers;
+    }
+    let mut sent = HeaderMap::with_capacity(headers.keys_len());
+    let mut current = None;
+    for (name, value) in headers {
+        if name.is_some() {
+            current = name.filter(|name| !is_of_connection(name) && !named.holds(name));
+        }
+        if let Some(name) = &current {
+            sent.append(name, value);
+        }
+    }
+    sent
+}
+
+/// A key in the header where a provider of `format` looks for it.
+fn keyed(key: &Key, format: Format) -> (HeaderName, HeaderValue) {
+    match format {
+        Format::Anthropic => (API_KEY, key.plain.clone()),
+        Format::OpenaiChat | Format::OpenaiResponses => (header::AUTHORIZATION, key.bearer.clone()),
+    }
+}
+
+fn is_of_connection(name: &HeaderName) -> bool {
+    *name == header::CONNECTION
+        || *name == header::TRANSFER_ENCODING
+        || *name == header::TE
+        || *name == header::UPGRADE
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}
+
+fn is_ours(name: &HeaderName) -> bool {
+    name.as_str().starts_with("x-epitome-")
+}
+
+/// What `Connection` names beside the usual: headers that are about this connection only.
+struct Named(Vec<HeaderName>);
+
+impl Named {
+    fn by(headers: &HeaderMap) -> Self {
+        let mut named = Vec::new();
+        for value in headers.get_all(header::CONNECTION) {
+            for option in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                let is_usual =
+                    option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");
+                if !is_usual && let Ok(name) = HeaderName::from_bytes(option) {
+                    named.push(name);
+                }
+            }
+        }
+        Self(named)
+    }
+
+    fn holds(&self, name: &HeaderName) -> bool {
+        self.0.contains(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn lines(map: &HeaderMap) -> Vec<(&str, &str)> {
+        map.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("ASCII"))).collect()
+    }
+
+    const HOST: HeaderValue = HeaderValue::from_static("api.example");
+
+    #[test]
+    fn what_is_not_about_the_connection_goes_on_in_its_order_and_number() {
+        let headers = map(&[
+            ("host", "127.0.0.1:8787"),
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "1"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+            ("x-epitome-token", "t"),
+            ("x-epitome-mode", "off"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("expect", "100-continue"),
+            ("content-length", "2"),
+            ("authorization", "Bearer sk"),
+        ]);
+        let expect = [
+            ("host", "api.example"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+            ("content-length", "2"),
+            ("authorization", "Bearer sk"),
+        ];
+        assert_eq!(lines(&to_provider(&headers, &HOST, None)), expect);
+    }
+
+    #[test]
+    fn a_configured_key_takes_the_place_of_whatever_the_client_showed() {
+        let key = Key { plain: HeaderValue::from_static("k"), bearer: HeaderValue::from_static("Bearer k") };
+        let headers = map(&[
+            ("x-api-key", "t"),
+            ("accept", "*/*"),
+            ("authorization", "Bearer t"),
+            ("authorization", "Basic u"),
+            ("host", "h"),
+        ]);
+        let expect = [("x-api-key", "k"), ("accept", "*/*"), ("host", "api.example")];
+        assert_eq!(lines(&to_provider(&headers, &HOST, Some((&key, Format::Anthropic)))), expect);
+        let expect = [("accept", "*/*"), ("authorization", "Bearer k"), ("host", "api.example")];
+        let bare = map(&[("accept", "*/*")]);
+        assert_eq!(lines(&to_provider(&bare, &HOST, Some((&key, Format::OpenaiChat)))), expect);
+    }
+
+    #[test]
+    fn an_answers_headers_keep_their_order_too() {
+        let headers = map(&[
+            ("transfer-encoding", "chunked"),
+            ("set-cookie", "a=1"),
+            ("connection", "close"),
+            ("set-cookie", "b=2"),
+            ("request-id", "r"),
+        ]);
+        assert_eq!(
+            lines(&to_client(headers)),
+            [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("request-id", "r")]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! A request's body on its way in: never more than the limit of it, and never waited for too long.
+
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::{config::Limits, patience::Patience};
+
+/// A request's body as its provider gets it.
+#[derive(Debug)]
+pub(super) enum Outbound {
+    /// Passed on as it comes.
+    Streamed(Inbound),
+    /// Here as a whole.
+    Whole {
+        /// What is left to send.
+        left: Option<Bytes>,
+        /// How it came, and leaves.
+        framing: Framing,
+    },
+}
+
+/// How the length of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Beforehand.
+    Length,
+    /// By its last chunk.
+    Chunks,
+}
+
+impl Framing {
+    /// How the body under these headers comes.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        if headers.contains_key(http::header::TRANSFER_ENCODING) { Self::Chunks } else { Self::Length }
+    }
+}
+
+/// Why a body did not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IntakeError {
+    /// It is larger than the limit.
+    TooLarge,
+    /// The client paused.
+    TooSlow,
+    /// The client went away, or wrote nonsense.
+    Broken,
+}
+
+impl fmt::Display for IntakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "the request is larger than the limit",
+            Self::TooSlow => "the client paused in its request",
+            Self::Broken => "the request broke off",
+        })
+    }
+}
+
+impl Error for IntakeError {}
+
+/// A body that comes in, watched.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    inner: Incoming,
+    left: usize,
+    patience: Patience,
+}
+
+impl Inbound {
+    /// Watches a body.
+    pub(super) fn new(inner: Incoming, limits: &Limits) -> Result<Self, IntakeError> {
+        if inner.size_hint().lower() > limits.body as u64 {
+            return Err(IntakeError::TooLarge);
+        }
+        Ok(Self { inner, left: limits.body, patience: Patience::new(limits.client) })
+    }
+
+    /// All of it, in one piece.
+    pub(super) async fn gather(mut self) -> Result<Bytes, IntakeError> {
+        /// What is believed of a client's word about the length before it has sent that much.
+        const BELIEVED: usize = 1 << 20;
+        let declared = usize::try_from(self.inner.size_hint().lower()).unwrap_or(usize::MAX);
+        let first = self.data().await?.unwrap_or_default();
+        if self.inner.is_end_stream() {
+            return Ok(first);
+        }
+        let mut whole = BytesMut::with_capacity(declared.clamp(first.len(), BELIEVED));
+        whole.extend_from_slice(&first);
+        while let Some(more) = self.data().await? {
+            // Growing by doubling would end with up to twice the limit.
+            let missing = declared.saturating_sub(whole.len()).max(more.len());
+            whole.reserve(missing.min(whole.len().max(more.len())));
+            whole.extend_from_slice(&more);
+        }
+        Ok(whole.freeze())
+    }
+
+    async fn data(&mut self) -> Result<Option<Bytes>, IntakeError> {
+        loop {
+            match self.frame().await.transpose()?.map(Frame::into_data) {
+                Some(Ok(data)) => return Ok(Some(data)),
+                // Trailers of a request: nobody reads them.
+                Some(Err(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = IntakeError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, IntakeError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else {
+            ready!(self.patience.poll_lost(cx));
+            return Poll::Ready(Some(Err(IntakeError::TooSlow)));
+        };
+        self.patience.rewarded();
+        let frame = match frame {
+            None => return Poll::Ready(None),
+            Some(Err(_)) => return Poll::Ready(Some(Err(IntakeError::Broken))),
+            Some(Ok(frame)) => frame,
+        };
+        let size = frame.data_ref().map_or(0, Buf::remaining);
+        match self.left.checked_sub(size) {
+            Some(left) => self.left = left,
+            None => return Poll::Ready(Some(Err(IntakeError::TooLarge))),
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Body for Outbound {
+    type Data = Bytes;
+    type Error = IntakeError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, IntakeError>>> {
+        match self.get_mut() {
+            Self::Streamed(inbound) => Pin::new(inbound).poll_frame(cx),
+            Self::Whole { left, .. } => Poll::Ready(left.take().map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Streamed(inbound) => inbound.is_end_stream(),
+            Self::Whole { left, framing } => left.is_none() && *framing == Framing::Length,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Streamed(inbound) => inbound.size_hint(),
+            Self::Whole { framing: Framing::Chunks, .. } => SizeHint::default(),
+            Self::Whole { left, .. } => {
+                SizeHint::with_exact(left.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+        }
+    }
+}
+
+impl Outbound {
+    /// A body that is here as a whole.
+    pub(super) fn whole(bytes: Bytes, framing: Framing) -> Self {
+        Self::Whole { left: Some(bytes).filter(|bytes| !bytes.is_empty()), framing }
+    }
+}

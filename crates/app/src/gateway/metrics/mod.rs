@@ -1,0 +1,483 @@
+//! What a gateway counts, for Prometheus to read.
+//!
+//! Nothing a client sends becomes a label as it is: routes, formats and endings are ours, and a model's name is one of
+//! few (see [`models`]).
+
+mod models;
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use epitome::{
+    core::{Tokens, event::Usage, profile::Profiles},
+    observe::Observed,
+    recorder::Ending,
+    wire::Format,
+};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+use super::config::Mode;
+use models::Models;
+
+/// What a gateway counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    models: Models,
+    requests: Family<Request, Counter>,
+    in_flight: Gauge,
+    bytes: Family<Direction, Counter>,
+    first_byte: Family<Kind, Histogram, fn() -> Histogram>,
+    duration: Family<Kind, Histogram, fn() -> Histogram>,
+    placed: Family<Placement, Counter>,
+    unrecorded: Family<Missing, Counter>,
+    tokens: Family<Use, Counter>,
+    cost: Family<Model, Counter<f64, AtomicU64>>,
+    observed_tokens: Family<Sent, Counter>,
+    observed_cost: Family<Sent, Counter<f64, AtomicU64>>,
+    observed_calls: Family<Outcome, Counter>,
+}
+
+/// A request that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished<'a> {
+    /// Its format; `None` if it was no model call.
+    pub(crate) format: Option<Format>,
+    /// What was done with it.
+    pub(crate) mode: Mode,
+    /// The status the client was given, if any.
+    pub(crate) status: Option<u16>,
+    /// How it ended.
+    pub(crate) ending: Ending,
+    /// Bytes of the request's body.
+    pub(crate) bytes_in: u64,
+    /// Bytes of the answer's body.
+    pub(crate) bytes_out: u64,
+    /// How long the first byte of the answer took.
+    pub(crate) first_byte: Option<Duration>,
+    /// How long all took.
+    pub(crate) took: Duration,
+    /// The model that was asked.
+    pub(crate) model: Option<&'a str>,
+    /// What the provider said it used.
+    pub(crate) usage: Option<&'a Usage>,
+}
+
+/// Where a recorded request was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Placed {
+    /// It begins a session.
+    Begun,
+    /// It continues a thread.
+    Continued,
+    /// It parts from a thread.
+    Forked,
+    /// It is the request before, sent again.
+    Retried,
+}
+
+impl Placed {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Continued => "continued",
+            Self::Forked => "forked",
+            Self::Retried => "retried",
+        }
+    }
+}
+
+/// Why something was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    /// The request is none that can be read.
+    UnreadableRequest,
+    /// The answer is none that can be read.
+    UnreadableAnswer,
+    /// It is larger than the limit, as it came or decompressed.
+    TooLarge,
+    /// The store failed.
+    Store,
+}
+
+impl Reason {
+    /// Its name in logs and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::UnreadableRequest => "unreadable_request",
+            Self::UnreadableAnswer => "unreadable_answer",
+            Self::TooLarge => "too_large",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// A request that is being worked on: counted as such until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Counts from zero, and prices models as `profiles` say.
+    pub(crate) fn new(profiles: Arc<Profiles>) -> Self {
+        let metrics = Self {
+            registry: Registry::with_prefix("epitome"),
+            models: Models::new(profiles),
+            requests: Family::default(),
+            in_flight: Gauge::default(),
+            bytes: Family::default(),
+            first_byte: Family::new_with_constructor(seconds),
+            duration: Family::new_with_constructor(seconds),
+            placed: Family::default(),
+            unrecorded: Family::default(),
+            tokens: Family::default(),
+            cost: Family::default(),
+            observed_tokens: Family::default(),
+            observed_cost: Family::default(),
+            observed_calls: Family::default(),
+        };
+        metrics.registered()
+    }
+
+    /// Counts a request that has come, as being worked on until what is given back is dropped.
+    pub(crate) fn arrived(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// Counts a request that is over.
+    pub(crate) fn finished(&self, request: &Finished<'_>) {
+        let format = format_name(request.format);
+        let labels = Request {
+            format,
+            mode: request.mode.name(),
+            status: class(request.status),
+            ending: request.ending.name(),
+        };
+        self.requests.get_or_create(&labels).inc();
+        self.bytes.get_or_create(&Direction { direction: "in" }).inc_by(request.bytes_in);
+        self.bytes.get_or_create(&Direction { direction: "out" }).inc_by(request.bytes_out);
+        let kind = Kind { format };
+        if let Some(first_byte) = request.first_byte {
+            self.first_byte.get_or_create(&kind).observe(first_byte.as_secs_f64());
+        }
+        self.duration.get_or_create(&kind).observe(request.took.as_secs_f64());
+        if let Some(usage) = request.usage {
+            self.used(request.model.unwrap_or_default(), usage);
+        }
+    }
+
+    /// Counts a request that was recorded.
+    pub(crate) fn recorded(&self, placed: Placed) {
+        self.placed.get_or_create(&Placement { placed: placed.name() }).inc();
+    }
+
+    /// Counts a request or an answer that was not recorded though it should have been.
+    pub(crate) fn unrecorded(&self, reason: Reason) {
+        self.unrecorded.get_or_create(&Missing { reason: reason.name() }).inc();
+    }
+
+    /// Counts what a policy would have made of a call.
+    pub(crate) fn observed(&self, observed: &Observed) {
+        let outcome = match (&observed.refused, &observed.cause) {
+            (Some(_), _) => "refused",
+            (None, Some(_)) => "reset",
+            (None, None) => "extended",
+        };
+        self.observed_calls.get_or_create(&Outcome { outcome }).inc();
+        if observed.refused.is_some() {
+            return;
+        }
+        let (full, policy) = (Sent { sent: "full" }, Sent { sent: "policy" });
+        self.observed_tokens.get_or_create(&full).inc_by(observed.full.0);
+        self.observed_tokens.get_or_create(&policy).inc_by(observed.sent.0);
+        if let (Some(cost_full), Some(cost)) = (observed.cost_full, observed.cost) {
+            self.observed_cost.get_or_create(&full).inc_by(cost_full.dollars());
+            self.observed_cost.get_or_create(&policy).inc_by(cost.dollars());
+        }
+    }
+
+    /// Everything, as Prometheus reads it (`application/openmetrics-text; version=1.0.0; charset=utf-8`).
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+
+    fn used(&self, model: &str, usage: &Usage) {
+        let model = self.models.get(model);
+        let kinds = [
+            ("input", usage.uncached),
+            ("cached", usage.cache_read),
+            ("written", usage.cache_write),
+            ("output", usage.output),
+        ];
+        for (kind, tokens) in kinds {
+            if tokens > Tokens(0) {
+                let labels = Use { model: Arc::clone(&model.label), kind };
+                self.tokens.get_or_create(&labels).inc_by(tokens.0);
+            }
+        }
+        if let Some(money) = model.prices.as_ref().and_then(|prices| prices.cost(usage).ok()) {
+            self.cost.get_or_create(&Model { model: Arc::clone(&model.label) }).inc_by(money.dollars());
+        }
+    }
+
+    fn registered(mut self) -> Self {
+        let registry = &mut self.registry;
+        registry.register(
+            "requests",
+            "Requests that are over, by format, mode, class of status and ending",
+            self.requests.clone(),
+        );
+        registry.register("requests_in_flight", "Requests that are being worked on", self.in_flight.clone());
+        registry.register_with_unit(
+            "relayed",
+            "Bytes of bodies, from clients (in) and back to them (out)",
+            Unit::Bytes,
+            self.bytes.clone(),
+        );
+        registry.register_with_unit(
+            "first_byte",
+            "From a request's arrival to the first byte of its answer",
+            Unit::Seconds,
+            self.first_byte.clone(),
+        );
+        registry.register_with_unit(
+            "request_duration",
+            "From a request's arrival to the end of its answer",
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+        registry.register("recorded", "Requests that were recorded, by their place", self.placed.clone());
+        registry.register(
+            "unrecorded",
+            "Requests and answers that could not be recorded, by reason",
+            self.unrecorded.clone(),
+        );
+        registry.register("tokens", "Tokens that providers reported, by model and kind", self.tokens.clone());
+        registry.register(
+            "cost_dollars",
+            "What the reported tokens cost, where the model's prices are known",
+            self.cost.clone(),
+        );
+        registry.register(
+            "observed_calls",
+            "Calls by what the observed policy would have done: extended, reset or refused the request",
+            self.observed_calls.clone(),
+        );
+        registry.register(
+            "observed_tokens",
+            "Tokens of requests, as sent (full) and as the observed policy would have sent them",
+            self.observed_tokens.clone(),
+        );
+        registry.register(
+            "observed_cost_dollars",
+            "What those tokens cost: full less policy is what it would have saved",
+            self.observed_cost.clone(),
+        );
+        self
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    format: &'static str,
+    mode: &'static str,
+    status: &'static str,
+    ending: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    format: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Placement {
+    placed: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Missing {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Use {
+    model: Arc<str>,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Model {
+    model: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Sent {
+    sent: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+/// A model may think for minutes: the last buckets are for it.
+fn seconds() -> Histogram {
+    Histogram::new([0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0])
+}
+
+fn format_name(format: Option<Format>) -> &'static str {
+    match format {
+        Some(Format::OpenaiChat) => "openai-chat",
+        Some(Format::OpenaiResponses) => "openai-responses",
+        Some(Format::Anthropic) => "anthropic",
+        None => "none",
+    }
+}
+
+fn class(status: Option<u16>) -> &'static str {
+    match status.map(|status| status / 100) {
+        Some(1) => "1xx",
+        Some(2) => "2xx",
+        Some(3) => "3xx",
+        Some(4) => "4xx",
+        Some(5) => "5xx",
+        Some(_) => "other",
+        None => "none",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::core::profile::Money;
+
+    use super::*;
+
+    fn metrics() -> Metrics {
+        Metrics::new(Arc::new(Profiles::builtin()))
+    }
+
+    fn finished(usage: Option<&Usage>) -> Finished<'_> {
+        Finished {
+            format: Some(Format::Anthropic),
+            mode: Mode::Record,
+            status: Some(200),
+            ending: Ending::Complete,
+            bytes_in: 100,
+            bytes_out: 2_000,
+            first_byte: Some(Duration::from_millis(30)),
+            took: Duration::from_secs(2),
+            model: Some("claude-opus-4-5"),
+            usage,
+        }
+    }
+
+    #[track_caller]
+    fn check(metrics: &Metrics, lines: &[&str]) {
+        let text = metrics.text();
+        for line in lines {
+            assert!(text.lines().any(|said| said == *line), "no {line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_over_is_counted_with_its_bytes_times_and_tokens() {
+        let metrics = metrics();
+        let usage = Usage {
+            uncached: Tokens(1_000),
+            cache_read: Tokens(2_000),
+            output: Tokens(100),
+            ..Usage::default()
+        };
+        metrics.finished(&finished(Some(&usage)));
+        check(
+            &metrics,
+            &[
+                r#"epitome_requests_total{format="anthropic",mode="record",status="2xx",ending="complete"} 1"#,
+                r#"epitome_relayed_bytes_total{direction="in"} 100"#,
+                r#"epitome_relayed_bytes_total{direction="out"} 2000"#,
+                r#"epitome_first_byte_seconds_bucket{le="0.05",format="anthropic"} 1"#,
+                r#"epitome_request_duration_seconds_sum{format="anthropic"} 2.0"#,
+                r#"epitome_tokens_total{model="claude-opus-4-5",kind="cached"} 2000"#,
+                r#"epitome_tokens_total{model="claude-opus-4-5",kind="output"} 100"#,
+                r#"epitome_cost_dollars_total{model="claude-opus-4-5"} 0.0085"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn a_request_is_in_flight_until_it_is_let_go() {
+        let metrics = metrics();
+        let (first, second) = (metrics.arrived(), metrics.arrived());
+        check(&metrics, &["epitome_requests_in_flight 2"]);
+        drop((first, second));
+        check(&metrics, &["epitome_requests_in_flight 0"]);
+    }
+
+    #[test]
+    fn what_was_recorded_and_what_was_not_are_counted_by_kind() {
+        let metrics = metrics();
+        for placed in [Placed::Begun, Placed::Continued, Placed::Continued, Placed::Forked, Placed::Retried] {
+            metrics.recorded(placed);
+        }
+        metrics.unrecorded(Reason::Store);
+        check(
+            &metrics,
+            &[
+                r#"epitome_recorded_total{placed="begun"} 1"#,
+                r#"epitome_recorded_total{placed="continued"} 2"#,
+                r#"epitome_recorded_total{placed="forked"} 1"#,
+                r#"epitome_recorded_total{placed="retried"} 1"#,
+                r#"epitome_unrecorded_total{reason="store"} 1"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn an_observation_is_counted_before_and_after() {
+        let metrics = metrics();
+        let saved = Observed {
+            full: Tokens(90_000),
+            sent: Tokens(40_000),
+            cost_full: Some(Money(2_000_000_000)),
+            cost: Some(Money(500_000_000)),
+            cause: Some("the trigger was reached".to_owned()),
+            epoch: 1,
+            refused: None,
+        };
+        metrics.observed(&saved);
+        metrics.observed(&Observed { cause: None, ..saved.clone() });
+        metrics.observed(&Observed { refused: Some("too long".to_owned()), ..saved });
+        check(
+            &metrics,
+            &[
+                r#"epitome_observed_tokens_total{sent="full"} 180000"#,
+                r#"epitome_observed_tokens_total{sent="policy"} 80000"#,
+                r#"epitome_observed_cost_dollars_total{sent="full"} 4.0"#,
+                r#"epitome_observed_cost_dollars_total{sent="policy"} 1.0"#,
+                r#"epitome_observed_calls_total{outcome="reset"} 1"#,
+                r#"epitome_observed_calls_total{outcome="extended"} 1"#,
+                r#"epitome_observed_calls_total{outcome="refused"} 1"#,
+            ],
+        );
+    }
+}

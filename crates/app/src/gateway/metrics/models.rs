@@ -1,0 +1,135 @@
+//! Which models are counted apart. A label costs memory for as long as the gateway runs and a client may name its model
+//! as it likes, so there are few: a known model has its profile's name, of the others the first have their own.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use epitome::core::profile::{Prices, Profiles};
+
+/// How many models that no profile is about are counted under their own names.
+const APART: usize = 32;
+/// How many names are remembered; one that is forgotten is only looked up again.
+const REMEMBERED: usize = 1024;
+/// How many letters of a name are kept.
+const LETTERS: usize = 64;
+
+/// The models that are counted apart.
+#[derive(Debug)]
+pub(super) struct Models {
+    profiles: Arc<Profiles>,
+    met: Mutex<Met>,
+}
+
+#[derive(Debug, Default)]
+struct Met {
+    by_name: HashMap<String, Counted>,
+    unknown: HashMap<String, Arc<str>>,
+}
+
+/// How a model is counted.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    /// What it is called.
+    pub(super) label: Arc<str>,
+    /// What it costs.
+    pub(super) prices: Option<Arc<Prices>>,
+}
+
+impl Models {
+    /// No model was met yet.
+    pub(super) fn new(profiles: Arc<Profiles>) -> Self {
+        Self { profiles, met: Mutex::default() }
+    }
+
+    /// How the model is counted that a client calls `name`.
+    pub(super) fn get(&self, name: &str) -> Counted {
+        // Nothing in there is ever half done.
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counted) = met.by_name.get(name) {
+            return counted.clone();
+        }
+        let counted = match self.profiles.find(name) {
+            Ok(profile) => Counted {
+                label: Arc::from(profile.name.as_str()),
+                prices: Some(Arc::new(profile.prices.clone())),
+            },
+            Err(_) => Counted { label: met.label(name), prices: None },
+        };
+        if met.by_name.len() >= REMEMBERED {
+            met.by_name.clear();
+        }
+        // A name longer than any label is no model's, and not worth its memory.
+        if name.len() <= 4 * LETTERS {
+            met.by_name.insert(name.to_owned(), counted.clone());
+        }
+        counted
+    }
+}
+
+impl Met {
+    fn label(&mut self, name: &str) -> Arc<str> {
+        let plain = plain(name);
+        if let Some(label) = self.unknown.get(&plain) {
+            return Arc::clone(label);
+        }
+        if self.unknown.len() >= APART {
+            return Arc::from("other");
+        }
+        let label: Arc<str> = Arc::from(plain.as_str());
+        self.unknown.insert(plain, Arc::clone(&label));
+        label
+    }
+}
+
+/// A name in letters that need no escape anywhere.
+fn plain(name: &str) -> String {
+    let letter = |letter: char| {
+        if letter.is_ascii_alphanumeric() || "-._:/@+".contains(letter) { letter } else { '_' }
+    };
+    match name {
+        "" => "unnamed".to_owned(),
+        name => name.chars().take(LETTERS).map(letter).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn models() -> Models {
+        Models::new(Arc::new(Profiles::builtin()))
+    }
+
+    #[test]
+    fn a_known_model_has_its_profiles_name_however_it_is_written() {
+        let models = models();
+        let counted = models.get("anthropic/claude-opus-4-5-20251101");
+        assert_eq!(&*counted.label, "claude-opus-4-5");
+        assert!(counted.prices.is_some());
+    }
+
+    #[test]
+    fn what_a_client_calls_a_model_never_breaks_a_line() {
+        let label = models().get("x\"} 1\nepitome_requests_total 99\\");
+        assert_eq!(&*label.label, "x___1_epitome_requests_total_99_");
+        assert_eq!(&*models().get("").label, "unnamed");
+        assert_eq!(models().get(&"m".repeat(10_000)).label.len(), LETTERS);
+    }
+
+    #[test]
+    fn unknown_models_beyond_the_first_are_counted_together() {
+        let models = models();
+        for number in 0..APART {
+            assert_eq!(*models.get(&format!("mine-{number}")).label, format!("mine-{number}"));
+        }
+        assert_eq!(&*models.get("one-more").label, "other");
+        assert_eq!(&*models.get("mine-3").label, "mine-3");
+        for number in 0..(2 * REMEMBERED) {
+            models.get(&format!("flood-{number}"));
+        }
+        assert_eq!(&*models.get("mine-3").label, "mine-3");
+        assert!(models.met.lock().unwrap().by_name.len() <= REMEMBERED);
+    }
+}

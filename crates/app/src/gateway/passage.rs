@@ -1,0 +1,300 @@
+//! One request from its arrival to the end of its answer: what is counted of it, and what its record needs.
+//!
+//! However it ends, it ends here: a passage that is dropped on the way was cut short by its client.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use epitome::{
+    core::{
+        event::Usage,
+        id::{AnswerId, ModelName},
+    },
+    recorder::Ending,
+    wire::Format,
+};
+use http::{HeaderMap, StatusCode, Uri};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::{
+    Gateway,
+    config::Mode,
+    copy::{AnswerCopy, Read, is_streamed},
+    metrics::{Finished, InFlight, Metrics},
+    recording::{Recorded, Recording},
+    telemetry::{self, Place, Told},
+    upstream::Upstream,
+};
+
+/// One request on its way.
+#[derive(Debug)]
+pub(super) struct Passage {
+    gateway: Arc<Gateway>,
+    path: Uri,
+    upstream: Option<Arc<Upstream>>,
+    format: Option<Format>,
+    mode: Mode,
+    began: SystemTime,
+    started: Instant,
+    status: Option<StatusCode>,
+    /// Whether the status is a provider's.
+    is_answered: bool,
+    is_streamed: bool,
+    bytes_in: u64,
+    bytes_out: u64,
+    first_byte: Option<Duration>,
+    copy: Option<AnswerCopy>,
+    recording: Option<Recording>,
+    stage: Stage,
+    _place: OwnedSemaphorePermit,
+    _in_flight: InFlight,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Passing,
+    Ended,
+}
+
+/// How a passage ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// The answer came to its end.
+    Ended,
+    /// The answer broke off.
+    Broke,
+    /// The client went away.
+    Left,
+    /// There was no answer.
+    Unreached,
+    /// The gateway did not let it pass.
+    Refused,
+}
+
+impl How {
+    /// What that is called, by what the answer itself says.
+    pub(super) fn ending(self, status: Option<StatusCode>, read: Option<&Read>) -> Ending {
+        match (self, read) {
+            (Self::Ended, Some(read)) => read.ending.clone(),
+            (Self::Ended, None) => {
+                let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
+                if status.is_some_and(is_error) { Ending::Refused } else { Ending::Complete }
+            }
+            (Self::Broke, _) => Ending::Cut,
+            (Self::Left, _) => Ending::Cancelled,
+            (Self::Unreached, _) => Ending::Unreached,
+            (Self::Refused, _) => Ending::Refused,
+        }
+    }
+}
+
+/// What is counted and told of a passage.
+#[derive(Debug)]
+pub(super) struct Passed {
+    path: Uri,
+    began: SystemTime,
+    upstream: Option<Arc<Upstream>>,
+    format: Option<Format>,
+    mode: Mode,
+    status: Option<StatusCode>,
+    is_answered: bool,
+    is_streamed: bool,
+    bytes_in: u64,
+    /// Bytes of the answer.
+    pub(super) bytes_out: u64,
+    /// How long its first byte took.
+    pub(super) first_byte: Option<Duration>,
+    /// How long all took.
+    pub(super) took: Duration,
+}
+
+/// What an answer says of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    /// What its provider calls it.
+    pub(super) answer: Option<AnswerId>,
+    /// The model that gave it.
+    pub(super) model: Option<ModelName>,
+    /// What it used.
+    pub(super) usage: Option<Usage>,
+}
+
+impl Passed {
+    /// The status the provider gave.
+    pub(super) fn answered(&self) -> Option<StatusCode> {
+        self.status.filter(|_| self.is_answered)
+    }
+
+    /// Counts it, and tells of it.
+    pub(super) fn tell(&self, metrics: &Metrics, ending: Ending, said: &Said, place: Option<Place>) {
+        let model = said.model.as_ref().map(|model| model.0.as_str());
+        let finished = Finished {
+            format: self.format,
+            mode: self.mode,
+            status: self.status.map(|status| status.as_u16()),
+            ending,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            first_byte: self.first_byte,
+            took: self.took,
+            model,
+            usage: said.usage.as_ref(),
+        };
+        metrics.finished(&finished);
+        telemetry::tell(&Told {
+            finished: &finished,
+            path: self.path.path(),
+            began: self.began,
+            upstream: self.upstream.as_ref().map(|upstream| upstream.config()),
+            streamed: self.is_streamed,
+            place,
+            answer: said.answer.as_ref().map(|answer| answer.0.as_str()),
+            answered_by: model,
+        });
+    }
+}
+
+/// A passage that is over, as its record needs it.
+#[derive(Debug)]
+pub(super) struct Departure {
+    /// What is counted of it.
+    pub(super) passed: Passed,
+    /// The copy of its answer.
+    pub(super) copy: Option<AnswerCopy>,
+    /// How it ended.
+    pub(super) how: How,
+    /// Told when it is recorded.
+    pub(super) done: oneshot::Sender<Recorded>,
+}
+
+impl Passage {
+    /// A request that has just come.
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        place: OwnedSemaphorePermit,
+        path: Uri,
+        format: Option<Format>,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            path,
+            upstream: None,
+            format,
+            mode,
+            began: SystemTime::now(),
+            started: Instant::now(),
+            status: None,
+            is_answered: false,
+            is_streamed: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            first_byte: None,
+            copy: None,
+            recording: None,
+            stage: Stage::Passing,
+            _place: place,
+            _in_flight: gateway.metrics.arrived(),
+        }
+    }
+
+    /// The gateway it passes.
+    pub(super) fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// So many bytes of the request have come.
+    pub(super) fn came(&mut self, bytes: u64) {
+        self.bytes_in = bytes;
+    }
+
+    /// It goes to this provider.
+    pub(super) fn goes_to(&mut self, upstream: &Arc<Upstream>) {
+        self.upstream = Some(Arc::clone(upstream));
+    }
+
+    /// It is being recorded.
+    pub(super) fn recorded_by(&mut self, recording: Recording) {
+        self.recording = Some(recording);
+    }
+
+    /// Waits until its request is recorded.
+    pub(super) async fn arrived(&mut self) -> Recorded {
+        match &mut self.recording {
+            Some(recording) => recording.arrived().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The head of its answer has come.
+    pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.status = Some(status);
+        self.is_answered = true;
+        self.is_streamed = is_streamed(headers);
+        if let (Some(format), Some(_)) = (self.format, &self.recording) {
+            self.copy = Some(AnswerCopy::new(format, status, headers));
+        }
+    }
+
+    /// More of its answer passes.
+    pub(super) fn passes(&mut self, bytes: &Bytes) {
+        if self.first_byte.is_none() {
+            self.first_byte = Some(self.started.elapsed());
+        }
+        self.bytes_out += bytes.len() as u64;
+        if let Some(copy) = &mut self.copy {
+            copy.take(bytes);
+        }
+    }
+
+    /// Whether its answer has said its last word, though more bytes may follow.
+    pub(super) fn is_over(&self) -> bool {
+        self.copy.as_ref().is_some_and(AnswerCopy::is_over)
+    }
+
+    /// It did not pass: the client is told so with this status.
+    pub(super) fn fails(&mut self, status: StatusCode, how: How) {
+        self.status = Some(status);
+        self.end(how);
+    }
+
+    /// It ended. Tells when that is recorded, if it is.
+    pub(super) fn end(&mut self, how: How) -> Option<oneshot::Receiver<Recorded>> {
+        if std::mem::replace(&mut self.stage, Stage::Ended) == Stage::Ended {
+            return None;
+        }
+        let passed = Passed {
+            path: std::mem::take(&mut self.path),
+            began: self.began,
+            upstream: self.upstream.take(),
+            format: self.format,
+            mode: self.mode,
+            status: self.status,
+            is_answered: self.is_answered,
+            is_streamed: self.is_streamed,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            first_byte: self.first_byte,
+            took: self.started.elapsed(),
+        };
+        let copy = self.copy.take();
+        let Some(recording) = self.recording.take() else {
+            passed.tell(&self.gateway.metrics, how.ending(passed.status, None), &Said::default(), None);
+            return None;
+        };
+        let (done, recorded) = oneshot::channel();
+        recording.depart(Departure { passed, copy, how, done });
+        Some(recorded)
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        // A gateway that stops cuts answers short itself.
+        let how = if self.gateway.health.is_closing() { How::Broke } else { How::Left };
+        self.end(how);
+    }
+}

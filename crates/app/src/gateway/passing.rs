@@ -1,0 +1,158 @@
+//! An answer's body on its way to the client: every byte as it comes, and the last ones when they are recorded.
+//!
+//! The piece that completes an answer is held until the answer is in the log. So whatever a client was told to the end
+//! survives the gateway's own end.
+
+use std::{
+    error::Error,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use super::{
+    config::Unrecorded,
+    metrics::Reason,
+    passage::{How, Passage},
+    patience::Patience,
+    recording::Recorded,
+};
+
+/// How long an answer is held for a store that does not come to an end, where answers are not to be held by the store.
+const HELD: Duration = Duration::from_secs(2);
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// The gateway's own.
+    Own(Full<Bytes>),
+    /// A provider's.
+    Passing(Box<Passing>),
+}
+
+/// A provider's answer on its way.
+#[derive(Debug)]
+pub(super) struct Passing {
+    inner: Incoming,
+    passage: Passage,
+    patience: Patience,
+    held: Option<Held>,
+    is_done: bool,
+}
+
+/// The piece that completes an answer, until that is recorded.
+#[derive(Debug)]
+struct Held {
+    /// `None` for the end itself.
+    frame: Option<Frame<Bytes>>,
+    recorded: oneshot::Receiver<Recorded>,
+    patience: Patience,
+}
+
+/// What a body ends with if it breaks off.
+type Broken = Box<dyn Error + Send + Sync>;
+
+impl Passing {
+    /// Passes an answer on, which may pause for so long.
+    pub(super) fn new(inner: Incoming, mut passage: Passage, pause: Duration) -> Self {
+        let is_done = inner.is_end_stream();
+        if is_done {
+            // There is nothing to hold.
+            passage.end(How::Ended);
+        }
+        Self { inner, passage, patience: Patience::new(pause), held: None, is_done }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        loop {
+            if self.held.is_some() {
+                return self.poll_held(cx);
+            }
+            let Poll::Ready(next) = Pin::new(&mut self.inner).poll_frame(cx) else {
+                ready!(self.patience.poll_lost(cx));
+                self.passage.end(How::Broke);
+                return Poll::Ready(Some(Err(broken("the provider paused for too long"))));
+            };
+            self.patience.rewarded();
+            let frame = match next {
+                Some(Err(error)) => {
+                    self.passage.end(How::Broke);
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Some(Ok(frame)) => Some(frame),
+                None => None,
+            };
+            if let Some(bytes) = frame.as_ref().and_then(Frame::data_ref) {
+                self.passage.passes(bytes);
+            }
+            let is_last = frame.as_ref().is_none_or(Frame::is_trailers) || self.inner.is_end_stream();
+            if (is_last || self.passage.is_over())
+                && let Some(recorded) = self.passage.end(How::Ended)
+            {
+                self.held = Some(Held { frame, recorded, patience: Patience::new(HELD) });
+                continue;
+            }
+            self.is_done = is_last;
+            return Poll::Ready(frame.map(Ok));
+        }
+    }
+
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Some(held) = &mut self.held else { return Poll::Ready(None) };
+        let must = self.passage.gateway().unrecorded == Unrecorded::Refuse;
+        let recorded = match Pin::new(&mut held.recorded).poll(cx) {
+            Poll::Ready(recorded) => recorded.unwrap_or(Err(Reason::Store)),
+            Poll::Pending if must => return Poll::Pending,
+            Poll::Pending => {
+                ready!(held.patience.poll_lost(cx));
+                Ok(())
+            }
+        };
+        let frame = self.held.take().and_then(|held| held.frame);
+        if must && recorded == Err(Reason::Store) {
+            return Poll::Ready(Some(Err(broken("the answer could not be recorded"))));
+        }
+        self.is_done = frame.as_ref().is_none_or(Frame::is_trailers) || self.inner.is_end_stream();
+        Poll::Ready(frame.map(Ok))
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Passing(passing) if passing.is_done => Poll::Ready(None),
+            Self::Passing(passing) => passing.poll_next(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(body) => body.is_end_stream(),
+            Self::Passing(passing) => passing.is_done,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(body) => body.size_hint(),
+            // The headers tell, if anybody knows.
+            Self::Passing(passing) if passing.is_done => SizeHint::with_exact(0),
+            Self::Passing(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn broken(why: &'static str) -> Broken {
+    io::Error::other(why).into()
+}

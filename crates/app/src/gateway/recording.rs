@@ -1,0 +1,222 @@
+//! The record of one exchange: its request as soon as it has come, its answer when it has ended.
+//!
+//! The recorder blocks, so it works on threads of its own while bytes pass. A request is recorded beside the wait for its
+//! answer; an answer that ends sooner is recorded by the same thread, right after.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use epitome::{
+    core::event::Time,
+    recorder::{Arrival, End, RecordError, Recorder, Ticket},
+    wire::Format,
+};
+use http::{HeaderMap, header};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use super::{
+    Gateway,
+    admission::{API_KEY, TOKEN},
+    copy::{AnswerCopy, Read},
+    expand::{Coding, ExpandError, expand},
+    metrics::Reason,
+    passage::Departure,
+    telemetry::Place,
+};
+
+/// Kept by whoever must not be cut off when the gateway stops.
+pub(super) type Alive = mpsc::Sender<()>;
+
+/// A request that is to be recorded.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// Whose it is.
+    pub(super) principal: Arc<str>,
+    /// Its format.
+    pub(super) format: Format,
+    /// Its headers.
+    pub(super) headers: HeaderMap,
+    /// Its body, as it came.
+    pub(super) body: Bytes,
+}
+
+/// What became of a record.
+pub(super) type Recorded = Result<(), Reason>;
+
+/// The record of an exchange.
+#[derive(Debug)]
+pub(super) struct Recording {
+    desk: Arc<Desk>,
+    /// Tells when the request is recorded.
+    arrived: Option<oneshot::Receiver<Recorded>>,
+}
+
+#[derive(Debug)]
+struct Desk {
+    gateway: Arc<Gateway>,
+    recorder: Arc<Recorder>,
+    stage: Mutex<Stage>,
+    _alive: Alive,
+    _place: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The request is being recorded.
+    Arriving,
+    /// The request is recorded, or is not; there is no answer yet.
+    Arrived(Result<Ticket, Reason>),
+    /// The answer ended while the request was being recorded: whoever does that goes on with it.
+    Leaving(Box<Departure>),
+    /// Nothing is left to do here.
+    Gone,
+}
+
+impl Recording {
+    /// Begins to record a request.
+    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Request) -> Result<Self, Reason> {
+        let recorder = gateway.recorder.as_ref().ok_or(Reason::Store)?;
+        // A store that is stuck must not fill the memory with what waits for it.
+        let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
+        let desk = Arc::new(Desk {
+            gateway: Arc::clone(gateway),
+            recorder: Arc::clone(recorder),
+            stage: Mutex::new(Stage::Arriving),
+            _alive: alive,
+            _place: place,
+        });
+        let (tell, arrived) = oneshot::channel();
+        let working = Arc::clone(&desk);
+        gateway.runtime.spawn_blocking(move || working.arrive(&request, tell));
+        Ok(Self { desk, arrived: Some(arrived) })
+    }
+
+    /// Waits until the request is recorded.
+    pub(super) async fn arrived(&mut self) -> Recorded {
+        match self.arrived.take() {
+            Some(arrived) => arrived.await.unwrap_or(Err(Reason::Store)),
+            None => Ok(()),
+        }
+    }
+
+    /// Records how it ended.
+    pub(super) fn depart(self, departure: Departure) {
+        let departure = Box::new(departure);
+        let mut stage = self.desk.stage();
+        match std::mem::replace(&mut *stage, Stage::Gone) {
+            Stage::Arriving => *stage = Stage::Leaving(departure),
+            Stage::Arrived(ticket) => {
+                drop(stage);
+                let runtime = self.desk.gateway.runtime.clone();
+                runtime.spawn_blocking(move || self.desk.depart(ticket, *departure));
+            }
+            // There is one recording, and it is gone with this.
+            Stage::Leaving(_) | Stage::Gone => {}
+        }
+    }
+}
+
+impl Desk {
+    fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
+        let ticket = self.record(request);
+        // Nobody may be listening.
+        let _ = tell.send(ticket.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Gone) {
+            Stage::Leaving(departure) => {
+                drop(stage);
+                self.depart(ticket, *departure);
+            }
+            Stage::Arriving | Stage::Arrived(_) | Stage::Gone => *stage = Stage::Arrived(ticket),
+        }
+    }
+
+    fn record(&self, request: &Request) -> Result<Ticket, Reason> {
+        let expanded;
+        let body = match Coding::of(&request.headers) {
+            Coding::Identity => &request.body[..],
+            coding => {
+                expanded =
+                    expand(coding, &request.body, self.gateway.limits.body).map_err(|error| match error {
+                        ExpandError::TooLarge => self.missed(Reason::TooLarge),
+                        ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
+                    })?;
+                &expanded
+            }
+        };
+        let Ok(body) = str::from_utf8(body) else { return Err(self.missed(Reason::UnreadableRequest)) };
+        let arrival = Arrival {
+            principal: &request.principal,
+            format: request.format,
+            body,
+            header: &|name| shown(&request.headers, name),
+            at: now(),
+        };
+        self.recorder.arrive(&arrival).map_err(|error| self.failed(&error))
+    }
+
+    fn depart(&self, ticket: Result<Ticket, Reason>, departure: Departure) {
+        let Departure { passed, copy, how, done } = departure;
+        let read = copy.map(AnswerCopy::read);
+        let ending = how.ending(passed.answered(), read.as_ref());
+        if ticket.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
+            self.missed(Reason::UnreadableAnswer);
+        }
+        let said = read.as_ref().map(Read::said).unwrap_or_default();
+        let place = ticket.as_ref().ok().map(|ticket| Place {
+            session: ticket.session,
+            thread: ticket.thread,
+            exchange: None,
+        });
+        let end = End {
+            answer: read.map_or_else(Vec::new, |read| read.events),
+            ending: ending.clone(),
+            status: passed.answered().map(|status| status.as_u16()),
+            bytes: passed.bytes_out,
+            first_byte: passed.first_byte,
+            took: passed.took,
+            at: now(),
+        };
+        let recorded =
+            ticket.and_then(|ticket| self.recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
+        if recorded.is_ok() {
+            self.gateway.health.works();
+        }
+        // Nobody may be listening: the client may be gone.
+        let _ = done.send(recorded);
+        passed.tell(&self.gateway.metrics, ending, &said, place);
+    }
+
+    fn failed(&self, error: &RecordError) -> Reason {
+        let reason = if let RecordError::Unreadable(_) = error {
+            Reason::UnreadableRequest
+        } else {
+            self.gateway.health.fails();
+            Reason::Store
+        };
+        self.gateway.missed(reason, Some(error))
+    }
+
+    fn missed(&self, reason: Reason) -> Reason {
+        self.gateway.missed(reason, None)
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        // Nothing in there is ever half done.
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A header as far as the recorder may see it: no key gets any nearer to the store.
+fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let is_secret =
+        [header::AUTHORIZATION.as_str(), header::PROXY_AUTHORIZATION.as_str(), header::COOKIE.as_str()]
+            .contains(&name)
+            || name == TOKEN.as_str()
+            || name == API_KEY.as_str();
+    if is_secret { None } else { headers.get(name)?.to_str().ok() }
+}
+
+fn now() -> Time {
+    Time(jiff::Timestamp::now().as_millisecond())
+}

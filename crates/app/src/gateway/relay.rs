@@ -1,0 +1,255 @@
+//! The road: a request in, its provider's answer out, and nothing of either changed.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use epitome::{recorder::Ending, wire::Format};
+use http::{HeaderMap, Request, Response, StatusCode, Version, request::Parts};
+use http_body::Body;
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use super::{
+    Gateway,
+    admission::{Admitted, KeyShown},
+    answers::{Trouble, own},
+    config::{Mode, Unrecorded},
+    expand::{Coding, expand},
+    headers,
+    intake::{Framing, Inbound, IntakeError, Outbound},
+    metrics::{Finished, Reason},
+    passage::{How, Passage},
+    passing::{Outgoing, Passing},
+    recording::{self, Alive, Recording},
+    route::Route,
+    upstream::{Choice, SendError, Upstream},
+};
+
+/// Answers a request.
+pub(super) async fn answer(
+    gateway: Arc<Gateway>,
+    alive: Alive,
+    request: Request<Incoming>,
+) -> Response<Outgoing> {
+    let (head, body) = request.into_parts();
+    let route = Route::of(&head);
+    let format = route.format(&head.headers);
+    let answered = match route {
+        Route::Call(format) => relay(&gateway, alive, Lane::Call(format), head, body).await,
+        Route::Pass(formats) => relay(&gateway, alive, Lane::Pass(formats), head, body).await,
+        Route::Greeting => Ok(own(StatusCode::OK, "text/plain", "Epitome's gateway is here.\n")),
+        Route::Health => Ok(own(StatusCode::OK, "text/plain", "ok\n")),
+        Route::Ready => Ok(match gateway.health.ready().await {
+            Ok(()) => own(StatusCode::OK, "text/plain", "ready\n"),
+            Err(why) => own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
+        }),
+        Route::Metrics => counted(&gateway, &head.headers),
+        Route::Socket => Err(Trouble::no_sockets()),
+        Route::Unknown => Err(Trouble::unknown_path()),
+    };
+    answered.unwrap_or_else(|trouble| trouble.answer(format))
+}
+
+/// Which way a request goes.
+#[derive(Clone, Copy, Debug)]
+enum Lane {
+    /// It calls a model, and may be recorded.
+    Call(Format),
+    /// It only passes.
+    Pass(&'static [Format]),
+}
+
+impl Lane {
+    fn formats(&self) -> &[Format] {
+        match self {
+            Self::Call(format) => std::slice::from_ref(format),
+            Self::Pass(formats) => formats,
+        }
+    }
+
+    fn call(self) -> Option<Format> {
+        match self {
+            Self::Call(format) => Some(format),
+            Self::Pass(_) => None,
+        }
+    }
+}
+
+fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
+    const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    gateway.admission.admit(headers)?;
+    Ok(own(StatusCode::OK, KIND, gateway.metrics.text()))
+}
+
+async fn relay(
+    gateway: &Arc<Gateway>,
+    alive: Alive,
+    lane: Lane,
+    head: Parts,
+    body: Incoming,
+) -> Result<Response<Outgoing>, Trouble> {
+    let entered = gateway.admission.admit(&head.headers).map_err(Trouble::from).and_then(|admitted| {
+        let mode = gateway.mode(lane.call(), &head, &admitted)?;
+        let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
+        Ok((admitted, mode, place))
+    });
+    let (admitted, mode, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
+    let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
+    let errand = Errand { alive, lane, mode, admitted, head };
+    match errand.run(&mut passage, body).await {
+        Ok(response) => Ok(passed(passage, response)),
+        Err(Failure { how, trouble }) => {
+            passage.fails(trouble.status, how);
+            Err(trouble)
+        }
+    }
+}
+
+/// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
+fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
+    gateway.metrics.finished(&Finished {
+        format: lane.call(),
+        mode: gateway.mode,
+        status: Some(trouble.status.as_u16()),
+        ending: Ending::Refused,
+        bytes_in: 0,
+        bytes_out: 0,
+        first_byte: None,
+        took: Duration::ZERO,
+        model: None,
+        usage: None,
+    });
+}
+
+/// The answer of a provider, as the client gets it.
+fn passed(mut passage: Passage, response: Response<Incoming>) -> Response<Outgoing> {
+    let (mut head, body) = response.into_parts();
+    passage.answered(head.status, &head.headers);
+    head.headers = headers::to_client(head.headers);
+    // How a provider counts its versions is nothing to the client's connection.
+    head.version = Version::HTTP_11;
+    let pause = passage.gateway().limits.pause;
+    Response::from_parts(head, Outgoing::Passing(Box::new(Passing::new(body, passage, pause))))
+}
+
+/// What is to be done with a request that was let in.
+struct Errand {
+    alive: Alive,
+    lane: Lane,
+    mode: Mode,
+    admitted: Admitted,
+    head: Parts,
+}
+
+/// Why a request did not pass.
+struct Failure {
+    how: How,
+    trouble: Trouble,
+}
+
+impl Errand {
+    async fn run(mut self, passage: &mut Passage, body: Incoming) -> Result<Response<Incoming>, Failure> {
+        let gateway = Arc::clone(passage.gateway());
+        let formats = self.lane.formats();
+        let by_model = gateway.upstreams.choice(formats) == Choice::ByModel;
+        let framing = Framing::of(&self.head.headers);
+        passage.came(body.size_hint().lower());
+        let inbound = Inbound::new(body, &gateway.limits)?;
+        let (outbound, whole) = if by_model || self.mode != Mode::Off {
+            let whole = inbound.gather().await?;
+            passage.came(whole.len() as u64);
+            (Outbound::whole(whole.clone(), framing), whole)
+        } else {
+            (Outbound::Streamed(inbound), Bytes::new())
+        };
+        let model = if by_model { model(&self.head.headers, &whole, gateway.limits.body) } else { None };
+        let upstream =
+            gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
+        passage.goes_to(upstream);
+        let (request, headers) = self.addressed(upstream, outbound)?;
+        if let (Mode::Record | Mode::Observe, Some(format)) = (self.mode, self.lane.call()) {
+            let principal = Arc::clone(&self.admitted.principal);
+            let arrived = recording::Request { principal, format, headers, body: whole };
+            record(passage, self.alive, arrived).await?;
+        }
+        gateway.upstreams.send(request).await.map_err(|error| {
+            tracing::warn!(upstream = upstream.name(), error = error.code(), "a request got no answer");
+            Failure { how: error.how(), trouble: error.trouble(upstream.name()) }
+        })
+    }
+
+    /// The request as `upstream` gets it, and the headers it came with.
+    fn addressed(
+        &mut self,
+        upstream: &Upstream,
+        body: Outbound,
+    ) -> Result<(Request<Outbound>, HeaderMap), Trouble> {
+        if self.admitted.key == KeyShown::Ours && upstream.key().is_none() {
+            return Err(Trouble::no_key());
+        }
+        let path = self.head.uri.path_and_query().cloned().ok_or_else(Trouble::unknown_path)?;
+        let mut request = Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = upstream.at(path).map_err(|_| Trouble::unknown_path())?;
+        let key = upstream.key().zip(upstream.format(self.lane.formats()));
+        *request.headers_mut() = headers::to_provider(&self.head.headers, upstream.host(), key);
+        // How the client writes the names of its headers is in here.
+        *request.extensions_mut() = std::mem::take(&mut self.head.extensions);
+        Ok((request, std::mem::take(&mut self.head.headers)))
+    }
+}
+
+/// Begins to record a request; where nothing may pass that is not recorded, waits for that.
+async fn record(passage: &mut Passage, alive: Alive, request: recording::Request) -> Result<(), Trouble> {
+    let gateway = Arc::clone(passage.gateway());
+    let recorded = match Recording::begin(&gateway, alive, request) {
+        Ok(recording) => {
+            passage.recorded_by(recording);
+            match gateway.unrecorded {
+                Unrecorded::Forward => Ok(()),
+                Unrecorded::Refuse => passage.arrived().await,
+            }
+        }
+        Err(reason) => {
+            gateway.health.fails();
+            Err(gateway.missed(reason, None))
+        }
+    };
+    match (recorded, gateway.unrecorded) {
+        (Err(reason @ (Reason::Store | Reason::TooLarge)), Unrecorded::Refuse) => {
+            Err(Trouble::unrecorded(reason))
+        }
+        // Nobody can record what cannot be read, and its provider will say so.
+        _ => Ok(()),
+    }
+}
+
+/// The model a request asks, if it can be read.
+fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        model: String,
+    }
+    let expanded;
+    let body = match Coding::of(headers) {
+        Coding::Identity => body,
+        coding => {
+            expanded = expand(coding, body, limit).ok()?;
+            &expanded
+        }
+    };
+    serde_json::from_slice(body).ok().map(|Asked { model }| model)
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self { how: How::Refused, trouble }
+    }
+}
+
+impl From<IntakeError> for Failure {
+    fn from(error: IntakeError) -> Self {
+        let error = SendError::Intake(error);
+        Self { how: error.how(), trouble: error.trouble("") }
+    }
+}

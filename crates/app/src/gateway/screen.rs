@@ -1,0 +1,159 @@
+//! What a person reads who starts a gateway: where it listens, what it does, and how each agent is told of it.
+
+use std::{
+    fmt::{self, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
+
+use tracing::info;
+
+use super::config::{
+    Config, Mode,
+    shown::{asked_for, url},
+};
+
+/// The first screen, but for the address, which is not known before the gateway listens.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    facts: String,
+    mode: &'static str,
+    database: String,
+    upstreams: String,
+}
+
+impl Screen {
+    /// Of a gateway that is set up like this.
+    pub(crate) fn of(config: &Config, database: &Path) -> Self {
+        let mut facts = String::new();
+        say(&mut facts, config, database).expect("writing to a string does not fail");
+        let named = config.upstreams.iter().map(|upstream| format!("{} {}", upstream.name, url(upstream)));
+        Self {
+            facts,
+            mode: config.mode.name(),
+            database: if config.records() { database.display().to_string() } else { String::new() },
+            upstreams: named.collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// All of it, when the gateway listens on `address`.
+    pub(crate) fn at(&self, address: SocketAddr) -> String {
+        let mut screen =
+            format!("epitome listens on http://{address}\n\n{}\nPoint an agent at it:\n\n", self.facts);
+        for (agent, line) in agents(&local(address)) {
+            let _ = writeln!(screen, "  {agent:<16}{line}");
+        }
+        screen.push_str("\nThen look:  epitome sessions\n");
+        screen
+    }
+
+    /// The same in a line of log.
+    pub(crate) fn log(&self, address: SocketAddr) {
+        let url = format!("http://{address}");
+        let Self { mode, database, upstreams, .. } = self;
+        info!(url, mode, database, upstreams, version = env!("CARGO_PKG_VERSION"), "listening");
+    }
+}
+
+/// Where an agent on this machine finds a gateway.
+fn local(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    format!("http://{address}")
+}
+
+fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
+    let does = match config.mode {
+        Mode::Off => "off: requests are forwarded, nothing is recorded",
+        Mode::Record => "record: requests are forwarded as they are, and recorded",
+        Mode::Observe => {
+            "observe: forwarded as they are, recorded, and compared with what the policy would send"
+        }
+    };
+    writeln!(f, "  {:<11}{does}", "mode")?;
+    for (route, mode) in &config.routes {
+        writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+    }
+    if config.records() {
+        writeln!(f, "  {:<11}{}", "database", database.display())?;
+    }
+    let name = config.upstreams.iter().map(|upstream| upstream.name.len()).max().unwrap_or(0);
+    let at = config.upstreams.iter().map(|upstream| url(upstream).len()).max().unwrap_or(0);
+    for (index, upstream) in config.upstreams.iter().enumerate() {
+        let head = if index == 0 { "upstreams" } else { "" };
+        let asked = asked_for(&upstream.formats, &upstream.models);
+        writeln!(f, "  {head:<11}{:<name$}  {:<at$}  {asked}", upstream.name, url(upstream))?;
+    }
+    if !config.tokens.is_empty() {
+        let count = config.tokens.len();
+        writeln!(f, "  {:<11}{count}; send one as x-epitome-token, or in place of the API key", "tokens")?;
+    }
+    Ok(())
+}
+
+/// How each agent is told where to send its requests.
+fn agents(url: &str) -> [(&'static str, String); 7] {
+    [
+        ("Claude Code", format!("ANTHROPIC_BASE_URL={url} claude")),
+        ("Codex", format!("~/.codex/config.toml: openai_base_url = \"{url}/v1\"")),
+        (
+            "OpenCode",
+            format!(
+                "opencode.json: \"provider\":{{\"anthropic\":{{\"options\":{{\"baseURL\":\"{url}/v1\"}}}}}}"
+            ),
+        ),
+        ("goose", format!("OPENAI_HOST={url} goose session   (or ANTHROPIC_HOST)")),
+        (
+            "pi",
+            format!("~/.pi/agent/models.json: \"baseUrl\":\"{url}/v1\"   (anthropic-messages: without /v1)"),
+        ),
+        ("OpenAI SDKs", format!("OPENAI_BASE_URL={url}/v1")),
+        ("Anthropic SDKs", format!("ANTHROPIC_BASE_URL={url}")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::config::flags::Flags;
+
+    fn screen(address: &str) -> String {
+        let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
+        let (config, _) = Flags::default().resolve(&|_| None, policy).expect("the default");
+        Screen::of(&config, Path::new("/home/anna/epitome.db")).at(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn the_first_screen_says_where_what_and_how() {
+        insta::assert_snapshot!(screen("127.0.0.1:8787"), @r#"
+        epitome listens on http://127.0.0.1:8787
+
+          mode       record: requests are forwarded as they are, and recorded
+          database   /home/anna/epitome.db
+          upstreams  openai     https://api.openai.com     openai-chat, openai-responses
+                     anthropic  https://api.anthropic.com  anthropic
+
+        Point an agent at it:
+
+          Claude Code     ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
+          Codex           ~/.codex/config.toml: openai_base_url = "http://127.0.0.1:8787/v1"
+          OpenCode        opencode.json: "provider":{"anthropic":{"options":{"baseURL":"http://127.0.0.1:8787/v1"}}}
+          goose           OPENAI_HOST=http://127.0.0.1:8787 goose session   (or ANTHROPIC_HOST)
+          pi              ~/.pi/agent/models.json: "baseUrl":"http://127.0.0.1:8787/v1"   (anthropic-messages: without /v1)
+          OpenAI SDKs     OPENAI_BASE_URL=http://127.0.0.1:8787/v1
+          Anthropic SDKs  ANTHROPIC_BASE_URL=http://127.0.0.1:8787
+
+        Then look:  epitome sessions
+        "#);
+    }
+
+    #[test]
+    fn an_agent_on_this_machine_is_sent_to_this_machine() {
+        let screen = screen("0.0.0.0:9000");
+        assert!(screen.contains("listens on http://0.0.0.0:9000"), "{screen}");
+        assert!(screen.contains("ANTHROPIC_BASE_URL=http://127.0.0.1:9000 claude"), "{screen}");
+    }
+}

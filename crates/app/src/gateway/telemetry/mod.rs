@@ -1,0 +1,298 @@
+//! What a gateway tells of its work: a line of log for each request, and with the feature `otel` a span.
+//!
+//! Names, sizes, times and ids: never a body, a header, a key or a query. What a client sent stands in quotes and on one
+//! line, whatever is in it.
+
+#[cfg(feature = "otel")]
+mod otel;
+mod words;
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::SystemTime,
+};
+
+use anyhow::anyhow;
+use epitome::{
+    core::{SessionId, ThreadId, Tokens, event::Usage},
+    observe::ObserveError,
+    recorder::{Ending, RecordError},
+};
+use tokio::runtime::Handle;
+use tracing::{Level, Span, info_span, level_filters::LevelFilter, warn};
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    config::{Log, Upstream},
+    metrics::{Finished, Reason},
+};
+use words::plain;
+
+/// The log is open for as long as this is.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    #[cfg(feature = "otel")]
+    spans: Option<otel::Export>,
+}
+
+/// A request that is over, as logs and traces tell of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// What is counted of it.
+    pub(crate) finished: &'a Finished<'a>,
+    /// The path that was asked for; its query is not told.
+    pub(crate) path: &'a str,
+    /// When it came.
+    pub(crate) began: SystemTime,
+    /// Who it was forwarded to.
+    pub(crate) upstream: Option<&'a Upstream>,
+    /// Whether its answer was streamed.
+    pub(crate) streamed: bool,
+    /// Where it was recorded.
+    pub(crate) place: Option<Place>,
+    /// What the provider calls its answer.
+    pub(crate) answer: Option<&'a str>,
+    /// The model that answered, as the provider calls it.
+    pub(crate) answered_by: Option<&'a str>,
+}
+
+/// Where a request was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The session.
+    pub(crate) session: SessionId,
+    /// The thread.
+    pub(crate) thread: ThreadId,
+    /// The number of the exchange, where it is known.
+    pub(crate) exchange: Option<u64>,
+}
+
+impl Telemetry {
+    /// Logs to standard error from now on, as much as `EPITOME_LOG` or `RUST_LOG` say. With the feature `otel`, spans
+    /// are exported where the `OTEL_*` variables say, by `runtime`.
+    pub(crate) fn start(log: Log, runtime: &Handle) -> anyhow::Result<Self> {
+        let subscriber =
+            tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(io::stderr).with_target(false);
+        let begun = match log {
+            Log::Text => subscriber.try_init(),
+            Log::Json => subscriber.json().flatten_event(true).with_current_span(true).try_init(),
+        };
+        begun.map_err(|error| anyhow!("cannot begin to log: {error}"))?;
+        #[cfg(not(feature = "otel"))]
+        let _ = runtime;
+        Ok(Self {
+            #[cfg(feature = "otel")]
+            spans: otel::Export::start(runtime)?,
+        })
+    }
+
+    /// Hands over what was not yet exported. Blocks for a few seconds at most: not for async code.
+    pub(crate) fn stop(self) {
+        #[cfg(feature = "otel")]
+        if let Some(spans) = self.spans {
+            spans.stop();
+        }
+    }
+}
+
+/// `EPITOME_LOG`, or else `RUST_LOG`, or else everything that is told of each request.
+fn filter() -> anyhow::Result<EnvFilter> {
+    let said = ["EPITOME_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, std::env::var(name).ok().filter(|value| !value.trim().is_empty())?)));
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    match said {
+        Some((name, value)) => builder.parse(value).map_err(|error| {
+            anyhow!("{name} is no filter ({error}): set it to error, warn, info, debug or trace, or leave it unset")
+        }),
+        None => Ok(builder.parse_lossy("")),
+    }
+}
+
+/// What is logged while a request is worked on belongs to it, if it happens within this.
+pub(crate) fn request() -> Span {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    info_span!("request", id = NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Tells of a request that is over.
+pub(crate) fn tell(told: &Told<'_>) {
+    let Finished { format, mode, status, ending, bytes_in, bytes_out, first_byte, took, model, usage } =
+        told.finished;
+    let level = match ending {
+        Ending::Complete | Ending::Refused | Ending::Cancelled => Level::INFO,
+        Ending::Cut | Ending::Unreached => Level::WARN,
+    };
+    let used = |of: fn(&Usage) -> Tokens| usage.map(|usage| of(usage).0);
+    // The level of an event is part of what the compiler knows of it.
+    macro_rules! line {
+        ($level:expr) => {
+            tracing::event!(
+                $level,
+                path = &*plain(told.path.split('?').next().unwrap_or_default()),
+                format = format.map(|format| tracing::field::display(format)),
+                mode = mode.name(),
+                upstream = told.upstream.map(|upstream| upstream.name.as_str()),
+                model = model.map(plain).as_deref(),
+                status,
+                ending = ending.name(),
+                session = told.place.map(|place| tracing::field::display(place.session)),
+                thread = told.place.map(|place| tracing::field::display(place.thread)),
+                exchange = told.place.and_then(|place| place.exchange),
+                first_byte_ms = first_byte.map(|time| time.as_millis() as u64),
+                took_ms = took.as_millis() as u64,
+                bytes_in,
+                bytes_out,
+                input = used(|usage| usage.uncached),
+                cached = used(|usage| usage.cache_read),
+                written = used(|usage| usage.cache_write),
+                output = used(|usage| usage.output),
+                "done"
+            )
+        };
+    }
+    if level == Level::WARN {
+        line!(Level::WARN);
+    } else {
+        line!(Level::INFO);
+    }
+    #[cfg(feature = "otel")]
+    otel::tell(told);
+}
+
+/// Tells that something was not recorded though it should have been. Only a store's own words are repeated: what is said
+/// of a request that cannot be read may quote it.
+pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
+    match error {
+        Some(RecordError::Store(error)) => {
+            warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
+        }
+        _ => warn!(reason = reason.name(), "not recorded"),
+    }
+}
+
+/// Tells that there is no observation of a call.
+pub(crate) fn unobserved(error: &ObserveError) {
+    warn!(error = &*plain(&error.to_string()), "not observed");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use epitome::wire::Format;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+    use crate::gateway::config::Mode;
+
+    /// Keeps what is logged.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Kept {
+        type Writer = Self;
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// What is logged, as text and as JSON.
+    fn logged(work: impl Fn()) -> [String; 2] {
+        [Log::Text, Log::Json].map(|log| {
+            let kept = Kept::default();
+            let to = tracing_subscriber::fmt().with_writer(kept.clone()).with_target(false).without_time();
+            match log {
+                Log::Text => tracing::subscriber::with_default(to.finish(), &work),
+                Log::Json => {
+                    tracing::subscriber::with_default(to.json().flatten_event(true).finish(), &work);
+                }
+            }
+            let bytes = kept.0.lock().expect("no panic").clone();
+            String::from_utf8(bytes).expect("UTF-8")
+        })
+    }
+
+    fn tell_of(model: &str, path: &str) {
+        let usage = Usage { uncached: Tokens(10), output: Tokens(5), ..Usage::default() };
+        let finished = Finished {
+            format: Some(Format::OpenaiChat),
+            mode: Mode::Observe,
+            status: Some(200),
+            ending: Ending::Complete,
+            bytes_in: 100,
+            bytes_out: 200,
+            first_byte: Some(Duration::from_millis(12)),
+            took: Duration::from_millis(340),
+            model: Some(model),
+            usage: Some(&usage),
+        };
+        let place = Place {
+            session: SessionId::derived(&["test"]),
+            thread: ThreadId::derived(&["test"]),
+            exchange: Some(3),
+        };
+        let told = Told {
+            finished: &finished,
+            path,
+            began: SystemTime::UNIX_EPOCH,
+            upstream: None,
+            streamed: false,
+            place: Some(place),
+            answer: None,
+            answered_by: None,
+        };
+        request().in_scope(|| tell(&told));
+    }
+
+    #[test]
+    fn a_request_is_one_line_with_its_ids_sizes_and_times() {
+        let [text, json] = logged(|| tell_of("gpt-5", "/v1/chat/completions?key=canary"));
+        for part in [
+            "INFO request{id=",
+            "done path=\"/v1/chat/completions\" format=openai-chat mode=\"observe\" model=\"gpt-5\" status=200",
+            "exchange=3 first_byte_ms=12 took_ms=340 bytes_in=100 bytes_out=200 input=10",
+        ] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+        let line: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(line["session"], SessionId::derived(&["test"]).to_string());
+        assert_eq!((line["took_ms"].as_u64(), line["output"].as_u64()), (Some(340), Some(5)));
+        assert!(!text.contains("canary") && !json.contains("canary"));
+    }
+
+    #[test]
+    fn what_a_client_sends_never_makes_a_line_of_its_own() {
+        let model = "x\" ending=\"complete\"\r\n2026 INFO forged\u{1b}[2J\u{2028}\u{9b}";
+        for log in logged(|| tell_of(model, "/v1/\n\u{1b}")) {
+            assert_eq!(log.lines().count(), 1, "{log}");
+            assert!(!log.trim_end().contains(|letter: char| letter.is_control()), "{log}");
+            assert!(!log.contains("x\" ending"), "{log}");
+        }
+    }
+
+    #[test]
+    fn of_a_request_that_cannot_be_read_nothing_is_quoted() {
+        let error = Format::OpenaiChat
+            .decode_request(r#"["canary"]"#)
+            .map_err(RecordError::from)
+            .expect_err("no request");
+        for log in logged(|| unrecorded(Reason::UnreadableRequest, Some(&error))) {
+            assert!(log.contains("unreadable_request") && !log.contains("canary"), "{log}");
+        }
+    }
+}

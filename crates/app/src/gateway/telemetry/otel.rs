@@ -1,0 +1,326 @@
+//! A span of every model call, by the names that OpenTelemetry gives to calls of generative models.
+//!
+//! The spans are made when a call is over and everything is known of it, and only from what is named here: nothing else
+//! that is logged can find its way into one.
+
+use std::{fmt, future::Future, pin::Pin, time::Duration};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use epitome::{core::Tokens, recorder::Ending, wire::Format};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use opentelemetry::{
+    KeyValue, global,
+    trace::{Span as _, SpanKind, Status, Tracer},
+};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tokio::runtime::Handle;
+
+use super::{Told, words::plain};
+
+/// How much of a collector's answer is read.
+const ANSWER: usize = 1 << 20;
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Spans are exported for as long as this is.
+#[derive(Debug)]
+pub(super) struct Export {
+    provider: SdkTracerProvider,
+}
+
+impl Export {
+    /// Exports from now on, if the environment says where to.
+    pub(super) fn start(runtime: &Handle) -> anyhow::Result<Option<Self>> {
+        let says = |name: &str| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
+        let is_off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|value| value.eq_ignore_ascii_case("true"));
+        let named = says("OTEL_EXPORTER_OTLP_ENDPOINT") || says("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+        if is_off || !named {
+            return Ok(None);
+        }
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Sender::new(runtime.clone())?)
+            .build()
+            .context("cannot export spans: look at the OTEL_* variables")?;
+        let mut resource = Resource::builder();
+        if !says("OTEL_SERVICE_NAME") {
+            resource = resource.with_service_name("epitome");
+        }
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build())
+            .build();
+        global::set_tracer_provider(provider.clone());
+        Ok(Some(Self { provider }))
+    }
+
+    /// Hands over what is left.
+    pub(super) fn stop(self) {
+        if self.provider.shutdown().is_err() {
+            tracing::warn!("the last spans were not exported");
+        }
+    }
+}
+
+/// Tells of a call that is over; of anything else no span is made.
+pub(super) fn tell(told: &Told<'_>) {
+    if told.finished.format.is_some() {
+        tell_to(&global::tracer("epitome"), told);
+    }
+}
+
+fn tell_to<T: Tracer>(tracer: &T, told: &Told<'_>) {
+    let name =
+        told.finished.model.map_or_else(|| "chat".to_owned(), |model| format!("chat {}", plain(model)));
+    let mut span = tracer
+        .span_builder(name)
+        .with_kind(SpanKind::Client)
+        .with_start_time(told.began)
+        .with_attributes(attributes(told))
+        .start(tracer);
+    if let Some(error) = error(told) {
+        span.set_status(Status::error(error));
+    }
+    span.end_with_timestamp(told.began + told.finished.took);
+}
+
+/// What is said of a call.
+fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
+    let finished = told.finished;
+    let mut said = vec![
+        KeyValue::new("gen_ai.operation.name", "chat"),
+        KeyValue::new("gen_ai.request.stream", told.streamed),
+        KeyValue::new("epitome.mode", finished.mode.name()),
+        KeyValue::new("epitome.ending", finished.ending.name()),
+    ];
+    let provider = finished.format.map(|format| match format {
+        Format::OpenaiChat | Format::OpenaiResponses => "openai",
+        Format::Anthropic => "anthropic",
+    });
+    said.extend(provider.map(|provider| KeyValue::new("gen_ai.provider.name", provider)));
+    let text = |name: &'static str, text: Option<&str>| {
+        text.map(|text| KeyValue::new(name, plain(text).into_owned()))
+    };
+    said.extend(text("gen_ai.request.model", finished.model));
+    said.extend(text("gen_ai.response.model", told.answered_by));
+    said.extend(text("gen_ai.response.id", told.answer));
+    if let Some(place) = told.place {
+        said.push(KeyValue::new("gen_ai.conversation.id", place.session.to_string()));
+        said.push(KeyValue::new("epitome.thread.id", place.thread.to_string()));
+    }
+    if let Some(usage) = finished.usage {
+        let mut count = |name: &'static str, tokens: Tokens| {
+            said.push(KeyValue::new(name, i64::try_from(tokens.0).unwrap_or(i64::MAX)));
+        };
+        count("gen_ai.usage.input_tokens", usage.input());
+        count("gen_ai.usage.output_tokens", usage.output);
+        count("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
+        count("gen_ai.usage.cache_write.input_tokens", usage.cache_write);
+    }
+    if let Some(first_byte) = finished.first_byte {
+        said.push(KeyValue::new("gen_ai.response.time_to_first_chunk", first_byte.as_secs_f64()));
+    }
+    if let Some(status) = finished.status {
+        said.push(KeyValue::new("http.response.status_code", i64::from(status)));
+    }
+    if let Some(base) = told.upstream.map(|upstream| &upstream.base) {
+        said.push(KeyValue::new("server.address", base.host().unwrap_or_default().to_owned()));
+        let usual = if base.scheme_str() == Some("http") { 80 } else { 443 };
+        said.push(KeyValue::new("server.port", i64::from(base.port_u16().unwrap_or(usual))));
+    }
+    said.extend(error(told).map(|error| KeyValue::new("error.type", error)));
+    said
+}
+
+/// What went wrong, in a word: a status, or how the call ended.
+fn error(told: &Told<'_>) -> Option<String> {
+    let refused = told.finished.status.filter(|status| *status >= 400).map(|status| status.to_string());
+    match &told.finished.ending {
+        Ending::Complete => refused,
+        ending @ (Ending::Refused | Ending::Cut | Ending::Cancelled | Ending::Unreached) => {
+            refused.or_else(|| Some(ending.name().to_owned()))
+        }
+    }
+}
+
+/// Sends spans on the gateway's own runtime: the exporter's thread has none.
+struct Sender {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    runtime: Handle,
+}
+
+impl Sender {
+    fn new(runtime: Handle) -> anyhow::Result<Self> {
+        use rustls_platform_verifier::BuilderVerifierExt as _;
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(BuilderVerifierExt::with_platform_verifier)
+            .context("cannot export spans: the system's certificates cannot be read")?
+            .with_no_client_auth();
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), runtime })
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl HttpClient for Sender {
+    fn send_bytes<'s, 'f>(
+        &'s self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'f>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let client = self.client.clone();
+        let sent = self.runtime.spawn(tokio::time::timeout(PATIENCE, async move {
+            let response = client.request(request.map(Full::new)).await?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
+            Ok::<_, HttpError>(Response::from_parts(parts, body))
+        }));
+        Box::pin(async move { sent.await?? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, Mutex},
+        time::SystemTime,
+    };
+
+    use epitome::core::{SessionId, ThreadId, event::Usage};
+    use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry_sdk::{error::OTelSdkResult, trace::SpanData};
+
+    use super::*;
+    use crate::gateway::{
+        config::{Mode, Upstream},
+        metrics::Finished,
+        telemetry::Place,
+    };
+
+    /// Keeps what is exported.
+    #[derive(Clone, Debug, Default)]
+    struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+    impl opentelemetry_sdk::trace::SpanExporter for Kept {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().expect("no panic").extend(batch);
+            Ok(())
+        }
+    }
+
+    fn exported(told: &Told<'_>) -> SpanData {
+        let kept = Kept::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
+        tell_to(&provider.tracer("test"), told);
+        let mut spans = kept.0.lock().expect("no panic");
+        spans.pop().expect("a span")
+    }
+
+    fn said(span: &SpanData) -> BTreeMap<String, String> {
+        span.attributes.iter().map(|said| (said.key.to_string(), said.value.to_string())).collect()
+    }
+
+    #[test]
+    fn a_call_is_a_span_with_the_names_that_are_agreed_on() {
+        let usage = Usage {
+            uncached: Tokens(10),
+            cache_read: Tokens(200),
+            cache_write: Tokens(30),
+            output: Tokens(7),
+            ..Usage::default()
+        };
+        let finished = Finished {
+            format: Some(Format::Anthropic),
+            mode: Mode::Record,
+            status: Some(200),
+            ending: Ending::Complete,
+            bytes_in: 1,
+            bytes_out: 2,
+            first_byte: Some(Duration::from_millis(500)),
+            took: Duration::from_secs(3),
+            model: Some("claude-opus-4-5"),
+            usage: Some(&usage),
+        };
+        let upstream = Upstream {
+            name: "anthropic".to_owned(),
+            base: "https://api.anthropic.com".parse().expect("an address"),
+            formats: vec![Format::Anthropic],
+            models: Vec::new(),
+            key: Some("sk-canary".to_owned().into()),
+        };
+        let place = Place {
+            session: SessionId::derived(&["test"]),
+            thread: ThreadId::derived(&["test"]),
+            exchange: Some(4),
+        };
+        let told = Told {
+            finished: &finished,
+            path: "/v1/messages?beta=canary",
+            began: SystemTime::UNIX_EPOCH,
+            upstream: Some(&upstream),
+            streamed: true,
+            place: Some(place),
+            answer: Some("msg_1"),
+            answered_by: Some("claude-opus-4-5-20251101"),
+        };
+        let span = exported(&told);
+        assert_eq!((span.name.as_ref(), span.span_kind.clone()), ("chat claude-opus-4-5", SpanKind::Client));
+        assert_eq!(span.end_time, SystemTime::UNIX_EPOCH + Duration::from_secs(3));
+        let (session, thread) = (place.session.to_string(), place.thread.to_string());
+        let expect = BTreeMap::from(
+            [
+                ("epitome.ending", "complete"),
+                ("epitome.mode", "record"),
+                ("epitome.thread.id", &thread),
+                ("gen_ai.conversation.id", &session),
+                ("gen_ai.operation.name", "chat"),
+                ("gen_ai.provider.name", "anthropic"),
+                ("gen_ai.request.model", "claude-opus-4-5"),
+                ("gen_ai.request.stream", "true"),
+                ("gen_ai.response.id", "msg_1"),
+                ("gen_ai.response.model", "claude-opus-4-5-20251101"),
+                ("gen_ai.response.time_to_first_chunk", "0.5"),
+                ("gen_ai.usage.cache_read.input_tokens", "200"),
+                ("gen_ai.usage.cache_write.input_tokens", "30"),
+                ("gen_ai.usage.input_tokens", "240"),
+                ("gen_ai.usage.output_tokens", "7"),
+                ("http.response.status_code", "200"),
+                ("server.address", "api.anthropic.com"),
+                ("server.port", "443"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        assert_eq!(said(&span), expect);
+        let cut = Finished { ending: Ending::Cut, ..finished.clone() };
+        let refused = Finished { status: Some(429), ending: Ending::Refused, ..finished.clone() };
+        for (finished, expect) in [(&cut, "cut"), (&refused, "429")] {
+            let span = exported(&Told { finished, ..told });
+            assert_eq!(said(&span)["error.type"], expect);
+            assert_eq!(span.status, Status::error(expect));
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Whom requests are forwarded to: the providers of the configuration, and nobody else.
+//!
+//! Connections are kept and used again. No redirect is followed: where a provider points to is the client's business.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use epitome::wire::Format;
+use http::{
+    Request, Response, StatusCode, Uri,
+    header::HeaderValue,
+    uri::{self, PathAndQuery, Scheme},
+};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_platform_verifier::BuilderVerifierExt;
+use secrecy::ExposeSecret;
+use tokio::time::timeout;
+
+use super::{
+    answers::Trouble,
+    config::{self, Limits},
+    headers::Key,
+    intake::{IntakeError, Outbound},
+    passage::How,
+};
+
+/// How long a connection is kept that nobody uses: shorter than servers keep theirs, so that none is used that was closed.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The providers.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    client: Client<HttpsConnector<HttpConnector>, Outbound>,
+    answer: Duration,
+}
+
+/// A provider.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    config: config::Upstream,
+    scheme: Scheme,
+    authority: uri::Authority,
+    /// The path before `/v1`.
+    folder: String,
+    host: HeaderValue,
+    key: Option<Key>,
+}
+
+/// Whether a provider depends on the model that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// It does not.
+    Clear,
+    /// It does.
+    ByModel,
+}
+
+impl Upstreams {
+    /// Gets ready to speak to them.
+    pub(super) fn new(all: Vec<config::Upstream>, limits: &Limits) -> anyhow::Result<Self> {
+        let all = all.into_iter().map(|one| Upstream::new(one).map(Arc::new));
+        let all = all.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits.connect));
+        let is_secret = all.iter().any(|upstream| upstream.scheme == Scheme::HTTPS);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(is_secret)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .http1_preserve_header_case(true)
+            .set_host(false)
+            .build(connector);
+        Ok(Self { all, client, answer: limits.answer })
+    }
+
+    /// Whether the choice among those that take one of `formats` depends on the model.
+    pub(super) fn choice(&self, formats: &[Format]) -> Choice {
+        let first = self.all.iter().find(|upstream| upstream.takes(formats));
+        match first {
+            Some(first) if !first.config.models.is_empty() => Choice::ByModel,
+            _ => Choice::Clear,
+        }
+    }
+
+    /// The first that takes one of `formats` and has `model`. Where nobody says which model, one that has all, if there is
+    /// one.
+    pub(super) fn choose(&self, formats: &[Format], model: Option<&str>) -> Option<&Arc<Upstream>> {
+        let mut able = self.all.iter().filter(|upstream| upstream.takes(formats));
+        if let Some(model) = model {
+            return able.find(|upstream| upstream.has(model));
+        }
+        let first = able.clone().next();
+        able.find(|upstream| upstream.config.models.is_empty()).or(first)
+    }
+
+    /// Sends a request to where it is addressed, and waits for the head of the answer.
+    pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Incoming>, SendError> {
+        match timeout(self.answer, self.client.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(SendError::of(&error)),
+            Err(_) => Err(SendError::Silent),
+        }
+    }
+}
+
+impl Upstream {
+    fn new(config: config::Upstream) -> anyhow::Result<Self> {
+        let name = &config.name;
+        let parts = config.base.clone().into_parts();
+        let nowhere = || format!("the upstream `{name}` has no address: give one such as https://host");
+        let scheme = parts.scheme.with_context(nowhere)?;
+        let authority = parts.authority.with_context(nowhere)?;
+        let host = HeaderValue::from_str(authority.as_str()).with_context(nowhere)?;
+        let folder = parts.path_and_query.map(|path| path.path().trim_end_matches('/').to_owned());
+        let key = match &config.key {
+            None => None,
+            Some(key) => {
+                let unfit =
+                    || format!("the key of the upstream `{name}` cannot be a header's value: check it");
+                let value = |text: &str| {
+                    HeaderValue::from_str(text).map(|mut value| {
+                        value.set_sensitive(true);
+                        value
+                    })
+                };
+                let plain = value(key.expose_secret()).with_context(unfit)?;
+                Some(Key {
+                    plain,
+                    bearer: value(&format!("Bearer {}", key.expose_secret())).with_context(unfit)?,
+                })
+            }
+        };
+        Ok(Self { config, scheme, authority, folder: folder.unwrap_or_default(), host, key })
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What the configuration says of it.
+    pub(super) fn config(&self) -> &config::Upstream {
+        &self.config
+    }
+
+    /// What it is called in a request's `Host`.
+    pub(super) fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    /// The key it is shown instead of the client's.
+    pub(super) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// Which of `formats` it takes.
+    pub(super) fn format(&self, formats: &[Format]) -> Option<Format> {
+        self.config.formats.iter().copied().find(|format| formats.contains(format))
+    }
+
+    /// Where it has what stands at `path`.
+    pub(super) fn at(&self, path: PathAndQuery) -> Result<Uri, http::Error> {
+        let path = match self.folder.as_str() {
+            "" => path,
+            folder => PathAndQuery::try_from(format!("{folder}{path}"))?,
+        };
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        uri.path_and_query(path).build()
+    }
+
+    fn takes(&self, formats: &[Format]) -> bool {
+        self.format(formats).is_some()
+    }
+
+    fn has(&self, model: &str) -> bool {
+        self.config.models.is_empty() || self.config.models.iter().any(|pattern| fits(pattern, model))
+    }
+}
+
+/// Why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SendError {
+    /// Its body did not come in.
+    Intake(IntakeError),
+    /// Nobody was reached.
+    Unreached(String),
+    /// Whoever was reached hung up, or did not speak HTTP.
+    Broken(String),
+    /// No answer came in time.
+    Silent,
+}
+
+impl SendError {
+    fn of(error: &hyper_util::client::legacy::Error) -> Self {
+        let mut cause: &(dyn Error + 'static) = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+            if let Some(intake) = cause.downcast_ref::<IntakeError>() {
+                return Self::Intake(*intake);
+            }
+        }
+        if error.is_connect() { Self::Unreached(cause.to_string()) } else { Self::Broken(cause.to_string()) }
+    }
+
+    /// How the request ended with it.
+    pub(super) fn how(&self) -> How {
+        match self {
+            Self::Intake(IntakeError::TooLarge | IntakeError::TooSlow) => How::Refused,
+            Self::Intake(IntakeError::Broken) => How::Left,
+            Self::Unreached(_) | Self::Silent => How::Unreached,
+            Self::Broken(_) => How::Broke,
+        }
+    }
+
+    /// Its name in logs.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Intake(_) => "intake",
+            Self::Unreached(_) => "unreached",
+            Self::Broken(_) => "broken",
+            Self::Silent => "silent",
+        }
+    }
+
+    /// What the client is told of it.
+    pub(super) fn trouble(&self, upstream: &str) -> Trouble {
+        let (status, code, message) = match self {
+            Self::Intake(IntakeError::TooLarge) => return Trouble::too_large(),
+            Self::Intake(IntakeError::TooSlow) => return Trouble::too_slow(),
+            Self::Intake(IntakeError::Broken) => {
+                (StatusCode::BAD_REQUEST, "broken_request", "the request broke off: send it again".to_owned())
+            }
+            Self::Unreached(why) => (
+                StatusCode::BAD_GATEWAY,
+                "unreached",
+                format!(
+                    "Epitome's gateway could not reach the upstream {upstream} ({why}): check its address, and the network"
+                ),
+            ),
+            Self::Broken(why) => (
+                StatusCode::BAD_GATEWAY,
+                "broken",
+                format!(
+                    "the upstream {upstream} gave Epitome's gateway no answer that is HTTP ({why}): try again"
+                ),
+            ),
+            Self::Silent => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "silent",
+                format!("the upstream {upstream} did not answer in time: try again, or raise limits.answer"),
+            ),
+        };
+        Trouble::new(status, code, message)
+    }
+}
+
+/// How providers are known for what they are. Without any that has a certificate, none need be installed here.
+fn tls(is_secret: bool) -> anyhow::Result<ClientConfig> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .context("setting up TLS")?;
+    if !is_secret {
+        return Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    }
+    let builder = builder
+        .with_platform_verifier()
+        .context("looking for the system's certificates: install them (ca-certificates)")?;
+    Ok(builder.with_no_client_auth())
+}
+
+/// Whether a name fits a pattern, in which `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(start) else { return false };
+    let mut pieces = rest.split('*').peekable();
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            return name.ends_with(piece);
+        }
+        match name.find(piece) {
+            Some(at) => name = &name[at + piece.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expect) in [
+            ("gpt-5", "gpt-5", true),
+            ("gpt-5", "gpt-5.1", false),
+            ("gpt-*", "gpt-", true),
+            ("*mini", "o4-mini", true),
+            ("*mini", "mini-o4", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c", false),
+            ("a*a", "a", false),
+            ("*", "", true),
+            ("**", "x", true),
+        ] {
+            assert_eq!(fits(pattern, name), expect, "{pattern} {name}");
+        }
+    }
+
+    fn upstream(name: &str, formats: &[Format], models: &[&str]) -> config::Upstream {
+        config::Upstream {
+            name: name.to_owned(),
+            base: Uri::from_static("http://127.0.0.1:9/base/"),
+            formats: formats.to_vec(),
+            models: models.iter().map(|model| (*model).to_owned()).collect(),
+            key: None,
+        }
+    }
+
+    fn limits() -> Limits {
+        let long = Duration::from_secs(1);
+        Limits {
+            body: 1,
+            head: 1,
+            requests: 1,
+            client: long,
+            connect: long,
+            answer: long,
+            pause: long,
+            shutdown: long,
+        }
+    }
+
+    #[test]
+    fn the_first_that_takes_the_format_and_has_the_model_is_chosen() {
+        let (chat, responses) = (Format::OpenaiChat, Format::OpenaiResponses);
+        let all = vec![
+            upstream("local", &[chat], &["qwen*", "llama*"]),
+            upstream("openai", &[chat, responses], &[]),
+            upstream("never", &[chat], &[]),
+        ];
+        let upstreams = Upstreams::new(all, &limits()).expect("they are well formed");
+        let check = |formats: &[Format], model: Option<&str>, expect: Option<&str>| {
+            assert_eq!(
+                upstreams.choose(formats, model).map(|upstream| upstream.name()),
+                expect,
+                "{formats:?} {model:?}"
+            );
+        };
+        check(&[chat], Some("qwen3"), Some("local"));
+        check(&[chat], Some("gpt-5"), Some("openai"));
+        check(&[chat], None, Some("openai"));
+        check(&[responses], Some("qwen3"), Some("openai"));
+        check(&[Format::Anthropic], Some("claude"), None);
+        assert_eq!(upstreams.choice(&[chat]), Choice::ByModel);
+        assert_eq!(upstreams.choice(&[responses]), Choice::Clear);
+    }
+
+    #[test]
+    fn an_upstreams_own_folder_comes_before_the_path() {
+        let upstream = Upstream::new(upstream("x", &[], &[])).expect("it is well formed");
+        let uri = upstream.at(PathAndQuery::from_static("/v1/models?limit=1")).expect("an address");
+        assert_eq!(uri, "http://127.0.0.1:9/base/v1/models?limit=1");
+    }
+}

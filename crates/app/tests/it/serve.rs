@@ -1,0 +1,70 @@
+//! `serve`: what it is told, before it serves anything.
+
+use super::harness::{Bench, text};
+
+const FILE: &str = r#"
+listen = "0.0.0.0:8787"
+mode = "observe"
+
+[[upstream]]
+name = "local"
+url = "http://10.0.0.3:8080/v1"
+formats = ["openai-chat"]
+models = ["qwen*"]
+key_env = "LOCAL_KEY"
+
+[[token]]
+principal = "anna"
+env = "ANNA_TOKEN"
+"#;
+
+/// Checks a file with a key and a token in the environment: what was printed, whatever came of it.
+fn check(bench: &Bench, args: &[&str]) -> (bool, String) {
+    let mut command = bench.command();
+    command
+        .args(["serve", "--check"])
+        .args(args)
+        .env("LOCAL_KEY", "sk-canary")
+        .env("ANNA_TOKEN", "tk-canary");
+    let output = command.output().expect("the binary runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).expect("UTF-8"))
+}
+
+#[test]
+fn a_configuration_is_checked_and_shown_without_its_secrets() {
+    let bench = Bench::new();
+    let file = bench.write("gateway.toml", FILE);
+    let (right, said) = check(&bench, &["--config", text(&file)]);
+    assert!(right, "{said}");
+    for part in [
+        "listen          0.0.0.0:8787",
+        "mode            observe",
+        "local at http://10.0.0.3:8080: openai-chat, qwen*; a key of its own, which anybody on the way can read",
+        "tokens          anna",
+    ] {
+        assert!(said.contains(part), "no {part} in\n{said}");
+    }
+    assert!(!said.contains("canary"), "{said}");
+    let (right, said) = check(&bench, &["--config", text(&file), "--mode", "off", "--json"]);
+    assert!(right && !said.contains("canary"), "{said}");
+    let shown: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&shown["mode"], &shown["upstreams"][0]["key"]), (&"off".into(), &"configured".into()));
+    assert!(!bench.path("log.db").exists(), "checking makes no database");
+}
+
+#[test]
+fn what_is_wrong_is_refused_before_anything_is_opened() {
+    let bench = Bench::new();
+    let file = bench.write("gateway.toml", "mode = 'record'\n[[upstream]]\nkey = 'sk-canary'\n");
+    for (args, expect) in [
+        (vec!["--config", text(&file)], "gateway.toml, line 3: unknown field `key`"),
+        (vec!["--listen", "0.0.0.0:8787"], "can be reached by others"),
+        (vec!["--openai-upstream", "https://me:canary@host"], "no password"),
+        (vec!["--policy", "nobody"], "nobody"),
+        (vec!["--config", "/nowhere.toml"], "cannot read the configuration"),
+    ] {
+        let (right, said) = check(&bench, &args);
+        assert!(!right && said.contains(expect) && !said.contains("canary"), "{args:?}: {said}");
+    }
+}

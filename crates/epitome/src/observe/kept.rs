@@ -1,0 +1,86 @@
+//! What is kept of the threads that are watched: the newest, as many as a bound on their size allows.
+
+use std::collections::VecDeque;
+
+use epitome_core::{ThreadId, Tokens};
+
+/// How much is kept in all: with what JSON and text take, some hundred megabytes.
+const MOST: Tokens = Tokens(8_000_000);
+/// How many threads are kept, however small they are.
+const THREADS: usize = 512;
+
+/// What is kept of threads, the newest last.
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    entries: VecDeque<Entry<T>>,
+    weight: Tokens,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    thread: ThreadId,
+    weight: Tokens,
+    value: T,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), weight: Tokens(0) }
+    }
+}
+
+impl<T> Kept<T> {
+    /// Takes out what is kept of a thread.
+    pub(super) fn take(&mut self, thread: ThreadId) -> Option<T> {
+        let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
+        let entry = self.entries.remove(at)?;
+        self.weight = self.weight.less(entry.weight);
+        Some(entry.value)
+    }
+
+    /// Keeps something of a thread, in place of what was kept of it before; whatever is then too much goes, the oldest
+    /// first. The newest stays, whatever its size.
+    pub(super) fn put(&mut self, thread: ThreadId, value: T, weight: Tokens) {
+        drop(self.take(thread));
+        self.entries.push_back(Entry { thread, weight, value });
+        self.weight += weight;
+        while self.entries.len() > 1 && (self.weight > MOST || self.entries.len() > THREADS) {
+            if let Some(oldest) = self.entries.pop_front() {
+                self.weight = self.weight.less(oldest.weight);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(number: usize) -> ThreadId {
+        ThreadId::derived(&["kept", &number.to_string()])
+    }
+
+    #[test]
+    fn the_oldest_go_when_it_is_too_much() {
+        let mut kept = Kept::default();
+        for number in 0..5 {
+            kept.put(thread(number), number, Tokens(MOST.0 / 4));
+        }
+        assert_eq!(kept.take(thread(0)), None);
+        assert_eq!(kept.take(thread(1)), Some(1));
+        assert_eq!(kept.take(thread(1)), None);
+        kept.put(thread(9), 9, MOST);
+        assert_eq!(kept.entries.len(), 1);
+        assert_eq!((kept.take(thread(9)), kept.weight), (Some(9), Tokens(0)));
+    }
+
+    #[test]
+    fn small_ones_are_counted_too() {
+        let mut kept = Kept::default();
+        for number in 0..(THREADS + 3) {
+            kept.put(thread(number), number, Tokens(1));
+            kept.put(thread(number), number, Tokens(1));
+        }
+        assert_eq!((kept.entries.len(), kept.weight), (THREADS, Tokens(THREADS as u64)));
+    }
+}
