@@ -4,12 +4,15 @@
 //! normalised chain covers only what a client sends back and still means the same: it recognises a history that
 //! was re-serialised on its way. Events that no client ever echoes (usage, pins, compactions) leave the
 //! normalised chain where it was.
+//!
+//! One event sets it: a client that compacted its own history sends another one from then on. Its compaction carries the
+//! normalised link at which that other history ends, so that what follows is recognised by it.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Event;
+use crate::event::{Event, Fact};
 
 /// A BLAKE3 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,11 +87,16 @@ impl Link {
         field(event.normal.as_ref().map(|digest| digest.0.as_slice()));
         field(Some(fact.as_bytes()));
         field(Some(event.raw.json.as_bytes()));
-        Self { raw: Digest(*raw.finalize().as_bytes()), normal: self.next_normal(event.normal) }
+        Self { raw: Digest(*raw.finalize().as_bytes()), normal: self.next_normal(event) }
     }
 
-    fn next_normal(&self, digest: Option<Digest>) -> Digest {
-        let Some(digest) = digest else { return self.normal };
+    /// The normalised chain after `event`: one link on if a client echoes it, where it was if none does. The digest of a
+    /// compaction is itself the link, because the history that a client sends after it is not the one before it.
+    fn next_normal(&self, event: &Event) -> Digest {
+        let Some(digest) = event.normal else { return self.normal };
+        if matches!(event.fact, Fact::Compacted(_)) {
+            return digest;
+        }
         let mut normal = blake3::Hasher::new_derive_key("epitome normalised chain v1");
         normal.update(&self.normal.0).update(&digest.0);
         Digest(*normal.finalize().as_bytes())
@@ -100,12 +108,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::{Dialect, Event, Fact, Part, Raw, Time};
+    use crate::{
+        event::{Compaction, Dialect, Event, Fact, Part, Raw, Summary, Time, Trigger},
+        id::Seq,
+    };
 
     fn event(time: Option<i64>, origin: Option<String>, text: String) -> Event {
         let raw = Raw { dialect: Dialect::OpenaiChat, json: text.clone().into() };
         let fact = Fact::UserSaid { parts: vec![Part::Text { text }] };
         Event { time: time.map(Time), origin, normal: Some(Digest::of(raw.json.as_bytes())), fact, raw }
+    }
+
+    fn compacted(normal: Option<Digest>) -> Event {
+        let fact = Fact::Compacted(Compaction {
+            summary: Summary::Text("so far".into()),
+            through: Seq(1),
+            first_kept: None,
+            tokens_before: None,
+            tokens_after: None,
+            trigger: Trigger::Unknown,
+        });
+        Event { normal, ..Event::own(fact, None) }
     }
 
     fn links(events: &[Event]) -> Vec<Link> {
@@ -149,6 +172,28 @@ mod tests {
             for (one, other) in before[at..].iter().zip(&after[at..]) {
                 prop_assert_ne!(one.raw, other.raw);
             }
+        }
+
+        #[test]
+        fn after_a_clients_own_compaction_the_normalised_chain_is_that_of_what_it_sends_then(
+            before in prop::collection::vec("[a-z]{1,9}", 0..4),
+            instead in prop::collection::vec("[a-z]{1,9}", 0..4),
+            after in prop::collection::vec("[a-z]{1,9}", 0..4),
+        ) {
+            let said = |texts: Vec<String>| texts.into_iter().map(|text| event(None, None, text)).collect::<Vec<_>>();
+            let (before, instead, after) = (said(before), said(instead), said(after));
+            let end = links(&instead).last().map_or(Link::ROOT.normal, |link| link.normal);
+            let recorded = links(&[before.clone(), vec![compacted(Some(end))], after.clone()].concat());
+            let sent = links(&[instead, after.clone()].concat());
+            prop_assert_eq!(recorded[before.len()].normal, end);
+            for (one, other) in recorded.iter().rev().zip(sent.iter().rev()).take(after.len()) {
+                prop_assert_eq!(one.normal, other.normal);
+            }
+            // One that no client made leaves the chain where it was, and the raw chain covers which of the two it is.
+            let ours = links(&[before.clone(), vec![compacted(None)]].concat());
+            let unmoved = links(&before).last().map_or(Link::ROOT.normal, |link| link.normal);
+            prop_assert_eq!(ours[before.len()].normal, unmoved);
+            prop_assert_ne!(ours[before.len()].raw, recorded[before.len()].raw);
         }
     }
 

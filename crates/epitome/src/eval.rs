@@ -123,6 +123,7 @@ impl Subject {
             length: rules.length,
             caps: rules.caps,
             most: None,
+            limit: None,
         };
         let mut line = Line::default();
         let (mut seen, mut part_end, mut done) = (Tokens(0), part, 0);

@@ -74,13 +74,20 @@ pub enum Shape {
 }
 
 impl SummaryRules {
-    /// How to draft a compaction that leaves a context at `target`, of which `prefix` cannot go: what is kept and how
+    /// How to draft a compaction that leaves a context at the target of `budget`, of which `prefix` cannot go: what is kept and how
     /// long the summary is are as the policy says, or as much as there is room for.
-    pub fn drafting(&self, target: Tokens, prefix: Tokens) -> Drafting {
+    pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
+        let target = budget.target();
         let room = target.less(prefix);
         let length = self.length.at_most(Tokens(room.0 / 3));
         let keep = self.keep.at_most(room.less(length.most()));
-        Drafting { keep, length, caps: self.caps.within(room), most: Some(target) }
+        Drafting {
+            keep,
+            length,
+            caps: self.caps.within(room),
+            most: Some(target),
+            limit: Some(budget.trigger()),
+        }
     }
 }
 

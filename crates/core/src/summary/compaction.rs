@@ -31,6 +31,8 @@ pub struct Drafting {
     /// How large the context may be with it: what stays verbatim is made less until it fits, as far as tokens say how much
     /// that is.
     pub most: Option<Tokens>,
+    /// Above which a context is too large with it: what the summary holds beside its sections is made less too.
+    pub limit: Option<Tokens>,
 }
 
 /// What stays verbatim. The newest turn always does.
@@ -215,8 +217,11 @@ impl Drafting {
             drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
             let next = drafting.cut_once(context, line)?;
             if next.first_kept == cutting.first_kept {
-                // Nothing more can go of what is kept: the rest must say less.
-                let Some(caps) = drafting.caps.of_span(cutting.covered).less(excess) else { break };
+                // Nothing more can go of what is kept. What users said and the index are worth more than the target.
+                let over =
+                    (context.tokens().less(cutting.covered) + summary).less(self.limit.unwrap_or(most));
+                let less = drafting.caps.of_span(cutting.covered).less(over);
+                let Some(caps) = less.filter(|_| over > Tokens(0)) else { break };
                 drafting.caps = caps;
             }
             cutting = next;
@@ -461,7 +466,7 @@ mod tests {
     };
 
     fn drafting(keep: Keep) -> Drafting {
-        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default(), most: None }
+        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default(), most: None, limit: None }
     }
 
     const LOG: &str = "

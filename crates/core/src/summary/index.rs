@@ -457,7 +457,8 @@ result a: bothNames slowName
     #[test]
     fn no_key_is_carried_on_and_escapes_part_words() {
         let key = format!("ghp_{}", "a1B2c3D4e5".repeat(3));
-        let said = format!("export GITHUB_TOKEN={key}\nDB_PASSWORD=hunter2secret\nran \\tcheckThing(\\nfooBar)");
+        let said =
+            format!("export GITHUB_TOKEN={key}\nDB_PASSWORD=hunter2secret\nran \\tcheckThing(\\nfooBar)");
         let index = index(&ran(1, "env", &said), &[], 1_000);
         assert_eq!(names(&index), ["checkThing", "fooBar"]);
     }

@@ -229,7 +229,7 @@ fn summary<'a>(
 ) -> Summary<'a> {
     let Some(rules) = policy.summary else { return Summary::Never };
     let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-    let drafting = rules.drafting(budget.target(), prefix);
+    let drafting = rules.drafting(budget, prefix);
     let covers = context.tokens().less(prefix).less(drafting.room());
     let expected = drafting.expected(covers);
     let offer = |by, calls| Offer { covers, expected, calls, by };

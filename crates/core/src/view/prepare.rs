@@ -337,7 +337,7 @@ impl Making {
         finished: &Finished,
     ) -> Result<Compaction, NothingGained> {
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let length = rules.drafting(budget.target(), prefix).length;
+        let length = rules.drafting(budget, prefix).length;
         let finished = finished.clone().with_pins(&view.line, &rules.caps);
         let compaction = finished.compaction(context, length)?;
         self.author = Author::Ready;
@@ -358,7 +358,7 @@ impl Making {
         }
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
-        let mut drafting = rules.drafting(target, prefix);
+        let mut drafting = rules.drafting(budget, prefix);
         let mut draft = drafting.draft(context, &view.line, Trigger::Threshold);
         let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
         if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {

@@ -263,7 +263,7 @@ impl State {
         let context = self.view.context();
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let rules = self.setup.policy.summary.unwrap_or_default();
-        rules.drafting(budget.target(), prefix)
+        rules.drafting(budget, prefix)
     }
 
     /// Where the thread ends, as far as is known.

@@ -26,8 +26,13 @@ use epitome::{
 
 use crate::notation::{logged, meter, read, show};
 
-const DRAFTING: Drafting =
-    Drafting { keep: Keep::Turns(1), length: Length::Fixed(Tokens(150)), caps: CAPS, most: None };
+const DRAFTING: Drafting = Drafting {
+    keep: Keep::Turns(1),
+    length: Length::Fixed(Tokens(150)),
+    caps: CAPS,
+    most: None,
+    limit: None,
+};
 
 const CAPS: Caps = Caps {
     session_intent: 16,
