@@ -16,6 +16,8 @@ class Agent:
     subagents = False
     # How its own compaction is brought about: by an error, by the usage it is told, or by a prompt.
     compacts = "overflow"
+    # How long a model has to think before it answers, in seconds.
+    pace = 0.0
 
     def __init__(self, program, form, folder, base):
         self.program, self.form, self.base = program, form, base
@@ -55,6 +57,9 @@ def node_folder():
 
 
 class Goose(Agent):
+    # It keeps the times of messages in seconds; a model faster than that makes it lose calls when it resumes.
+    pace = 1.05
+
     def set_up(self):
         self.write(
             ".config/goose/config.yaml",

@@ -4,7 +4,7 @@ A prompt names its task (`TASK-word`), and a task is a list of steps: run a comm
 told that the context is too long. Each request for the task gets the next step, whatever else stands in it; when there is
 none left, the task is done in words. So nothing an agent adds to its requests can send the script in circles.
 """
-import dataclasses, json, re
+import dataclasses, json, re, time
 
 from answers import RESPONSES, Call, Say
 from upstream import Fail, Give
@@ -41,10 +41,12 @@ class Overflow:
 
 
 class Script:
-    """The steps of each task, and what each request turned out to be: `turn`, `title`, `compaction` or `other`."""
+    """The steps of each task, and what each request turned out to be: `turn`, `title`, `compaction` or `other`.
+
+    `pace` is how many seconds the model thinks."""
 
     def __init__(self):
-        self.tasks, self.asked, self.summaries = {}, 0, 0
+        self.tasks, self.asked, self.summaries, self.pace = {}, 0, 0, 0.0
 
     def __call__(self, request):
         request.purpose, request.task = "other", None
@@ -57,6 +59,7 @@ class Script:
         self.asked += 1
         if self.asked > ENOUGH:
             return Fail(400, {"error": {"type": "invalid_request_error", "message": "the script has had enough"}})
+        time.sleep(self.pace)
         return self.answer(request)
 
     def answer(self, request):
