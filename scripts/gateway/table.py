@@ -3,6 +3,7 @@
 
 def show(rows, head):
     """Prints rows under a head; numbers to the right, words to the left."""
+    rows = list(rows)
     cells = [[str(cell) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     right = [all(is_number(row[column]) for row in rows) for column in range(len(head))]
@@ -14,4 +15,4 @@ def show(rows, head):
 
 
 def is_number(cell):
-    return isinstance(cell, (int, float)) or str(cell).replace(".", "").replace("×", "").strip("+- ").isdigit()
+    return isinstance(cell, (int, float)) or cell == "" or cell.replace(".", "").strip("+-").isdigit()
