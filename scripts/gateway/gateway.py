@@ -1,0 +1,60 @@
+"""The gateway under test: started on a port of its own, asked by its own command line, and stopped."""
+import json, os, pathlib, selectors, subprocess, sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CACHE = pathlib.Path(os.environ.get("EPITOME_GATEWAY_CACHE", pathlib.Path.home() / ".cache" / "epitome-gateway"))
+# Long enough for a machine that is busy with other things.
+START = 30
+
+
+def program():
+    """The program: EPITOME, or what a release build leaves."""
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    path = pathlib.Path(os.environ.get("EPITOME", pathlib.Path(target) / "release" / "epitome"))
+    if not path.exists():
+        sys.exit(f"there is no {path}: run `cargo build --release -p epitome-app`, or name the program in EPITOME")
+    return path
+
+
+class Gateway:
+    """`epitome serve` between clients and `openai`, `anthropic`."""
+
+    def __init__(self, folder, openai, anthropic, *flags):
+        self.database = pathlib.Path(folder) / "gateway.db"
+        self.log = open(pathlib.Path(folder) / "gateway.log", "ab")
+        command = [program(), "--db", self.database, "serve", "--listen", "127.0.0.1:0"]
+        command += ["--openai-upstream", openai, "--anthropic-upstream", anthropic, *flags]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log)
+        self.url = self.first_line()
+
+    def first_line(self):
+        """The address, which it says as soon as it is ready."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            line = self.process.stdout.readline().decode().strip() if selector.select(START) else ""
+        if not line.startswith("http://"):
+            self.process.kill()
+            said = pathlib.Path(self.log.name).read_text()
+            sys.exit(f"the gateway did not start:\n{line}\n{said}")
+        return line
+
+    def stop(self):
+        """Told to stop, it ends with 0."""
+        self.process.terminate()
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def ask(self, *arguments):
+        """What the command line says about the database, as JSON lines."""
+        return ask(self.database, *arguments)
+
+
+def ask(database, *arguments):
+    """What the command line says about a database, as JSON lines."""
+    done = subprocess.run([program(), "--db", database, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"epitome {' '.join(arguments)}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.split("\n") if line.strip()]
