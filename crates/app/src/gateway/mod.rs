@@ -26,6 +26,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 use anyhow::{Context, bail};
 use epitome::{
     core::profile::Profiles,
+    observe::Observer,
     recorder::{RecordError, Recorder},
     store::Sqlite,
     wire::Format,
@@ -76,6 +77,7 @@ struct Gateway {
     limits: Limits,
     unrecorded: Unrecorded,
     recorder: Option<Arc<Recorder>>,
+    observer: Observer,
     metrics: Metrics,
     health: Health,
     /// A place for each request that is on its way.
@@ -90,7 +92,8 @@ impl Gateway {
     fn new(config: Config, listening: SocketAddr, store: Option<Arc<Sqlite>>) -> anyhow::Result<Self> {
         let health =
             if config.records() { Health::recording(store.clone()) } else { Health::relaying(store.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, listen: _, policy: _ } = config;
+        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, listen: _ } = config;
+        let profiles = Arc::new(Profiles::builtin());
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),
@@ -100,7 +103,8 @@ impl Gateway {
             limits,
             unrecorded,
             recorder: store.map(|store| Arc::new(Recorder::new(store))),
-            metrics: Metrics::new(Arc::new(Profiles::builtin())),
+            observer: Observer::new(policy, Arc::clone(&profiles)),
+            metrics: Metrics::new(profiles),
             health,
             places: Arc::new(Semaphore::new(places)),
             records: Arc::new(Semaphore::new(2 * places)),

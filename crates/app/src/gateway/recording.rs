@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use epitome::{
     core::event::Time,
+    observe::Observed,
     recorder::{Arrival, End, RecordError, Recorder, Ticket},
-    wire::Format,
+    wire::{Format, caller::Purpose},
 };
 use http::{HeaderMap, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -17,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY, TOKEN},
+    config::Mode,
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
@@ -38,6 +40,8 @@ pub(super) struct Request {
     pub(super) headers: HeaderMap,
     /// Its body, as it came.
     pub(super) body: Bytes,
+    /// Whether a policy is to be computed beside it.
+    pub(super) mode: Mode,
 }
 
 /// What became of a record.
@@ -65,11 +69,19 @@ enum Stage {
     /// The request is being recorded.
     Arriving,
     /// The request is recorded, or is not; there is no answer yet.
-    Arrived(Result<Ticket, Reason>),
+    Arrived(Result<Arrived, Reason>),
     /// The answer ended while the request was being recorded: whoever does that goes on with it.
     Leaving(Box<Departure>),
     /// Nothing is left to do here.
     Gone,
+}
+
+/// A request that is recorded.
+#[derive(Debug)]
+struct Arrived {
+    ticket: Ticket,
+    /// What the policy would have sent.
+    observed: Option<Observed>,
 }
 
 impl Recording {
@@ -118,9 +130,14 @@ impl Recording {
 
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
-        let ticket = self.record(request);
+        let recorded = self.record(request);
         // Nobody may be listening.
-        let _ = tell.send(ticket.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let _ = tell.send(recorded.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let ticket = recorded.map(|ticket| {
+            self.gateway.metrics.recorded(ticket.placed);
+            let observed = self.observe(request, &ticket);
+            Arrived { ticket, observed }
+        });
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Leaving(departure) => {
@@ -155,8 +172,32 @@ impl Desk {
         self.recorder.arrive(&arrival).map_err(|error| self.failed(&error))
     }
 
-    fn depart(&self, ticket: Result<Ticket, Reason>, departure: Departure) {
+    /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
+    fn observe(&self, request: &Request, ticket: &Ticket) -> Option<Observed> {
+        if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn {
+            return None;
+        }
+        let store = self.recorder.store();
+        let Ticket { thread, head, model, .. } = ticket;
+        let seen = self.gateway.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
+        match seen {
+            Ok(observed) => {
+                self.gateway.metrics.observed(&observed);
+                Some(observed)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a call was not observed");
+                None
+            }
+        }
+    }
+
+    fn depart(&self, arrived: Result<Arrived, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
+        let (ticket, observed) = match arrived {
+            Ok(Arrived { ticket, observed }) => (Ok(ticket), observed),
+            Err(reason) => (Err(reason), None),
+        };
         let read = copy.map(AnswerCopy::read);
         let ending = how.ending(passed.answered(), read.as_ref());
         if ticket.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
@@ -170,12 +211,13 @@ impl Desk {
         });
         let end = End {
             answer: read.map_or_else(Vec::new, |read| read.events),
-            ending: ending.clone(),
+            ending,
             status: passed.answered().map(|status| status.as_u16()),
             bytes: passed.bytes_out,
             first_byte: passed.first_byte,
             took: passed.took,
             at: now(),
+            observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
         };
         let recorded =
             ticket.and_then(|ticket| self.recorder.finish(ticket, end).map_err(|error| self.failed(&error)));

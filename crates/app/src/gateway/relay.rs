@@ -169,7 +169,7 @@ impl Errand {
         let (request, headers) = self.addressed(upstream, outbound)?;
         if let (Mode::Record | Mode::Observe, Some(format)) = (self.mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
-            let arrived = recording::Request { principal, format, headers, body: whole };
+            let arrived = recording::Request { principal, format, headers, body: whole, mode: self.mode };
             record(passage, self.alive, arrived).await?;
         }
         gateway.upstreams.send(request).await.map_err(|error| {

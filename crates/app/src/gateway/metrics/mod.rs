@@ -13,7 +13,7 @@ use std::{
 use epitome::{
     core::{Tokens, event::Usage, profile::Profiles},
     observe::Observed,
-    recorder::Ending,
+    recorder::{Ending, Placed},
     wire::Format,
 };
 use prometheus_client::{
@@ -67,30 +67,6 @@ pub(crate) struct Finished<'a> {
     pub(crate) model: Option<&'a str>,
     /// What the provider said it used.
     pub(crate) usage: Option<&'a Usage>,
-}
-
-/// Where a recorded request was placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Placed {
-    /// It begins a session.
-    Begun,
-    /// It continues a thread.
-    Continued,
-    /// It parts from a thread.
-    Forked,
-    /// It is the request before, sent again.
-    Retried,
-}
-
-impl Placed {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Continued => "continued",
-            Self::Forked => "forked",
-            Self::Retried => "retried",
-        }
-    }
 }
 
 /// Why something was not recorded.
@@ -436,14 +412,14 @@ mod tests {
     #[test]
     fn what_was_recorded_and_what_was_not_are_counted_by_kind() {
         let metrics = metrics();
-        for placed in [Placed::Begun, Placed::Continued, Placed::Continued, Placed::Forked, Placed::Retried] {
+        for placed in [Placed::Began, Placed::Continued, Placed::Continued, Placed::Forked, Placed::Retried] {
             metrics.recorded(placed);
         }
         metrics.unrecorded(Reason::Store);
         check(
             &metrics,
             &[
-                r#"epitome_recorded_total{placed="begun"} 1"#,
+                r#"epitome_recorded_total{placed="began"} 1"#,
                 r#"epitome_recorded_total{placed="continued"} 2"#,
                 r#"epitome_recorded_total{placed="forked"} 1"#,
                 r#"epitome_recorded_total{placed="retried"} 1"#,
