@@ -18,6 +18,7 @@ pub(crate) async fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let _ = store;
+    std::future::ready(()).await;
     ready(config.listen);
     Ok(())
 }
