@@ -10,7 +10,7 @@ mod words;
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::anyhow;
@@ -29,11 +29,12 @@ use super::{
 };
 use words::plain;
 
-/// The log is open for as long as this is.
+/// Spans are exported for as long as this is there; then what is left is handed over, which blocks for some seconds at
+/// most. Not to be dropped in async code, nor after the runtime.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
-    spans: Option<otel::Export>,
+    _spans: Option<otel::Export>,
 }
 
 /// A request that is over, as logs and traces tell of it.
@@ -83,16 +84,8 @@ impl Telemetry {
         let _ = runtime;
         Ok(Self {
             #[cfg(feature = "otel")]
-            spans: otel::Export::start(runtime)?,
+            _spans: otel::Export::start(runtime)?,
         })
-    }
-
-    /// Hands over what was not yet exported. Blocks for a few seconds at most: not for async code.
-    pub(crate) fn stop(self) {
-        #[cfg(feature = "otel")]
-        if let Some(spans) = self.spans {
-            spans.stop();
-        }
     }
 }
 
@@ -140,8 +133,8 @@ pub(crate) fn tell(told: &Told<'_>) {
                 session = told.place.map(|place| tracing::field::display(place.session)),
                 thread = told.place.map(|place| tracing::field::display(place.thread)),
                 exchange = told.place.and_then(|place| place.exchange),
-                first_byte_ms = first_byte.map(|time| time.as_millis() as u64),
-                took_ms = took.as_millis() as u64,
+                first_byte_ms = first_byte.map(milliseconds),
+                took_ms = milliseconds(*took),
                 bytes_in,
                 bytes_out,
                 input = used(|usage| usage.uncached),
@@ -161,14 +154,17 @@ pub(crate) fn tell(told: &Told<'_>) {
     otel::tell(told);
 }
 
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Tells that something was not recorded though it should have been. Only a store's own words are repeated: what is said
 /// of a request that cannot be read may quote it.
 pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
-    match error {
-        Some(RecordError::Store(error)) => {
-            warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
-        }
-        _ => warn!(reason = reason.name(), "not recorded"),
+    if let Some(RecordError::Store(error)) = error {
+        warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
+    } else {
+        warn!(reason = reason.name(), "not recorded");
     }
 }
 
@@ -179,10 +175,7 @@ pub(crate) fn unobserved(error: &ObserveError) {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Mutex},
-        time::Duration,
-    };
+    use std::sync::{Arc, Mutex};
 
     use epitome::wire::Format;
     use tracing_subscriber::fmt::MakeWriter;
