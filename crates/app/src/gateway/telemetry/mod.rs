@@ -9,7 +9,6 @@ mod words;
 
 use std::{
     io,
-    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -20,7 +19,7 @@ use epitome::{
     recorder::{Ending, RecordError},
 };
 use tokio::runtime::Handle;
-use tracing::{Level, Span, info_span, level_filters::LevelFilter, warn};
+use tracing::{Level, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -39,6 +38,7 @@ pub(crate) struct Telemetry {
 
 /// A request that is over, as logs and traces tell of it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "some of it is told in traces only"))]
 pub(crate) struct Told<'a> {
     /// What is counted of it.
     pub(crate) finished: &'a Finished<'a>,
@@ -65,8 +65,6 @@ pub(crate) struct Place {
     pub(crate) session: SessionId,
     /// The thread.
     pub(crate) thread: ThreadId,
-    /// The number of the exchange, where it is known.
-    pub(crate) exchange: Option<u64>,
 }
 
 impl Telemetry {
@@ -103,12 +101,6 @@ fn filter() -> anyhow::Result<EnvFilter> {
     }
 }
 
-/// What is logged while a request is worked on belongs to it, if it happens within this.
-pub(crate) fn request() -> Span {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    info_span!("request", id = NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// Tells of a request that is over.
 pub(crate) fn tell(told: &Told<'_>) {
     let Finished { format, mode, status, ending, bytes_in, bytes_out, first_byte, took, model, usage } =
@@ -132,7 +124,6 @@ pub(crate) fn tell(told: &Told<'_>) {
                 ending = ending.name(),
                 session = told.place.map(|place| tracing::field::display(place.session)),
                 thread = told.place.map(|place| tracing::field::display(place.thread)),
-                exchange = told.place.and_then(|place| place.exchange),
                 first_byte_ms = first_byte.map(milliseconds),
                 took_ms = milliseconds(*took),
                 bytes_in,
@@ -237,7 +228,6 @@ mod tests {
         let place = Place {
             session: SessionId::derived(&["test"]),
             thread: ThreadId::derived(&["test"]),
-            exchange: Some(3),
         };
         let told = Told {
             finished: &finished,
