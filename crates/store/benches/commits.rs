@@ -38,8 +38,11 @@ fn main() {
     waiting(&store, "the same to one thread again", |writer, round| {
         answering(writer * ROUNDS, Seq(5 + 2 * round))
     });
-    calling_back(&store, "the same, called back", |writer, round| {
+    calling_back(&store, "the same, called back", WRITERS, |writer, round| {
         answering(writer * ROUNDS, Seq(5 + 2 * (ROUNDS + round)))
+    });
+    calling_back(&store, "the same, one at a time", 1, |_, round| {
+        answering(0, Seq(5 + 2 * (2 * ROUNDS + round)))
     });
 }
 
@@ -65,7 +68,7 @@ fn waiting(store: &Arc<Sqlite>, what: &str, make: fn(u64, u64) -> Commit) {
     let before = (cpu(""), cpu("epitome-writer"));
     gates[1].wait();
     gates[2].wait();
-    report(what, before);
+    report(what, WRITERS, before);
     gates[3].wait();
     for writer in writers {
         writer.join().expect("a writer");
@@ -73,9 +76,9 @@ fn waiting(store: &Arc<Sqlite>, what: &str, make: fn(u64, u64) -> Commit) {
 }
 
 /// The same without a thread for each.
-fn calling_back(store: &Sqlite, what: &str, make: fn(u64, u64) -> Commit) {
+fn calling_back(store: &Sqlite, what: &str, writers: u64, make: fn(u64, u64) -> Commit) {
     let commits: Vec<Vec<Commit>> =
-        (0..ROUNDS).map(|round| (0..WRITERS).map(|writer| make(writer, round)).collect()).collect();
+        (0..ROUNDS).map(|round| (0..writers).map(|writer| make(writer, round)).collect()).collect();
     let before = (cpu(""), cpu("epitome-writer"));
     for group in commits {
         let (done, all) = mpsc::channel();
@@ -86,11 +89,11 @@ fn calling_back(store: &Sqlite, what: &str, make: fn(u64, u64) -> Commit) {
         drop(done);
         assert!(all.into_iter().all(|committed| committed));
     }
-    report(what, before);
+    report(what, writers, before);
 }
 
-fn report(what: &str, before: (Duration, Duration)) {
-    let commits = u32::try_from(WRITERS * ROUNDS).expect("small");
+fn report(what: &str, writers: u64, before: (Duration, Duration)) {
+    let commits = u32::try_from(writers * ROUNDS).expect("small");
     let since = |name: &str, before: Duration| cpu(name).saturating_sub(before) / commits;
     let (all, writing) = (since("", before.0), since("epitome-writer", before.1));
     println!("{what:<34} {all:>9.1?} a commit, {writing:>9.1?} of it by the writer");
