@@ -264,7 +264,7 @@ impl Drafter<'_> {
 
     fn summary_of_all(&self, line: &Line, brief: Option<Brief>) -> Option<Event> {
         let context = self.project(line);
-        let cutting = Cutting::whole(&context, line, self.drafting.caps)?;
+        let cutting = Cutting::whole(&context, line, self.drafting)?;
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
         let caps = &cutting.caps;
         let built_in = || summarise(&cutting.events, cutting.previous.as_ref(), caps);

@@ -93,7 +93,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     drop(out);
     let recorded = if config.records() { Some(Arc::new(store.open()?)) } else { None };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
-    let telemetry = Telemetry::start(log, runtime.handle())?;
+    // Made after the runtime, to be gone before it.
+    let _telemetry = Telemetry::start(log, runtime.handle())?;
     let screen = Screen::of(&config, &database);
     let ready = move |address: SocketAddr| {
         match log {
@@ -103,7 +104,6 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         // For a script. Whoever closed standard output does not want to know.
         let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
     };
-    let served = runtime.block_on(gateway::serve(config, recorded, ready));
-    telemetry.stop();
-    served.map(|()| ExitCode::SUCCESS)
+    runtime.block_on(gateway::serve(config, recorded, ready))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -23,7 +23,7 @@ use super::{
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
     passage::Departure,
-    telemetry::Place,
+    telemetry::{self, Place},
 };
 
 /// Kept by whoever must not be cut off when the gateway stops.
@@ -186,7 +186,7 @@ impl Desk {
                 Some(observed)
             }
             Err(error) => {
-                tracing::warn!(%error, "a call was not observed");
+                telemetry::unobserved(&error);
                 None
             }
         }
@@ -207,7 +207,6 @@ impl Desk {
         let place = ticket.as_ref().ok().map(|ticket| Place {
             session: ticket.session,
             thread: ticket.thread,
-            exchange: None,
         });
         let end = End {
             answer: read.map_or_else(Vec::new, |read| read.events),

@@ -202,34 +202,24 @@ impl Drafting {
 
     /// Where to cut so that the context is not too large with the built-in summary of what lies before, and that summary.
     fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
-        const TRIES: usize = 8;
+        const TRIES: usize = 5;
         let mut drafting = *self;
         let mut cutting = drafting.cut_once(context, line)?;
-        let mut brief = cutting.summarised();
         for _ in 0..TRIES {
-            let covered = SeqSet::run(cutting.first, cutting.first_kept.previous());
-            let length = self.length.of(cutting.covered);
-            let text = brief.render(&covered, length, context.meter(), context.names());
-            let summary = context.meter().overhead().around_summary() + context.meter().text(&text);
-            let size = context.tokens().less(cutting.covered) + summary;
-            let excess = self.most.map_or(Tokens(0), |most| size.less(most));
-            if let Some(keep) = drafting.keep.tokens().filter(|_| excess > Tokens(0)) {
-                drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-                let next = drafting.cut_once(context, line)?;
-                if next.first_kept != cutting.first_kept {
-                    (cutting, brief) = (next.clone(), next.summarised());
-                    continue;
-                }
+            let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
+            let summary = cutting.size_of(&cutting.summarised(), context, self.length);
+            let excess = (context.tokens().less(cutting.covered) + summary).less(most);
+            if excess == Tokens(0) {
+                break;
             }
-            // Nothing more can go of what is kept. What users said and the index are worth more than the target, and
-            // less than what they would stand for.
-            let gained = Tokens(cutting.covered.0 - cutting.covered.0 / 10);
-            let over = self.limit.map_or(Tokens(0), |limit| size.less(limit)).max(summary.less(gained));
-            let Some(caps) = cutting.caps.less(over).filter(|_| over > Tokens(0)) else { break };
-            drafting.caps = caps;
-            cutting.caps = caps;
-            brief = cutting.summarised();
+            drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
+            let next = drafting.cut_once(context, line)?;
+            if next.first_kept == cutting.first_kept {
+                break;
+            }
+            cutting = next;
         }
+        let brief = cutting.settled(context, self);
         Ok((cutting, brief))
     }
 
@@ -261,9 +251,33 @@ impl Cutting {
         summarise(&self.events, self.previous.as_ref(), &self.caps)
     }
 
+    /// What a summary of it costs as it would be shown.
+    fn size_of(&self, brief: &Brief, context: &Context, length: Length) -> Tokens {
+        let covered = SeqSet::run(self.first, self.first_kept.previous());
+        let text = brief.render(&covered, length.of(self.covered), context.meter(), context.names());
+        context.meter().overhead().around_summary() + context.meter().text(&text)
+    }
+
+    /// The built-in summary, with less of what it holds beside its sections until something is gained by it. What users
+    /// said and the index are worth more than the target, and less than what they would stand for.
+    fn settled(&mut self, context: &Context, drafting: &Drafting) -> Brief {
+        const TRIES: usize = 5;
+        let mut brief = self.summarised();
+        for _ in 0..TRIES {
+            let summary = self.size_of(&brief, context, drafting.length);
+            let size = context.tokens().less(self.covered) + summary;
+            let gained = Tokens(self.covered.0 - self.covered.0 / 10);
+            let over = drafting.limit.map_or(Tokens(0), |limit| size.less(limit)).max(summary.less(gained));
+            let Some(caps) = self.caps.less(over).filter(|_| over > Tokens(0)) else { break };
+            self.caps = caps;
+            brief = self.summarised();
+        }
+        brief
+    }
+
     /// Everything that is shown, the newest turn too: for whoever goes on elsewhere. `None` if nothing is shown that is
     /// not a summary already.
-    pub fn whole(context: &Context, line: &Line, caps: Caps) -> Option<Self> {
+    pub fn whole(context: &Context, line: &Line, drafting: &Drafting) -> Option<Self> {
         let segments = &context.segments()[context.prefix_len()..];
         let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
         segments.iter().find(|segment| !is_summary(segment))?;
@@ -278,7 +292,9 @@ impl Cutting {
             Body::Summary(event) => Some(event),
             _ => None,
         });
-        Some(cutting(line, standing, &cut, caps.of_span(cut.covered)))
+        let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
+        whole.settled(context, drafting);
+        Some(whole)
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn brief_of_all(
             };
             let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
             let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
-            let cutting = Cutting::whole(&context, &line, drafting.caps);
+            let cutting = Cutting::whole(&context, &line, &drafting);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
             Ok((cutting, limit, meter))
         })

@@ -853,7 +853,7 @@ fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
 #[test]
 fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
     let story = beginning().tell("pin: Port 8080.");
-    let cutting = Cutting::whole(&story.context(), &story.line, CAPS).unwrap();
+    let cutting = Cutting::whole(&story.context(), &story.line, &DRAFTING).unwrap();
     assert_eq!((cutting.first, cutting.first_kept), (Seq(2), Seq(11)));
     let text = "Finish the cache.".to_owned();
     let sources = SeqSet::one(Seq(2));

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     error::StoreError,
     log::{Head, NewThread, Start},
+    records::BecomesHead,
 };
 
 /// An append, ready to be written.
@@ -64,6 +65,11 @@ impl Append {
     /// Appends if the thread's head is where the caller thinks.
     pub(super) fn run(&mut self, desk: &mut Desk<'_>) -> Result<Head, Fault> {
         let before = read::head(desk.connection, self.thread)?;
+        self.run_after(desk, before)
+    }
+
+    /// The same to a thread whose head is known.
+    pub(super) fn run_after(&mut self, desk: &mut Desk<'_>, before: Head) -> Result<Head, Fault> {
         if before.seq != self.after {
             return Err(StoreError::Conflict { thread: self.thread, after: self.after, head: before }.into());
         }
@@ -127,27 +133,32 @@ fn insert(desk: &Desk<'_>, logged: &Logged, form: &Form) -> Result<i64, Fault> {
 
 /// Makes a thread, and a nameless session for it if there is none yet.
 pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
-    if let Some(known) = read::thread(desk.connection, thread.id)? {
-        return if known == *thread { Ok(()) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
-    }
-    let base = match &thread.start {
-        Start::Root | Start::Spawned { .. } => Head::START,
-        Start::Fork { of, at } => read::head_at(desk.connection, *of, *at)?,
-    };
-    let calls = match &thread.start {
-        Start::Root | Start::Spawned { .. } => 0,
-        Start::Fork { of, at } => calls::made_by(desk.connection, *of, *at)?,
-    };
     ensure_session(desk, thread.session)?;
-    if let Start::Fork { of, .. } = thread.start {
-        expect_same_principal(desk, of, thread.session)?;
-    }
-    insert_thread(desk, thread, base, calls)?;
-    shared::derive(desk.connection, thread.id)?;
-    desk.connection
-        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NULL")?
-        .execute(params![thread.session.blob(), thread.id.blob()])?;
+    make(desk, thread, BecomesHead::No)?;
     Ok(())
+}
+
+/// Makes a thread of a session that is there; gives where it ends, if it is new.
+pub(super) fn make(desk: &Desk<'_>, thread: &NewThread, head: BecomesHead) -> Result<Option<Head>, Fault> {
+    if let Some(known) = read::thread(desk.connection, thread.id)? {
+        return if known == *thread { Ok(None) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
+    }
+    let (base, calls) = match thread.start {
+        Start::Root | Start::Spawned { .. } => (Head::START, 0),
+        Start::Fork { of, at } => {
+            let base = read::head_at(desk.connection, of, at)?;
+            expect_same_principal(desk, of, thread.session)?;
+            (base, calls::made_by(desk.connection, of, at)?)
+        }
+    };
+    insert_thread(desk, thread, base, calls)?;
+    if let Start::Fork { .. } = thread.start {
+        shared::derive(desk.connection, thread.id)?;
+    }
+    desk.connection
+        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND (?3 OR head_thread IS NULL)")?
+        .execute(params![thread.session.blob(), thread.id.blob(), head == BecomesHead::Yes])?;
+    Ok(Some(base))
 }
 
 /// No view shows what another principal said.

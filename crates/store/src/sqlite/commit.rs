@@ -31,6 +31,28 @@ impl Sqlite {
     }
 }
 
+/// A commit without waiting for it.
+impl Sqlite {
+    /// Commits as [`commit_numbered`](Self::commit_numbered) does, without a thread that waits: `callback` is called once,
+    /// when the commit is on the disk, was refused, or cannot happen any more.
+    ///
+    /// It is called on the one thread that writes, so all others wait for it: it must not block, must not panic, and
+    /// leaves whatever takes longer to somebody else. If the commit cannot even be queued, it is called before this
+    /// returns.
+    pub fn commit_then(
+        &self,
+        commit: Commit,
+        callback: impl FnOnce(Result<Committed, StoreError>) + Send + 'static,
+    ) {
+        match Prepared::new(commit, self.options.counter.as_deref()) {
+            Ok(mut prepared) => {
+                self.writer.write_then("committing", move |desk| prepared.run(desk), callback);
+            }
+            Err(error) => callback(Err(error)),
+        }
+    }
+}
+
 /// A commit of which all that needs no lock has been done.
 struct Prepared {
     thread: ThreadId,
@@ -54,10 +76,14 @@ impl Prepared {
     }
 
     fn run(&mut self, desk: &mut Desk<'_>) -> Result<Committed, Fault> {
-        if let Some(opens) = &self.opens {
-            open(desk, opens)?;
-        }
-        let head = self.append.run(desk)?;
+        let made = match &self.opens {
+            Some(opens) => open(desk, opens)?,
+            None => None,
+        };
+        let head = match made {
+            Some(start) => self.append.run_after(desk, start)?,
+            None => self.append.run(desk)?,
+        };
         let mut committed = Committed { head, calls: Vec::new() };
         for record in &self.records {
             match record {
@@ -71,30 +97,25 @@ impl Prepared {
                 Record::Adopted { job, compaction } => jobs::adopt(desk, self.thread, *job, *compaction)?,
                 Record::CancelJob { job, reason } => jobs::cancel(desk, *job, reason)?,
                 Record::Exchange(exchange) => exchanges::insert(desk, self.thread, head.seq, exchange)?,
-                Record::Head => go_on_with(desk, self.thread)?,
+                Record::Head => sessions::go_on_with(desk, self.thread)?,
             }
         }
         Ok(committed)
     }
 }
 
-/// Makes the thread of a commit, and its session if that is new.
-fn open(desk: &Desk<'_>, opens: &Opens) -> Result<(), Fault> {
-    match &opens.session {
+/// Makes the thread of a commit, and its session if that is new; gives where the thread ends, if it is new.
+fn open(desk: &Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
+    let Opens { session, thread, head } = opens;
+    match session {
         Some(session) => drop(sessions::create(desk, session)?),
-        None => sessions::expect(desk.connection, opens.thread.session)?,
+        None => sessions::expect(desk.connection, thread.session)?,
     }
-    append::open(desk, &opens.thread)?;
-    match opens.head {
-        BecomesHead::Yes => sessions::move_head(desk, opens.thread.session, opens.thread.id),
-        BecomesHead::No => Ok(()),
+    let made = append::make(desk, thread, *head)?;
+    if made.is_none() && *head == BecomesHead::Yes {
+        sessions::go_on_with(desk, thread.id)?;
     }
-}
-
-/// Lets the session of a thread go on with it.
-fn go_on_with(desk: &Desk<'_>, thread: ThreadId) -> Result<(), Fault> {
-    let (session, _) = sessions::owner(desk.connection, thread)?;
-    sessions::move_head(desk, session, thread)
+    Ok(made)
 }
 
 /// What can be said of what a commit makes by itself.

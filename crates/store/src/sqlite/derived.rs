@@ -1,7 +1,7 @@
 //! What is derived from the log as it grows: turns, sums, token counts and the search index, all in the transaction
 //! of the append. The same function makes them again from nothing, so that there is only one way they can be.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
 use rusqlite::{Connection, params};
@@ -23,7 +23,7 @@ pub(super) struct Item {
     /// The event.
     pub(super) logged: Logged,
     /// What is searched.
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
     /// Its size, if it was counted.
     pub(super) pieces: Option<Vec<Tokens>>,
 }
@@ -32,7 +32,7 @@ impl Item {
     /// Derives what an event alone gives.
     pub(super) fn new(logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
         let pieces = counter.map(|counter| count(&logged.event, counter));
-        Self { row: 0, text: logged.event.fact.text(), logged, pieces }
+        Self { row: 0, text: logged.event.fact.text().into(), logged, pieces }
     }
 }
 
@@ -50,6 +50,9 @@ pub(super) fn count(event: &Event, counter: &dyn TokenCounter) -> Vec<Tokens> {
 #[derive(Default)]
 pub(super) struct Derivations {
     known: HashMap<ThreadId, Derivation>,
+    /// Texts, by the rows of their events, that are still to go into the search index. The index writes what it has in
+    /// mind to its tables at every savepoint, so a group of jobs adds to it once, after the last of them.
+    unindexed: Vec<(i64, Arc<str>)>,
 }
 
 struct Derivation {
@@ -73,9 +76,29 @@ impl Derivations {
     /// Forgets everything: a transaction was lost.
     pub(super) fn forget(&mut self) {
         self.known.clear();
+        self.unindexed.clear();
     }
 
-    /// Derives everything from `items`, which were appended to `thread` after `before`.
+    /// How much is still to be indexed.
+    pub(super) fn unindexed(&self) -> usize {
+        self.unindexed.len()
+    }
+
+    /// Leaves out what was to be indexed after there was so much of it: the job that wrote it was undone.
+    pub(super) fn take_back(&mut self, before: usize) {
+        self.unindexed.truncate(before);
+    }
+
+    /// Adds what is still to be indexed to the search index. It belongs into the transaction of the events.
+    pub(super) fn index(&mut self, connection: &Connection) -> Result<(), Fault> {
+        for (row, text) in self.unindexed.drain(..) {
+            index(connection, row, &text)?;
+        }
+        Ok(())
+    }
+
+    /// Derives everything from `items`, which were appended to `thread` after `before`, but for the search index, which is
+    /// left to [`index`](Self::index).
     pub(super) fn derive(
         &mut self,
         connection: &Connection,
@@ -89,14 +112,14 @@ impl Derivations {
         let known = self.known.remove(&thread).filter(|known| known.head == before);
         let mut state = match known {
             Some(state) => state,
+            None if before == Head::START => Derivation::default(),
             None => Derivation::read_back(connection, thread, before)?,
         };
         let sums = state.extend(connection, thread, items)?;
         add_totals(connection, thread, items, &sums)?;
         add_counts(connection, thread, items, tokenizer)?;
-        for item in items {
-            index(connection, item.row, &item.text)?;
-        }
+        let texts = items.iter().filter(|item| !item.text.is_empty());
+        self.unindexed.extend(texts.map(|item| (item.row, Arc::clone(&item.text))));
         state.head = Head { seq: last.logged.id.seq, link: last.logged.link };
         if self.known.len() >= REMEMBERED {
             self.known.clear();
@@ -125,12 +148,20 @@ impl Derivations {
             items.push(Item { row: stored.row, ..Item::new(stored.logged, counter) });
             if items.len() >= EVENTS || bytes >= BYTES {
                 self.derive(connection, thread, before, &items, tokenizer)?;
+                self.index(connection)?;
                 (before, bytes) = (head, 0);
                 items.clear();
             }
             Ok(())
         })?;
-        self.derive(connection, thread, before, &items, tokenizer)
+        self.derive(connection, thread, before, &items, tokenizer)?;
+        self.index(connection)
+    }
+}
+
+impl Default for Derivation {
+    fn default() -> Self {
+        Self { head: Head::START, turns: Turns::default(), written: None, loop_index: None }
     }
 }
 

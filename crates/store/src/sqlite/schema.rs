@@ -9,7 +9,9 @@ use std::{
 };
 
 use epitome_core::Fact;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, functions::FunctionFlags};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig, functions::FunctionFlags,
+};
 
 use super::{Options, codec::signed, fault::Fault};
 use crate::error::{OPENING, StoreError};
@@ -231,6 +233,8 @@ fn connect(path: &Path, flags: OpenFlags, options: &Options) -> Result<Connectio
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(128);
+    // Without this, every statement with a bound LIMIT is compiled again whenever it is run: for the value of the limit.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
     )?;
@@ -257,10 +261,32 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
         return Err(Fault::Damaged(format!("its journal is `{mode}` and cannot be a write-ahead log")));
     }
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")?;
+    // A group of commits changes some hundreds of pages. They stay in memory until they are written, once, and most of
+    // them are changed again by the next group before the log of pages is long enough to be copied into the file.
+    connection.execute_batch("PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000;")?;
+    keep_undo(connection, Undo::InMemory)?;
     if let Some(pages) = options.page_limit {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
     Ok(())
+}
+
+/// Where the pages are kept that a savepoint would bring back, and whatever else SQLite needs for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undo {
+    /// Right for the small jobs of a group, each of which has a savepoint.
+    InMemory,
+    /// Right for whatever may touch the whole file.
+    InFiles,
+}
+
+/// Changes where that is, between two transactions.
+pub(super) fn keep_undo(connection: &Connection, undo: Undo) -> Result<(), Fault> {
+    let place = match undo {
+        Undo::InMemory => "MEMORY",
+        Undo::InFiles => "FILE",
+    };
+    Ok(connection.execute_batch(&format!("PRAGMA temp_store = {place}"))?)
 }
 
 /// SQLite does not wait when two processes change the journal mode of a new file at once; so this does.

@@ -116,14 +116,17 @@ pub(super) fn set_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) ->
     if known.session != session {
         return Err(StoreError::ThreadOfOtherSession { thread, session }.into());
     }
-    move_head(desk, session, thread)
+    go_on_with(desk, thread)
 }
 
-/// Lets a session go on with a thread that is its own.
-pub(super) fn move_head(desk: &Desk<'_>, session: SessionId, thread: ThreadId) -> Result<(), Fault> {
+/// Lets the session of a thread go on with it.
+pub(super) fn go_on_with(desk: &Desk<'_>, thread: ThreadId) -> Result<(), Fault> {
     desk.connection
-        .prepare_cached("UPDATE sessions SET head_thread = ?2 WHERE id = ?1 AND head_thread IS NOT ?2")?
-        .execute(params![session.blob(), thread.blob()])?;
+        .prepare_cached(
+            "UPDATE sessions SET head_thread = ?1
+             WHERE id = (SELECT session FROM threads WHERE id = ?1) AND head_thread IS NOT ?1",
+        )?
+        .execute([thread.blob()])?;
     Ok(())
 }
 

@@ -5,15 +5,20 @@
 //! large for the disk fails alone.
 
 use std::{
+    marker::PhantomData,
     path::PathBuf,
-    sync::mpsc::{self, Receiver, Sender, SyncSender},
+    sync::mpsc::{self, Receiver, Sender},
     thread::JoinHandle,
     time::Duration,
 };
 
 use rusqlite::Connection;
 
-use super::{derived::Derivations, fault::Fault};
+use super::{
+    derived::Derivations,
+    fault::Fault,
+    schema::{self, Undo},
+};
 use crate::error::StoreError;
 
 /// The most jobs in one commit: a bound on how long the first of them waits for the last.
@@ -52,13 +57,18 @@ trait Job: Send {
     fn answer(self: Box<Self>, outcome: Result<(), Fault>);
 }
 
-struct Task<T, F> {
+struct Task<T, F, R> {
     work: F,
     value: Option<T>,
-    reply: SyncSender<Result<T, Fault>>,
+    reply: R,
 }
 
-impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send> Job for Task<T, F> {
+impl<T, F, R> Job for Task<T, F, R>
+where
+    T: Send,
+    F: FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send,
+    R: FnOnce(Result<T, Fault>) + Send,
+{
     fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault> {
         self.value = Some((self.work)(desk)?);
         Ok(())
@@ -67,8 +77,30 @@ impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send> Job for Task<T
     fn answer(self: Box<Self>, outcome: Result<(), Fault>) {
         let lost = || Fault::Damaged("a job ended without a value".to_owned());
         let Self { value, reply, .. } = *self;
-        // Nobody listens any more if the caller panicked while it waited; then nobody needs the answer.
-        let _ = reply.send(outcome.and_then(|()| value.ok_or_else(lost)));
+        reply(outcome.and_then(|()| value.ok_or_else(lost)));
+    }
+}
+
+/// A callback that is called once, come what may: if the job is lost, with the error that the writer is gone.
+struct Promise<T, C: FnOnce(Result<T, StoreError>)> {
+    callback: Option<C>,
+    path: PathBuf,
+    value: PhantomData<fn(T)>,
+}
+
+impl<T, C: FnOnce(Result<T, StoreError>)> Promise<T, C> {
+    fn keep(mut self, outcome: Result<T, StoreError>) {
+        if let Some(callback) = self.callback.take() {
+            callback(outcome);
+        }
+    }
+}
+
+impl<T, C: FnOnce(Result<T, StoreError>)> Drop for Promise<T, C> {
+    fn drop(&mut self) {
+        if let Some(callback) = self.callback.take() {
+            callback(Err(StoreError::WriterGone { path: std::mem::take(&mut self.path) }));
+        }
     }
 }
 
@@ -103,9 +135,32 @@ impl Writer {
         doing: &'static str,
         work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, answer) = mpsc::sync_channel(1);
+        let (send, answer) = mpsc::sync_channel(1);
+        // Nobody listens any more if the caller panicked while it waited; then nobody needs the answer.
+        let reply = move |outcome| drop(send.send(outcome));
         self.submit(doing, Work::Grouped(Box::new(Task { work, value: None, reply })))?;
         self.wait(doing, &answer)
+    }
+
+    /// Does `work` in a transaction, and calls back from the writing thread when it is on the disk or was refused. If
+    /// nothing can be written at all, it calls back before it returns.
+    pub(super) fn write_then<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+        callback: impl FnOnce(Result<T, StoreError>) + Send + 'static,
+    ) {
+        let Some(queue) = &self.queue else {
+            return callback(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
+        };
+        let promise = Promise { callback: Some(callback), path: self.path.clone(), value: PhantomData };
+        let patience = self.patience;
+        let reply = move |outcome: Result<T, Fault>| {
+            let outcome = outcome.map_err(|fault| fault.explained(doing, &promise.path, patience));
+            promise.keep(outcome);
+        };
+        // What cannot be sent is dropped, and calls back as it is.
+        drop(queue.send(Work::Grouped(Box::new(Task { work, value: None, reply }))));
     }
 
     /// Does `work`, which manages its own transactions, between two commits.
@@ -142,7 +197,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        // The last owner of a store may be a callback, on the writing thread itself: it ends by itself then.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             // A writer that panicked has already answered its callers with an error.
             let _ = thread.join();
         }
@@ -165,7 +223,11 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>) {
         }
         commit(&connection, &mut derivations, group);
         if let Some(work) = alone {
+            // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
+            // then it is as it was.
+            let _ = schema::keep_undo(&connection, Undo::InFiles);
             work(&mut connection, &mut derivations);
+            let _ = schema::keep_undo(&connection, Undo::InMemory);
         }
     }
 }
@@ -175,7 +237,7 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
     if group.is_empty() {
         return;
     }
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+    if let Err(error) = run(connection, "BEGIN IMMEDIATE") {
         for job in group {
             job.answer(Err(Fault::Sql(same(&error))));
         }
@@ -213,18 +275,28 @@ fn attempt(
 ) -> Result<Vec<Result<(), Fault>>, Fault> {
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group.iter_mut() {
-        connection.execute_batch("SAVEPOINT job")?;
+        let indexed = derivations.unindexed();
+        run(connection, "SAVEPOINT job")?;
         let outcome = job.run(&mut Desk { connection, derivations });
         match &outcome {
-            Ok(()) => connection.execute_batch("RELEASE job")?,
+            Ok(()) => run(connection, "RELEASE job")?,
             // SQLite gives up the whole transaction when it runs out of disk or memory.
             Err(_) if connection.is_autocommit() => return outcome.map(|()| Vec::new()),
-            Err(_) => connection.execute_batch("ROLLBACK TO job; RELEASE job")?,
+            Err(_) => {
+                connection.execute_batch("ROLLBACK TO job; RELEASE job")?;
+                derivations.take_back(indexed);
+            }
         }
         outcomes.push(outcome);
     }
-    connection.execute_batch("COMMIT")?;
+    derivations.index(connection)?;
+    run(connection, "COMMIT")?;
     Ok(outcomes)
+}
+
+/// Runs a statement that is needed again and again.
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 /// The same error once more: everyone in a group is told.
@@ -289,7 +361,8 @@ mod tests {
                 let mut answers = Vec::new();
                 let mut group: Vec<Box<dyn Job>> = Vec::new();
                 for job in 0..3 {
-                    let (reply, answer) = mpsc::sync_channel(1);
+                    let (send, answer) = mpsc::sync_channel(1);
+                    let reply = move |outcome| drop(send.send(outcome));
                     let work = move |desk: &mut Desk<'_>| {
                         desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
                         if job == 1 {
@@ -320,5 +393,59 @@ mod tests {
         for error in [died.unwrap_err(), after.unwrap_err()] {
             assert!(matches!(error, StoreError::WriterGone { .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn a_callback_is_called_once_whatever_becomes_of_its_job() {
+        let (send, called) = mpsc::channel();
+        let report = |what: &'static str| {
+            let send = send.clone();
+            move |outcome: Result<(), StoreError>| send.send((what, outcome.is_ok())).unwrap()
+        };
+        let number = |number: i64| {
+            move |desk: &mut Desk<'_>| {
+                desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+                Ok(())
+            }
+        };
+        let alive = writer();
+        alive.write_then("inserting", number(1), report("done"));
+        alive.write_then("inserting", number(1), report("refused"));
+        assert_eq!(numbers(&alive), 1);
+        alive.write_then::<()>("dying", |_| panic!("on purpose"), report("lost"));
+        alive.write_then("inserting", number(2), report("lost with it"));
+        drop(alive);
+        Writer::absent(PathBuf::from("nowhere")).write_then("inserting", number(1), report("read-only"));
+        drop(send);
+        let mut called: Vec<_> = called.into_iter().collect();
+        called.sort_unstable();
+        let expected = [
+            ("done", true),
+            ("lost", false),
+            ("lost with it", false),
+            ("read-only", false),
+            ("refused", false),
+        ];
+        assert_eq!(called, expected);
+    }
+
+    #[test]
+    fn a_callback_may_be_the_last_owner_of_its_writer() {
+        let writer = Arc::new(writer());
+        let (send, called) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let owner = Arc::clone(&writer);
+        writer.write_then(
+            "waiting",
+            |_| Ok(()),
+            move |_| {
+                wait.recv().unwrap();
+                drop(owner);
+                send.send(()).unwrap();
+            },
+        );
+        drop(writer);
+        go.send(()).unwrap();
+        called.recv().unwrap();
     }
 }

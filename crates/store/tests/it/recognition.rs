@@ -8,7 +8,7 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, NewThread, Sqlite, Start, StoreError,
-    records::{BecomesHead, Commit, ExchangeRow, NewExchange, NewFork, NewSession, Opens, Record},
+    records::{BecomesHead, Commit, ExchangeRow, NewExchange, NewFork, NewSession, Opens, Record, Search},
 };
 use proptest::prelude::*;
 
@@ -93,6 +93,38 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
 }
 
 #[test]
+fn a_commit_calls_back_when_it_is_there() {
+    let place = Place::new();
+    let store = place.open();
+    let (send, called) = std::sync::mpsc::channel();
+    let mut expected = Vec::new();
+    for number in 0..50 {
+        let name = format!("t{}", number % 40);
+        let send = send.clone();
+        let said = vec![user(&name)];
+        let commit = Commit::opening(opens("", &name, Start::Root), said, vec![]);
+        store.commit_then(commit, move |outcome| {
+            let head = outcome.map(|committed| committed.head.seq);
+            send.send((number, head.map_err(|error| matches!(error, StoreError::Conflict { .. })))).unwrap();
+        });
+        expected.push((number, if number < 40 { Ok(Seq(1)) } else { Err(true) }));
+    }
+    let odd = NewExchange { observed: Some("{".into()), ..exchange(Seq(1)) };
+    let refused = Commit::new(thread("t1"), Seq(1), vec![], vec![Record::Exchange(odd)]);
+    store.commit_then(refused, move |outcome| assert!(matches!(outcome, Err(StoreError::NotJson { .. }))));
+    drop(send);
+    let mut found: Vec<_> = called.into_iter().collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    // Texts of a group go into the search index after its last job.
+    for number in 0..40 {
+        assert_eq!(store.search(&Search::everywhere(format!("t{number}"))).unwrap().len(), 1, "{number}");
+    }
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
+#[test]
 fn of_an_opening_that_is_refused_nothing_is_left() {
     let place = Place::new();
     let store = place.open();
@@ -145,6 +177,10 @@ fn of_an_opening_that_is_refused_nothing_is_left() {
         Commit::opening(Opens { thread: beyond, ..whole }, vec![], vec![]),
         "cannot fork the thread OTHER at event 9: it ends at event 2",
     );
+    // Nor in the search index, which is told last.
+    assert_eq!(store.search(&Search::everywhere("one")).unwrap(), []);
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
 }
 
 #[test]

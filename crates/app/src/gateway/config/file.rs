@@ -60,7 +60,7 @@ impl File {
             log: raw.log,
             upstreams: upstreams(&page, raw.upstream, environment)?,
             tokens: tokens(&page, raw.token, environment)?,
-            routes: routes(&page, raw.routes)?,
+            routes: routes(&page, &raw.routes)?,
             limits: limits(&page, &raw.limits)?,
         })
     }
@@ -235,15 +235,14 @@ fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> 
     Ok(tokens)
 }
 
-fn routes(page: &Page<'_>, raw: BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
+fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
     let known = |route: &Spanned<String>| {
-        page.read(route, |route| match ROUTES.contains(&route.as_str()) {
-            true => Ok(route.clone()),
-            false => Err(format!(
-                "`{}` is no route with a mode of its own: expected {}",
-                units::plain(route),
-                ROUTES.join(", ")
-            )),
+        page.read(route, |route| {
+            if ROUTES.contains(&route.as_str()) {
+                return Ok(route.clone());
+            }
+            let (route, routes) = (units::plain(route), ROUTES.join(", "));
+            Err(format!("`{route}` is no route with a mode of its own: expected {routes}"))
         })
     };
     raw.iter().map(|(route, mode)| Ok((known(route)?, *mode))).collect()

@@ -34,7 +34,7 @@ pub(super) struct Counted {
     /// What it is called.
     pub(super) label: Arc<str>,
     /// What it costs.
-    pub(super) prices: Option<Arc<Prices>>,
+    pub(super) prices: Option<Prices>,
 }
 
 impl Models {
@@ -51,10 +51,7 @@ impl Models {
             return counted.clone();
         }
         let counted = match self.profiles.find(name) {
-            Ok(profile) => Counted {
-                label: Arc::from(profile.name.as_str()),
-                prices: Some(Arc::new(profile.prices.clone())),
-            },
+            Ok(profile) => Counted { label: Arc::from(profile.name.as_str()), prices: Some(profile.prices) },
             Err(_) => Counted { label: met.label(name), prices: None },
         };
         if met.by_name.len() >= REMEMBERED {

@@ -9,8 +9,7 @@ mod words;
 
 use std::{
     io,
-    sync::atomic::{AtomicU64, Ordering},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::anyhow;
@@ -20,7 +19,7 @@ use epitome::{
     recorder::{Ending, RecordError},
 };
 use tokio::runtime::Handle;
-use tracing::{Level, Span, info_span, level_filters::LevelFilter, warn};
+use tracing::{Level, level_filters::LevelFilter, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -29,15 +28,17 @@ use super::{
 };
 use words::plain;
 
-/// The log is open for as long as this is.
+/// Spans are exported for as long as this is there; then what is left is handed over, which blocks for some seconds at
+/// most. Not to be dropped in async code, nor after the runtime.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
-    spans: Option<otel::Export>,
+    _spans: Option<otel::Export>,
 }
 
 /// A request that is over, as logs and traces tell of it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "some of it is told in traces only"))]
 pub(crate) struct Told<'a> {
     /// What is counted of it.
     pub(crate) finished: &'a Finished<'a>,
@@ -64,8 +65,6 @@ pub(crate) struct Place {
     pub(crate) session: SessionId,
     /// The thread.
     pub(crate) thread: ThreadId,
-    /// The number of the exchange, where it is known.
-    pub(crate) exchange: Option<u64>,
 }
 
 impl Telemetry {
@@ -83,16 +82,8 @@ impl Telemetry {
         let _ = runtime;
         Ok(Self {
             #[cfg(feature = "otel")]
-            spans: otel::Export::start(runtime)?,
+            _spans: otel::Export::start(runtime)?,
         })
-    }
-
-    /// Hands over what was not yet exported. Blocks for a few seconds at most: not for async code.
-    pub(crate) fn stop(self) {
-        #[cfg(feature = "otel")]
-        if let Some(spans) = self.spans {
-            spans.stop();
-        }
     }
 }
 
@@ -108,12 +99,6 @@ fn filter() -> anyhow::Result<EnvFilter> {
         }),
         None => Ok(builder.parse_lossy("")),
     }
-}
-
-/// What is logged while a request is worked on belongs to it, if it happens within this.
-pub(crate) fn request() -> Span {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    info_span!("request", id = NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Tells of a request that is over.
@@ -139,9 +124,8 @@ pub(crate) fn tell(told: &Told<'_>) {
                 ending = ending.name(),
                 session = told.place.map(|place| tracing::field::display(place.session)),
                 thread = told.place.map(|place| tracing::field::display(place.thread)),
-                exchange = told.place.and_then(|place| place.exchange),
-                first_byte_ms = first_byte.map(|time| time.as_millis() as u64),
-                took_ms = took.as_millis() as u64,
+                first_byte_ms = first_byte.map(milliseconds),
+                took_ms = milliseconds(*took),
                 bytes_in,
                 bytes_out,
                 input = used(|usage| usage.uncached),
@@ -161,14 +145,17 @@ pub(crate) fn tell(told: &Told<'_>) {
     otel::tell(told);
 }
 
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Tells that something was not recorded though it should have been. Only a store's own words are repeated: what is said
 /// of a request that cannot be read may quote it.
 pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
-    match error {
-        Some(RecordError::Store(error)) => {
-            warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
-        }
-        _ => warn!(reason = reason.name(), "not recorded"),
+    if let Some(RecordError::Store(error)) = error {
+        warn!(reason = reason.name(), error = &*plain(&error.to_string()), "not recorded");
+    } else {
+        warn!(reason = reason.name(), "not recorded");
     }
 }
 
@@ -179,10 +166,7 @@ pub(crate) fn unobserved(error: &ObserveError) {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Mutex},
-        time::Duration,
-    };
+    use std::sync::{Arc, Mutex};
 
     use epitome::wire::Format;
     use tracing_subscriber::fmt::MakeWriter;
@@ -244,7 +228,6 @@ mod tests {
         let place = Place {
             session: SessionId::derived(&["test"]),
             thread: ThreadId::derived(&["test"]),
-            exchange: Some(3),
         };
         let told = Told {
             finished: &finished,

@@ -62,9 +62,10 @@ impl Export {
         global::set_tracer_provider(provider.clone());
         Ok(Some(Self { provider }))
     }
+}
 
-    /// Hands over what is left.
-    pub(super) fn stop(self) {
+impl Drop for Export {
+    fn drop(&mut self) {
         if self.provider.shutdown().is_err() {
             tracing::warn!("the last spans were not exported");
         }
@@ -160,7 +161,7 @@ struct Sender {
 
 impl Sender {
     fn new(runtime: Handle) -> anyhow::Result<Self> {
-        use rustls_platform_verifier::BuilderVerifierExt as _;
+        use rustls_platform_verifier::BuilderVerifierExt;
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -192,12 +193,14 @@ impl HttpClient for Sender {
         Self: 'f,
     {
         let client = self.client.clone();
-        let sent = self.runtime.spawn(tokio::time::timeout(PATIENCE, async move {
+        let sending = async move {
             let response = client.request(request.map(Full::new)).await?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
-        }));
+        };
+        // Even a timer can only be made inside the runtime.
+        let sent = self.runtime.spawn(async move { tokio::time::timeout(PATIENCE, sending).await });
         Box::pin(async move { sent.await?? })
     }
 }
@@ -206,12 +209,15 @@ impl HttpClient for Sender {
 mod tests {
     use std::{
         collections::BTreeMap,
+        io::{Read as _, Write as _},
+        net::TcpListener,
         sync::{Arc, Mutex},
         time::SystemTime,
     };
 
     use epitome::core::{SessionId, ThreadId, event::Usage};
     use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry_otlp::WithExportConfig as _;
     use opentelemetry_sdk::{error::OTelSdkResult, trace::SpanData};
 
     use super::*;
@@ -244,8 +250,8 @@ mod tests {
         span.attributes.iter().map(|said| (said.key.to_string(), said.value.to_string())).collect()
     }
 
-    #[test]
-    fn a_call_is_a_span_with_the_names_that_are_agreed_on() {
+    /// A call that went well.
+    fn with_call(see: impl FnOnce(&Told<'_>)) {
         let usage = Usage {
             uncached: Tokens(10),
             cache_read: Tokens(200),
@@ -287,12 +293,19 @@ mod tests {
             answer: Some("msg_1"),
             answered_by: Some("claude-opus-4-5-20251101"),
         };
-        let span = exported(&told);
-        assert_eq!((span.name.as_ref(), span.span_kind.clone()), ("chat claude-opus-4-5", SpanKind::Client));
-        assert_eq!(span.end_time, SystemTime::UNIX_EPOCH + Duration::from_secs(3));
-        let (session, thread) = (place.session.to_string(), place.thread.to_string());
-        let expect = BTreeMap::from(
-            [
+        see(&told);
+    }
+
+    #[test]
+    fn a_call_is_a_span_with_the_names_that_are_agreed_on() {
+        with_call(|told| {
+            let span = exported(told);
+            let kind = span.span_kind.clone();
+            assert_eq!((span.name.as_ref(), kind), ("chat claude-opus-4-5", SpanKind::Client));
+            assert_eq!(span.end_time, SystemTime::UNIX_EPOCH + Duration::from_secs(3));
+            let place = told.place.expect("it was recorded");
+            let (session, thread) = (place.session.to_string(), place.thread.to_string());
+            let expect = [
                 ("epitome.ending", "complete"),
                 ("epitome.mode", "record"),
                 ("epitome.thread.id", &thread),
@@ -311,16 +324,51 @@ mod tests {
                 ("http.response.status_code", "200"),
                 ("server.address", "api.anthropic.com"),
                 ("server.port", "443"),
-            ]
-            .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
-        assert_eq!(said(&span), expect);
-        let cut = Finished { ending: Ending::Cut, ..finished.clone() };
-        let refused = Finished { status: Some(429), ending: Ending::Refused, ..finished.clone() };
-        for (finished, expect) in [(&cut, "cut"), (&refused, "429")] {
-            let span = exported(&Told { finished, ..told });
-            assert_eq!(said(&span)["error.type"], expect);
-            assert_eq!(span.status, Status::error(expect));
-        }
+            ];
+            let expect = expect.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(said(&span), BTreeMap::from(expect));
+        });
+    }
+
+    #[test]
+    fn a_call_that_failed_says_how() {
+        with_call(|told| {
+            let cut = Finished { ending: Ending::Cut, ..told.finished.clone() };
+            let refused = Finished { status: Some(429), ending: Ending::Refused, ..told.finished.clone() };
+            for (finished, expect) in [(&cut, "cut"), (&refused, "429")] {
+                let span = exported(&Told { finished, ..*told });
+                assert_eq!(said(&span)["error.type"], expect);
+                assert_eq!(span.status, Status::error(expect));
+            }
+        });
+    }
+
+    #[test]
+    fn spans_reach_a_collector_over_http_and_bring_no_secret() {
+        let collector = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let endpoint = format!("http://{}/v1/traces", collector.local_addr().expect("an address"));
+        let received = std::thread::spawn(move || {
+            let (mut stream, _) = collector.accept().expect("a connection");
+            let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+            // Its last attribute says that all of it is here.
+            while !String::from_utf8_lossy(&received).contains("server.port") {
+                let read = stream.read(&mut buffer).expect("bytes");
+                assert!(read > 0, "{}", String::from_utf8_lossy(&received));
+                received.extend_from_slice(&buffer[..read]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("a reader");
+            String::from_utf8_lossy(&received).into_owned()
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let sender = Sender::new(runtime.handle().clone()).expect("certificates");
+        let exporter = SpanExporter::builder().with_http().with_http_client(sender).with_endpoint(endpoint);
+        let exporter = exporter.build().expect("an exporter");
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
+        with_call(|told| tell_to(&provider.tracer("test"), told));
+        provider.shutdown().expect("exported");
+        let received = received.join().expect("a collector");
+        assert!(received.starts_with("POST /v1/traces HTTP/1.1"), "{received}");
+        assert!(received.contains("gen_ai.request.model"), "{received}");
+        assert!(!received.contains("canary"), "{received}");
     }
 }
