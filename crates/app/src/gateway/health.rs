@@ -2,27 +2,31 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use epitome::{
-    core::SessionId,
-    store::{Sqlite, StoreError},
-};
+use epitome::{core::SessionId, store::StoreError};
 use tokio::{sync::Mutex, time::timeout};
+
+use super::shelf::Shelf;
 
 /// How long a store may take to say that it can be written.
 const PROMPT: Duration = Duration::from_secs(2);
 
+/// How long a record that failed is held against the gateway. Whoever sends requests by what is said here sends none in
+/// that time; without any that is recorded, nobody would ever know that it would be.
+const GRUDGE: Duration = Duration::from_secs(5);
+
 /// How the gateway is.
 #[derive(Debug)]
 pub(super) struct Health {
-    store: Option<Arc<Sqlite>>,
+    store: Option<Arc<Shelf>>,
     needs_store: bool,
-    fails: AtomicBool,
+    /// When something was last not recorded, if nothing was since.
+    failed: std::sync::Mutex<Option<Instant>>,
     stops: AtomicBool,
     closes: AtomicBool,
     /// Held by whoever asks the store: those who ask must not pile up behind a store that is stuck.
@@ -31,16 +35,16 @@ pub(super) struct Health {
 
 impl Health {
     /// A gateway that records into `store`, if there is one.
-    pub(super) fn recording(store: Option<Arc<Sqlite>>) -> Self {
+    pub(super) fn recording(store: Option<Arc<Shelf>>) -> Self {
         Self { needs_store: true, ..Self::relaying(store) }
     }
 
     /// A gateway that need not record anything.
-    pub(super) fn relaying(store: Option<Arc<Sqlite>>) -> Self {
+    pub(super) fn relaying(store: Option<Arc<Shelf>>) -> Self {
         Self {
             store,
             needs_store: false,
-            fails: AtomicBool::new(false),
+            failed: std::sync::Mutex::default(),
             stops: AtomicBool::new(false),
             closes: AtomicBool::new(false),
             asking: Arc::default(),
@@ -49,13 +53,12 @@ impl Health {
 
     /// Something was not recorded.
     pub(super) fn fails(&self) {
-        self.fails.store(true, Ordering::Relaxed);
+        *self.failed() = Some(Instant::now());
     }
 
     /// Something was recorded.
     pub(super) fn works(&self) {
-        if self.fails.load(Ordering::Relaxed) {
-            self.fails.store(false, Ordering::Relaxed);
+        if self.failed().take().is_some() {
             tracing::info!("exchanges are recorded again");
         }
     }
@@ -84,28 +87,29 @@ impl Health {
             return Ok(());
         }
         let Some(store) = &self.store else { return Err("there is no store: requests are not recorded") };
-        if store.is_read_only() {
-            return Err("the store is read-only: requests are not recorded");
-        }
         if !self.is_writable(store).await {
             return Err("the store cannot be written: requests are not recorded");
         }
-        if self.fails.load(Ordering::Relaxed) {
+        if self.failed().is_some_and(|failed| failed.elapsed() < GRUDGE) {
             return Err("the last exchange was not recorded: see the log");
         }
         Ok(())
     }
 
-    async fn is_writable(&self, store: &Arc<Sqlite>) -> bool {
+    async fn is_writable(&self, store: &Arc<Shelf>) -> bool {
         let Ok(asking) = Arc::clone(&self.asking).try_lock_owned() else { return false };
         let store = Arc::clone(store);
         let asked = tokio::task::spawn_blocking(move || {
             let _asking = asking;
             // It takes the lock for writing, and finds nothing to write.
             let nobody = SessionId::derived(&["the gateway asks whether the store can be written"]);
-            let answer = store.remove_label(nobody, "");
+            let answer = store.recorder().store().remove_label(nobody, "");
             matches!(answer, Ok(()) | Err(StoreError::UnknownSession { .. }))
         });
         matches!(timeout(PROMPT, asked).await, Ok(Ok(true)))
+    }
+
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,6 +17,7 @@ mod relay;
 mod route;
 pub(crate) mod screen;
 mod server;
+mod shelf;
 mod shutdown;
 pub(crate) mod telemetry;
 mod upstream;
@@ -25,11 +26,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::profile::Profiles,
-    observe::Observer,
-    recorder::{RecordError, Recorder},
-    store::Sqlite,
-    wire::Format,
+    core::profile::Profiles, observe::Observer, recorder::RecordError, store::Sqlite, wire::Format,
 };
 use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
@@ -40,6 +37,7 @@ use self::{
     config::{Config, Limits, Mode, Unrecorded},
     health::Health,
     metrics::{Metrics, Reason},
+    shelf::Shelf,
     shutdown::Signals,
     upstream::Upstreams,
 };
@@ -76,7 +74,7 @@ struct Gateway {
     upstreams: Upstreams,
     limits: Limits,
     unrecorded: Unrecorded,
-    recorder: Option<Arc<Recorder>>,
+    shelf: Option<Arc<Shelf>>,
     observer: Observer,
     metrics: Metrics,
     health: Health,
@@ -90,8 +88,9 @@ struct Gateway {
 
 impl Gateway {
     fn new(config: Config, listening: SocketAddr, store: Option<Arc<Sqlite>>) -> anyhow::Result<Self> {
+        let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
-            if config.records() { Health::recording(store.clone()) } else { Health::relaying(store.clone()) };
+            if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
         let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, listen: _ } = config;
         let profiles = Arc::new(Profiles::builtin());
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
@@ -102,7 +101,7 @@ impl Gateway {
             upstreams: Upstreams::new(upstreams, &limits)?,
             limits,
             unrecorded,
-            recorder: store.map(|store| Arc::new(Recorder::new(store))),
+            shelf,
             observer: Observer::new(policy, Arc::clone(&profiles)),
             metrics: Metrics::new(profiles),
             health,

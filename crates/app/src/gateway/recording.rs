@@ -10,6 +10,7 @@ use epitome::{
     core::event::Time,
     observe::Observed,
     recorder::{Arrival, End, RecordError, Recorder, Ticket},
+    store::Sqlite,
     wire::{Format, caller::Purpose},
 };
 use http::{HeaderMap, header};
@@ -23,6 +24,7 @@ use super::{
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
     passage::Departure,
+    shelf::Shelf,
     telemetry::{self, Place},
 };
 
@@ -58,7 +60,7 @@ pub(super) struct Recording {
 #[derive(Debug)]
 struct Desk {
     gateway: Arc<Gateway>,
-    recorder: Arc<Recorder>,
+    shelf: Arc<Shelf>,
     stage: Mutex<Stage>,
     _alive: Alive,
     _place: OwnedSemaphorePermit,
@@ -80,6 +82,8 @@ enum Stage {
 #[derive(Debug)]
 struct Arrived {
     ticket: Ticket,
+    /// Who wrote it down, and knows that it waits.
+    recorder: Arc<Recorder>,
     /// What the policy would have sent.
     observed: Option<Observed>,
 }
@@ -87,12 +91,12 @@ struct Arrived {
 impl Recording {
     /// Begins to record a request.
     pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Request) -> Result<Self, Reason> {
-        let recorder = gateway.recorder.as_ref().ok_or(Reason::Store)?;
+        let shelf = gateway.shelf.as_ref().ok_or(Reason::Store)?;
         // A store that is stuck must not fill the memory with what waits for it.
         let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
         let desk = Arc::new(Desk {
             gateway: Arc::clone(gateway),
-            recorder: Arc::clone(recorder),
+            shelf: Arc::clone(shelf),
             stage: Mutex::new(Stage::Arriving),
             _alive: alive,
             _place: place,
@@ -130,13 +134,14 @@ impl Recording {
 
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
-        let recorded = self.record(request);
+        let recorder = self.shelf.recorder();
+        let recorded = self.record(&recorder, request);
         // Nobody may be listening.
         let _ = tell.send(recorded.as_ref().map(|_| ()).map_err(|reason| *reason));
         let ticket = recorded.map(|ticket| {
             self.gateway.metrics.recorded(ticket.placed);
-            let observed = self.observe(request, &ticket);
-            Arrived { ticket, observed }
+            let observed = self.observe(recorder.store(), request, &ticket);
+            Arrived { ticket, recorder, observed }
         });
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
@@ -148,7 +153,7 @@ impl Desk {
         }
     }
 
-    fn record(&self, request: &Request) -> Result<Ticket, Reason> {
+    fn record(&self, recorder: &Recorder, request: &Request) -> Result<Ticket, Reason> {
         let expanded;
         let body = match Coding::of(&request.headers) {
             Coding::Identity => &request.body[..],
@@ -169,15 +174,14 @@ impl Desk {
             header: &|name| shown(&request.headers, name),
             at: now(),
         };
-        self.recorder.arrive(&arrival).map_err(|error| self.failed(&error))
+        recorder.arrive(&arrival).map_err(|error| self.failed(&error))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
-    fn observe(&self, request: &Request, ticket: &Ticket) -> Option<Observed> {
+    fn observe(&self, store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
         if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn {
             return None;
         }
-        let store = self.recorder.store();
         let Ticket { thread, head, model, .. } = ticket;
         let seen = self.gateway.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
         match seen {
@@ -194,20 +198,20 @@ impl Desk {
 
     fn depart(&self, arrived: Result<Arrived, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
-        let (ticket, observed) = match arrived {
-            Ok(Arrived { ticket, observed }) => (Ok(ticket), observed),
+        let (recorded, observed) = match arrived {
+            Ok(Arrived { ticket, recorder, observed }) => (Ok((ticket, recorder)), observed),
             Err(reason) => (Err(reason), None),
         };
         let read = copy.map(AnswerCopy::read);
         let ending = how.ending(passed.answered(), read.as_ref());
-        if ticket.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
+        if recorded.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
             self.missed(Reason::UnreadableAnswer);
         }
         let said = read.as_ref().map(Read::said).unwrap_or_default();
-        let place = ticket.as_ref().ok().map(|ticket| Place {
-            session: ticket.session,
-            thread: ticket.thread,
-        });
+        let place = recorded
+            .as_ref()
+            .ok()
+            .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
         let end = End {
             answer: read.map_or_else(Vec::new, |read| read.events),
             ending,
@@ -218,8 +222,8 @@ impl Desk {
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
         };
-        let recorded =
-            ticket.and_then(|ticket| self.recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
+        let recorded = recorded
+            .and_then(|(ticket, recorder)| recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
         if recorded.is_ok() {
             self.gateway.health.works();
         }

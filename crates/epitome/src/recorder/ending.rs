@@ -42,7 +42,7 @@ pub(super) fn answer(ticket: &Ticket, end: End) -> Vec<Event> {
 
 fn beside_the_history(event: Event) -> Event {
     match event.fact {
-        Fact::UsageReported { .. } => event,
+        Fact::UsageReported { .. } | Fact::Carried { .. } => Event { normal: None, ..event },
         _ => Event { fact: Fact::Carried { kind: "answer_cut".to_owned() }, normal: None, ..event },
     }
 }

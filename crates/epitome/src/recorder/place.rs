@@ -115,7 +115,7 @@ impl<'r, 'b> Placing<'r, 'b> {
     }
 
     /// Whether what was found is this request's past: an id says so, or an answer in it does. The same first words are
-    /// only that, unless they were never answered.
+    /// only that, unless no answer to them was ever recorded, and this asks for one or brings it along.
     fn is_past(&self, found: &Match) -> bool {
         if ASIDE.contains(&found.thread.name.as_str()) {
             return false;
@@ -127,11 +127,11 @@ impl<'r, 'b> Placing<'r, 'b> {
         if answered {
             return true;
         }
-        let is_all = found.units == self.seen.units().len();
+        let goes_on = self.seen.units().get(found.units).is_none_or(|unit| unit.speaker == Speaker::Model);
         let waits = found.thread.head.link.normal == self.links[found.units];
         self.key().is_none()
             && found.thread.key.is_none()
-            && is_all
+            && goes_on
             && waits
             && !self.recorder.known.is_under_way(found.thread.id, found.thread.head.seq)
     }
@@ -148,8 +148,9 @@ impl<'r, 'b> Placing<'r, 'b> {
     /// The thread that ends where this history goes on, if that is fresh in mind.
     fn standing(&self) -> Option<(Standing, usize)> {
         let last = self.seen.units().len();
-        // The whole history, known to its end, is a retry or a question asked again: not the usual way.
-        (last.saturating_sub(STEPS)..last).rev().find_map(|units| {
+        // The whole history, known to its end, is a retry or a question asked again: not the usual way. And every history
+        // begins where a thread stands in which nothing was said.
+        (last.saturating_sub(STEPS).max(1)..last).rev().find_map(|units| {
             let standing = self.recorder.known.standing(self.principal, self.links[units])?;
             (standing.key.as_deref() == self.key()).then_some((standing, units))
         })

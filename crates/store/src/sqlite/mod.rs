@@ -180,6 +180,11 @@ impl Sqlite {
         Ok(Self { home: Some(home), ..store })
     }
 
+    /// The same store, opened once more: what could only be looked at may be writable by now.
+    pub fn reopened(&self) -> Result<Self, StoreError> {
+        Self::open(&self.path, self.options.clone())
+    }
+
     /// Whether the store can only be looked at.
     pub fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly

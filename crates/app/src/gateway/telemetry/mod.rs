@@ -225,10 +225,7 @@ mod tests {
             model: Some(model),
             usage: Some(&usage),
         };
-        let place = Place {
-            session: SessionId::derived(&["test"]),
-            thread: ThreadId::derived(&["test"]),
-        };
+        let place = Place { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
         let told = Told {
             finished: &finished,
             path,

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// As much as a header can hold.
-const SQL: &str = "x'; DROP TABLE sessions; --\"%s$(id)`{}\t\\";
+const SQL: &str = "x'; DROP TABLE sessions; --\"%s$(id)`{}\\";
 
 /// As much as JSON can hold.
 const WILD: &str = "x'); DELETE FROM events; --\"\r\n{\"level\":\"ERROR\",\"message\":\"forged\"}\n\u{1b}[2J\u{0}\u{2028}\u{9b}\u{202e}\n\
@@ -148,7 +148,7 @@ fn nothing_that_is_sent_becomes_a_line_of_a_log_of_json() {
     let recorded = Recorded::on(&gateway.bench);
     recorded.check_health();
     let keys: Vec<_> = recorded.sessions().into_iter().filter_map(|session| session.key).collect();
-    assert!(keys.iter().any(|key| key == SQL.trim()), "{keys:?}");
+    assert!(keys.iter().any(|key| key == SQL), "{keys:?}");
     // What is no text of one line is no id.
     assert!(
         keys.iter().all(|key| !key.chars().any(|letter| letter.is_control() && letter != '\t')),

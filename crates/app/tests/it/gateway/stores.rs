@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, mpsc},
 };
 
 use epitome::store::{Options, Sqlite};
@@ -15,8 +15,8 @@ use rusqlite::Connection;
 
 use super::{
     super::harness::{Bench, text},
-    http::Message,
-    played::{Gateway, Provider, eventually, get},
+    http::{End, Message},
+    played::{Gateway, Provider, Step, eventually, get},
     recorded::Recorded,
     talk::{Talk, said, told},
 };
@@ -39,9 +39,11 @@ fn check_open(gateway: &Gateway, provider: &Provider, store: &mut dyn Failing, s
     assert!(recorded.sessions().is_empty());
 
     store.mends();
+    // Whoever asks before sending anything is told so, too.
+    eventually("it is ready again", || gateway.ask(&get("/readyz", "")).status() == 200);
     provider.answers(said("second"));
     assert_eq!(talk.goes_on(gateway, "two"), "second");
-    eventually("it is ready again", || gateway.ask(&get("/readyz", "")).status() == 200);
+    assert_eq!(gateway.ask(&get("/readyz", "")).status(), 200);
     // The client told it again, so nothing is lost.
     let recorded = store.recorded();
     let thread = recorded.threads().remove(0).id;
@@ -122,6 +124,56 @@ fn a_store_that_another_process_holds_stops_what_must_be_recorded() {
     let gateway = Gateway::with(&provider, &["--fail-closed"], "");
     let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
     check_closed(&gateway, &provider, &mut store);
+}
+
+/// An answer that ends while `store` is held.
+fn answered_while_held(gateway: &Gateway, provider: &Provider, talk: &Talk) -> Message {
+    let (go, wait) = mpsc::channel();
+    provider.plays(vec![Step::Wait(wait), Step::Send(said("first").into())]);
+    let mut wire = talk.asks(gateway);
+    provider.saw();
+    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+    eventually("the request is recorded", || !store.recorded().sessions().is_empty());
+    store.fails();
+    go.send(()).expect("the provider waits");
+    let answer = wire.answer();
+    let missed = "epitome_unrecorded_total{reason=\"store\"} 1\n";
+    eventually("what was missed is counted", || gateway.metrics().contains(missed));
+    store.mends();
+    answer
+}
+
+#[test]
+fn an_answer_that_need_not_be_recorded_is_told_and_its_session_goes_on() {
+    for mut talk in [Talk::nameless(), Talk::called("s-1")] {
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, "record");
+        talk.says("one");
+        let answer = answered_while_held(&gateway, &provider, &talk);
+        talk.heard(&told(&answer).expect("a whole answer"));
+        provider.answers(said("second"));
+        talk.goes_on(&gateway, "two");
+        let recorded = Recorded::on(&gateway.bench);
+        let session = recorded.session();
+        let thread = recorded.threads().remove(0).id;
+        assert_eq!((session.threads, recorded.story(thread).join(" ")), (1, "one first two second".into()));
+    }
+}
+
+#[test]
+fn an_answer_that_must_be_recorded_and_is_not_breaks_off_before_its_end() {
+    let provider = Provider::new();
+    let gateway = Gateway::with(&provider, &["--fail-closed"], "");
+    let mut talk = Talk::nameless();
+    talk.says("one");
+    let answer = answered_while_held(&gateway, &provider, &talk);
+    assert_eq!(answer.end, End::Broken, "{answer:?}");
+    provider.answers(said("second"));
+    let again = talk.asks(&gateway).answer();
+    assert_eq!(told(&again).as_deref(), Some("second"));
+    let recorded = Recorded::on(&gateway.bench);
+    let thread = recorded.threads().remove(0).id;
+    assert_eq!((recorded.session().threads, recorded.story(thread).join(" ")), (1, "one second".into()));
 }
 
 /// A store on a disk of its own, which something else fills up.
