@@ -92,6 +92,8 @@ class Pi(Agent):
         address = self.base if self.form == MESSAGES else f"{self.base}/v1"
         provider = {"baseUrl": address, "apiKey": "dummy", "api": self.APIS[self.form], "models": [model]}
         self.write(".pi/agent/models.json", json.dumps({"providers": {"gateway": provider}}))
+        # By default it keeps more than these sessions hold, and would have nothing summarised.
+        self.write(".pi/agent/settings.json", json.dumps({"compaction": {"keepRecentTokens": 100}}))
 
     def environment(self):
         return {"PI_OFFLINE": "1"}

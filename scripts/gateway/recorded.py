@@ -7,6 +7,8 @@ import dataclasses
 
 import history
 
+# Requests beside the conversation have threads of their own, under these names.
+ASIDE = ("title", "compaction")
 HEAD = ["sessions", "threads", "compacts", "recognised", "equal"]
 
 
@@ -29,7 +31,12 @@ def row(gateway, run, known):
 
 def misplaced(session, threads, run, told, made):
     """What was not recognised."""
-    kinds = [thread["start"]["type"] for thread in threads]
+    for purpose in ASIDE:
+        asked = sum(request.purpose == purpose for request in run.requests)
+        found = sum(thread["name"] == purpose for thread in threads)
+        if asked != found:
+            yield f"{found} threads for a {purpose}, not {asked}"
+    kinds = [thread["start"]["type"] for thread in threads if thread["name"] not in ASIDE]
     wanted = {"root": 1, "fork": len(told) - 1, "spawned": len(run.subtasks)}
     for kind, number in wanted.items():
         if kinds.count(kind) != number:
