@@ -113,7 +113,8 @@ class Claude(Agent):
         """It needs no file."""
 
     def environment(self):
-        quiet = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
+        quiet = ["DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
+        quiet.append("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
         return {"ANTHROPIC_BASE_URL": self.base, "ANTHROPIC_API_KEY": "sk-ant-dummy", **dict.fromkeys(quiet, "1")}
 
     def begin(self, words):

@@ -75,7 +75,7 @@ class Stretch:
 
 
 def lines(run):
-    """The conversation of the agent itself, as the provider saw it: each line of it that the agent followed, the last one last."""
+    """The conversation of the agent itself, as the provider saw it: each line of it that the agent followed, the newest last."""
     return cut([request for request in run.requests if answered(request) and request.task not in run.subtasks])
 
 
@@ -84,8 +84,8 @@ def answered(request):
 
 
 def cut(requests):
-    """A history that does not go on where the last one ended is a compaction if it begins anew. If it begins the same, the agent went
-    back: pi forgets what came after an overflow when it is resumed."""
+    """A history that does not go on where the last one ended is a compaction if it begins anew. If it begins the same, the agent
+    went back: pi forgets what came after an overflow when it is resumed."""
     every = [[]]
     for request in requests:
         seen = history.of_request(request.form, request.json)
