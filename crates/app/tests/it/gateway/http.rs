@@ -126,9 +126,14 @@ impl Wire {
 
     /// An answer to a request with a body or without.
     pub(super) fn answer(&mut self) -> Message {
-        let (line, headers) = self.head().expect("an answer");
+        self.answer_if_any().expect("an answer")
+    }
+
+    /// An answer as far as it comes, if its head does.
+    pub(super) fn answer_if_any(&mut self) -> Option<Message> {
+        let (line, headers) = self.head()?;
         let (body, end) = self.body(&headers);
-        Message { line, headers, body, end }
+        Some(Message { line, headers, body, end })
     }
 
     /// An answer that has no body, whatever its headers say.

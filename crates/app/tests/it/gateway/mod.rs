@@ -1,9 +1,18 @@
 //! The gateway, between a client and a provider that are both played here, on bare sockets: what passes is compared byte
-//! by byte with what passes without it.
+//! by byte with what passes without it, and what is recorded is read back from the database.
 
+mod bounds;
+mod broken;
+mod canary;
+mod crowd;
 mod doors;
 mod faults;
 mod http;
+mod injection;
+mod intruders;
 mod played;
+mod recorded;
 mod stopping;
+mod stores;
+mod talk;
 mod transparency;

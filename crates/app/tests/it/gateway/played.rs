@@ -1,21 +1,28 @@
 //! The two ends of the road, played: a provider that follows a script, and the gateway's binary before it.
 
 use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read},
+    fs::{self, File},
+    io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
+    path::PathBuf,
     process::{Child, Stdio},
     sync::{
         Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver, Sender},
     },
     thread,
+    time::Duration,
 };
 
 use super::{
     super::harness::{Bench, text},
     http::{End, Message, PATIENCE, Wire},
 };
+
+/// What a gateway's environment holds, and nobody may ever see.
+pub(super) const SECRETS: [(&str, &str); 3] =
+    [("ANNA_TOKEN", "t-anna"), ("BOB_TOKEN", "t-bob"), ("PROVIDER_KEY", "sk-configured")];
 
 /// What a provider does with a request.
 pub(super) enum Step {
@@ -102,11 +109,69 @@ fn converse(mut wire: Wire, scripts: &Mutex<Receiver<Vec<Step>>>, tell: &Sender<
     }
 }
 
+/// A provider that knows by itself what to answer, and whom any number of clients may ask at a time.
+pub(super) struct Parrot {
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Parrot {
+    /// Answers a request with the pieces that `answer` gives for it, with a moment between them.
+    pub(super) fn new(answer: impl Fn(&Message) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (answer, counted) = (Arc::new(answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, counted) = (Arc::clone(&answer), Arc::clone(&counted));
+                thread::spawn(move || {
+                    let mut wire = Wire::over(stream.expect("a connection"));
+                    while let Some(request) = wire.request().filter(|request| request.end != End::Broken) {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        for piece in answer(&request) {
+                            if wire.try_send(&piece).is_err() {
+                                return;
+                            }
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// How many requests have come.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
 /// The gateway's binary at work.
 pub(super) struct Gateway {
-    pub(super) bench: Bench,
+    pub(super) bench: Arc<Bench>,
     pub(super) address: SocketAddr,
     pub(super) child: Child,
+    log: PathBuf,
+}
+
+/// How a gateway is started.
+pub(super) struct Setup<'a> {
+    /// Where its database is. Several may share it.
+    pub(super) bench: &'a Arc<Bench>,
+    /// How it logs.
+    pub(super) log: &'a str,
+    /// Its flags.
+    pub(super) flags: &'a [&'a str],
+    /// What its file says.
+    pub(super) file: &'a str,
+    /// What its environment says beside the tokens and the key.
+    pub(super) environment: &'a [(&'a str, &'a str)],
 }
 
 impl Gateway {
@@ -117,39 +182,69 @@ impl Gateway {
 
     /// Before `provider`, with these flags and what a file says beside.
     pub(super) fn with(provider: &Provider, flags: &[&str], file: &str) -> Self {
-        let url = provider.url();
-        Self::alone(&[&["--openai-upstream", &url, "--anthropic-upstream", &url], flags].concat(), file)
+        Self::on(&Arc::new(Bench::new()), &provider.url(), flags, file)
+    }
+
+    /// On the database of `bench`, before whoever is at `url`.
+    pub(super) fn on(bench: &Arc<Bench>, url: &str, flags: &[&str], file: &str) -> Self {
+        let flags = [&["--openai-upstream", url, "--anthropic-upstream", url], flags].concat();
+        Self::start(&Setup { bench, log: "json", flags: &flags, file, environment: &[] })
     }
 
     /// With these flags and what a file says.
     pub(super) fn alone(flags: &[&str], file: &str) -> Self {
-        let bench = Bench::new();
-        let config = bench.write("gateway.toml", file);
-        let log = File::create(bench.path("log")).expect("a writable folder");
+        let bench = Arc::new(Bench::new());
+        Self::start(&Setup { bench: &bench, log: "json", flags, file, environment: &[] })
+    }
+
+    /// As it is told.
+    pub(super) fn start(setup: &Setup<'_>) -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let bench = Arc::clone(setup.bench);
+        let config = bench.write(&format!("gateway-{number}.toml"), setup.file);
+        let log = bench.path(&format!("log-{number}"));
         let mut command = bench.command();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--log", "json", "--config", text(&config)]);
-        command.args(flags).envs([("ANNA_TOKEN", "t-anna"), ("PROVIDER_KEY", "sk-configured")]);
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        command.args(["serve", "--listen", "127.0.0.1:0", "--log", setup.log, "--config", text(&config)]);
+        command.args(setup.flags).envs(SECRETS).envs(setup.environment.iter().copied());
+        let errors = File::create(&log).expect("a writable folder");
+        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().expect("the binary runs");
         let mut line = String::new();
         let out = child.stdout.take().expect("it is piped");
         BufReader::new(out).read_line(&mut line).expect("it says where it listens");
         let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
         let Some(address) = address else {
-            panic!("no address in {line:?}; it said: {}", read(&bench));
+            panic!("no address in {line:?}; it said: {}", fs::read_to_string(log).expect("UTF-8"));
         };
-        Self { bench, address, child }
+        Self { bench, address, child, log }
     }
 
     /// What it logged so far.
     pub(super) fn log(&self) -> String {
-        read(&self.bench)
+        fs::read_to_string(&self.log).expect("UTF-8")
     }
 
     /// Sends a request and reads the answer.
     pub(super) fn ask(&self, request: &str) -> Message {
+        self.ask_bytes(addressed(request, self.address).as_bytes(), request.starts_with("HEAD"))
+    }
+
+    fn ask_bytes(&self, request: &[u8], is_bare: bool) -> Message {
         let mut wire = Wire::to(self.address);
-        wire.send(addressed(request, self.address).as_bytes());
-        if request.starts_with("HEAD") { wire.bare_answer() } else { wire.answer() }
+        wire.send(request);
+        if is_bare { wire.bare_answer() } else { wire.answer() }
+    }
+
+    /// Sends a request whose body is no text.
+    pub(super) fn ask_with(&self, path: &str, headers: &str, body: &[u8]) -> Message {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: HOST\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        self.ask_bytes(&[addressed(&head, self.address).as_bytes(), body].concat(), false)
+    }
+
+    /// What it counts.
+    pub(super) fn metrics(&self) -> String {
+        self.ask(&get("/metrics", "")).text()
     }
 
     /// Tells it to stop.
@@ -160,18 +255,24 @@ impl Gateway {
     }
 }
 
+/// Waits until something holds that nobody tells of: it follows soon, but nobody says when.
+#[track_caller]
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let step = Duration::from_millis(10);
+    for _ in 0..PATIENCE.as_millis() / step.as_millis() {
+        if holds() {
+            return;
+        }
+        thread::sleep(step);
+    }
+    panic!("this never came to hold: {what}");
+}
+
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn read(bench: &Bench) -> String {
-    let mut log = String::new();
-    let mut file = File::open(bench.path("log")).expect("a log");
-    file.read_to_string(&mut log).expect("UTF-8");
-    log
 }
 
 /// A request whose `HOST` is `address`.
