@@ -92,6 +92,8 @@ class Pi(Agent):
         address = self.base if self.form == MESSAGES else f"{self.base}/v1"
         provider = {"baseUrl": address, "apiKey": "dummy", "api": self.APIS[self.form], "models": [model]}
         self.write(".pi/agent/models.json", json.dumps({"providers": {"gateway": provider}}))
+        # By default it keeps more than these sessions hold, and would have nothing summarised.
+        self.write(".pi/agent/settings.json", json.dumps({"compaction": {"keepRecentTokens": 100}}))
 
     def environment(self):
         return {"PI_OFFLINE": "1"}
@@ -111,7 +113,8 @@ class Claude(Agent):
         """It needs no file."""
 
     def environment(self):
-        quiet = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
+        quiet = ["DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
+        quiet.append("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
         return {"ANTHROPIC_BASE_URL": self.base, "ANTHROPIC_API_KEY": "sk-ant-dummy", **dict.fromkeys(quiet, "1")}
 
     def begin(self, words):

@@ -22,7 +22,7 @@ class Call:
 
 @dataclasses.dataclass
 class Say:
-    """What the model says: perhaps thoughts, perhaps text, perhaps calls. Codex's server-side compaction is an item of its own."""
+    """What the model says: perhaps thoughts, perhaps text, perhaps calls. Codex may have its provider compact: an item of its own."""
 
     text: str = ""
     calls: list = dataclasses.field(default_factory=list)

@@ -1,7 +1,7 @@
 """A provider for load: fixed answers, as fast as Python goes. Prints its address; `--slow` is how long a slow stream takes.
 
-It reads every body to its end and answers by two headers of the request: `x-answer` is `whole`, `stream` or `slow`. A slow stream
-says a word at a time. Each answer has an id of its own, as it would.
+It reads every body to its end and answers as the header `x-answer` says: `whole`, `stream` or `slow`, which says a word at a
+time. Each answer has an id of its own, as it would.
 """
 import argparse, asyncio, itertools, json
 

@@ -1,7 +1,7 @@
 """nginx as a plain reverse proxy, to compare with.
 
-As people set it up who care: no access log, connections to the provider kept open, and buffers large enough that no body is written
-to a file. Streams are passed on as they come.
+As people set it up who care: no access log, connections to the provider kept open, and buffers large enough that no body is
+written to a file. Streams are passed on as they come.
 """
 import os, pathlib, shutil, socket, subprocess, sys, time
 

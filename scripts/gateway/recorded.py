@@ -7,6 +7,8 @@ import dataclasses
 
 import history
 
+# Requests beside the conversation have threads of their own, under these names.
+ASIDE = ("title", "compaction")
 HEAD = ["sessions", "threads", "compacts", "recognised", "equal"]
 
 
@@ -29,7 +31,12 @@ def row(gateway, run, known):
 
 def misplaced(session, threads, run, told, made):
     """What was not recognised."""
-    kinds = [thread["start"]["type"] for thread in threads]
+    for purpose in ASIDE:
+        asked = sum(request.purpose == purpose for request in run.requests)
+        found = sum(thread["name"] == purpose for thread in threads)
+        if asked != found:
+            yield f"{found} threads for a {purpose}, not {asked}"
+    kinds = [thread["start"]["type"] for thread in threads if thread["name"] not in ASIDE]
     wanted = {"root": 1, "fork": len(told) - 1, "spawned": len(run.subtasks)}
     for kind, number in wanted.items():
         if kinds.count(kind) != number:
@@ -68,7 +75,7 @@ class Stretch:
 
 
 def lines(run):
-    """The conversation of the agent itself, as the provider saw it: each line of it that the agent followed, the last one last."""
+    """The conversation of the agent itself, as the provider saw it: each line of it that the agent followed, the newest last."""
     return cut([request for request in run.requests if answered(request) and request.task not in run.subtasks])
 
 
@@ -77,8 +84,8 @@ def answered(request):
 
 
 def cut(requests):
-    """A history that does not go on where the last one ended is a compaction if it begins anew. If it begins the same, the agent went
-    back: pi forgets what came after an overflow when it is resumed."""
+    """A history that does not go on where the last one ended is a compaction if it begins anew. If it begins the same, the agent
+    went back: pi forgets what came after an overflow when it is resumed."""
     every = [[]]
     for request in requests:
         seen = history.of_request(request.form, request.json)

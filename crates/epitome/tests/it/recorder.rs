@@ -81,10 +81,10 @@ impl Gateway {
                 }
                 Fact::ToolReturned { results, .. } => format!("<{}", results[0].call.0),
                 Fact::Carried { kind } => format!("({kind})"),
-                fact => {
-                    let calls: String = fact.calls().map(|call| format!(">{}", call.id.0)).collect();
-                    format!("{}{calls}", fact.text())
-                }
+                fact => match fact.calls().next() {
+                    Some(call) => format!(">{}", call.id.0),
+                    None => fact.text(),
+                },
             })
             .collect();
         told.join(" | ")
@@ -501,8 +501,8 @@ fn nobody_continues_somebody_elses_session() {
     let anns = one.session;
     gateway.end(one, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
     let history = chat(&[user("a"), said("b"), user("c")]);
-    for headers in [NOBODY, &headers] {
-        let two = gateway.ask_as("bob", CHAT, headers, &history);
+    for (who, headers) in [("bob", NOBODY), ("eve", &headers)] {
+        let two = gateway.ask_as(who, CHAT, headers, &history);
         assert_ne!(two.session, anns);
         assert_eq!(two.placed, Placed::Began);
     }

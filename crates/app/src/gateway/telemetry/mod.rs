@@ -236,16 +236,16 @@ mod tests {
             answer: None,
             answered_by: None,
         };
-        request().in_scope(|| tell(&told));
+        tell(&told);
     }
 
     #[test]
     fn a_request_is_one_line_with_its_ids_sizes_and_times() {
         let [text, json] = logged(|| tell_of("gpt-5", "/v1/chat/completions?key=canary"));
         for part in [
-            "INFO request{id=",
+            "INFO done",
             "done path=\"/v1/chat/completions\" format=openai-chat mode=\"observe\" model=\"gpt-5\" status=200",
-            "exchange=3 first_byte_ms=12 took_ms=340 bytes_in=100 bytes_out=200 input=10",
+            "first_byte_ms=12 took_ms=340 bytes_in=100 bytes_out=200 input=10",
         ] {
             assert!(text.contains(part), "no {part} in {text}");
         }

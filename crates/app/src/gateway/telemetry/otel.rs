@@ -281,7 +281,6 @@ mod tests {
         let place = Place {
             session: SessionId::derived(&["test"]),
             thread: ThreadId::derived(&["test"]),
-            exchange: Some(4),
         };
         let told = Told {
             finished: &finished,
