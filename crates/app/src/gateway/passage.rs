@@ -78,7 +78,7 @@ impl How {
     /// What that is called, by what the answer itself says.
     pub(super) fn ending(self, status: Option<StatusCode>, read: Option<&Read>) -> Ending {
         match (self, read) {
-            (Self::Ended, Some(read)) => read.ending.clone(),
+            (Self::Ended, Some(read)) => read.ending,
             (Self::Ended, None) => {
                 let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
                 if status.is_some_and(is_error) { Ending::Refused } else { Ending::Complete }

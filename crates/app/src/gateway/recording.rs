@@ -71,7 +71,7 @@ enum Stage {
     /// The request is being recorded.
     Arriving,
     /// The request is recorded, or is not; there is no answer yet.
-    Arrived(Result<Arrived, Reason>),
+    Arrived(Result<Box<Arrived>, Reason>),
     /// The answer ended while the request was being recorded: whoever does that goes on with it.
     Leaving(Box<Departure>),
     /// Nothing is left to do here.
@@ -135,21 +135,21 @@ impl Recording {
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
         let recorder = self.shelf.recorder();
-        let recorded = self.record(&recorder, request);
+        let taken = self.record(&recorder, request);
         // Nobody may be listening.
-        let _ = tell.send(recorded.as_ref().map(|_| ()).map_err(|reason| *reason));
-        let ticket = recorded.map(|ticket| {
+        let _ = tell.send(taken.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let arrived = taken.map(|ticket| {
             self.gateway.metrics.recorded(ticket.placed);
             let observed = self.observe(recorder.store(), request, &ticket);
-            Arrived { ticket, recorder, observed }
+            Box::new(Arrived { ticket, recorder, observed })
         });
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Leaving(departure) => {
                 drop(stage);
-                self.depart(ticket, *departure);
+                self.depart(arrived, *departure);
             }
-            Stage::Arriving | Stage::Arrived(_) | Stage::Gone => *stage = Stage::Arrived(ticket),
+            Stage::Arriving | Stage::Arrived(_) | Stage::Gone => *stage = Stage::Arrived(arrived),
         }
     }
 
@@ -196,10 +196,13 @@ impl Desk {
         }
     }
 
-    fn depart(&self, arrived: Result<Arrived, Reason>, departure: Departure) {
+    fn depart(&self, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
         let (recorded, observed) = match arrived {
-            Ok(Arrived { ticket, recorder, observed }) => (Ok((ticket, recorder)), observed),
+            Ok(arrived) => {
+                let Arrived { ticket, recorder, observed } = *arrived;
+                (Ok((ticket, recorder)), observed)
+            }
             Err(reason) => (Err(reason), None),
         };
         let read = copy.map(AnswerCopy::read);

@@ -262,6 +262,7 @@ impl Recorder {
     }
 
     /// Records how a request ended, and what was answered.
+    #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
         let exchange = Record::Exchange(ending::exchange(&ticket, &end));
         let answer = ending::answer(&ticket, end);

@@ -191,12 +191,12 @@ impl<'r, 'b> Placing<'r, 'b> {
         }
         // What is known of a history is known from its beginning: far from its end, halving finds where it stops.
         let (mut known, mut unknown) = (None, near);
-        let mut least = 1;
-        while least < unknown {
-            let middle = least.midpoint(unknown);
+        let mut lower = 1;
+        while lower < unknown {
+            let middle = lower.midpoint(unknown);
             match self.known_to(middle, fits)? {
                 Some(found) => {
-                    least = middle + 1;
+                    lower = middle + 1;
                     known = Some(found);
                 }
                 None => unknown = middle,

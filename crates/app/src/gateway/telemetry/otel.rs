@@ -278,10 +278,7 @@ mod tests {
             models: Vec::new(),
             key: Some("sk-canary".to_owned().into()),
         };
-        let place = Place {
-            session: SessionId::derived(&["test"]),
-            thread: ThreadId::derived(&["test"]),
-        };
+        let place = Place { session: SessionId::derived(&["test"]), thread: ThreadId::derived(&["test"]) };
         let told = Told {
             finished: &finished,
             path: "/v1/messages?beta=canary",

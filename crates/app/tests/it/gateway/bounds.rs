@@ -14,8 +14,8 @@ use super::{
 /// A few bytes that stand for very many.
 fn bomb(megabytes: usize) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    for _ in 0..megabytes {
-        encoder.write_all(&[b' '; 1 << 20]).expect("a vector takes all");
+    for _ in 0..megabytes * 1024 {
+        encoder.write_all(&[b' '; 1 << 10]).expect("a vector takes all");
     }
     encoder.finish().expect("a vector takes all")
 }

@@ -92,9 +92,9 @@ fn ascii(json: &str) -> String {
     let mut plain = String::new();
     for letter in json.chars() {
         if letter.is_ascii() {
-            plain.push(letter)
+            plain.push(letter);
         } else {
-            plain.push_str(&format!("\\u{:04x}", u32::from(letter)))
+            plain.extend(["\\u", &format!("{:04x}", u32::from(letter))]);
         }
     }
     plain

@@ -79,7 +79,8 @@ impl Recorded {
     /// All that is kept of a thread, word for word.
     pub(super) fn raw(&self, thread: ThreadId) -> String {
         let events = self.store.read(thread, Seq(1), usize::MAX >> 1).expect("readable");
-        events.iter().map(|logged| format!("{}\n", logged.event.raw.json)).collect()
+        let lines: Vec<&str> = events.iter().map(|logged| &*logged.event.raw.json).collect();
+        lines.join("\n")
     }
 
     /// Nothing is wrong with the database.
