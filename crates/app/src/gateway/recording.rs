@@ -44,6 +44,8 @@ pub(super) struct Request {
     pub(super) body: Bytes,
     /// Whether a policy is to be computed beside it.
     pub(super) mode: Mode,
+    /// What it is for, where its path says so.
+    pub(super) purpose: Option<Purpose>,
 }
 
 /// What became of a record.
@@ -173,6 +175,7 @@ impl Desk {
             body,
             header: &|name| shown(&request.headers, name),
             at: now(),
+            purpose: request.purpose,
         };
         recorder.arrive(&arrival).map_err(|error| self.failed(&error))
     }

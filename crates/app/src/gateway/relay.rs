@@ -21,7 +21,7 @@ use super::{
     passage::{How, Passage},
     passing::{Outgoing, Passing},
     recording::{self, Alive, Recording},
-    route::Route,
+    route::{self, Route},
     upstream::{Choice, SendError, Upstream},
 };
 
@@ -169,7 +169,9 @@ impl Errand {
         let (request, headers) = self.addressed(upstream, outbound)?;
         if let (Mode::Record | Mode::Observe, Some(format)) = (self.mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
-            let arrived = recording::Request { principal, format, headers, body: whole, mode: self.mode };
+            let purpose = route::purpose(self.head.uri.path());
+            let (body, mode) = (whole, self.mode);
+            let arrived = recording::Request { principal, format, headers, body, mode, purpose };
             record(passage, self.alive, arrived).await?;
         }
         gateway.upstreams.send(request).await.map_err(|error| {

@@ -2,7 +2,7 @@
 //!
 //! Only the path is ever used: a host that a client names, in an absolute address or in a header, leads nowhere.
 
-use epitome::wire::Format;
+use epitome::wire::{Format, caller::Purpose};
 use http::{HeaderMap, Method, header, request::Parts};
 
 /// Where a request wants to go.
@@ -29,6 +29,14 @@ pub(super) enum Route {
 /// Where nothing says which of OpenAI's formats is meant.
 const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 
+/// Where OpenAI compacts a history.
+const COMPACT: &str = "/v1/responses/compact";
+
+/// What a call of this path is for, where the path says so.
+pub(super) fn purpose(path: &str) -> Option<Purpose> {
+    (path == COMPACT).then_some(Purpose::Compaction)
+}
+
 impl Route {
     /// Where a request with this head wants to go.
     pub(super) fn of(head: &Parts) -> Self {
@@ -38,7 +46,7 @@ impl Route {
             (_, path) if path.starts_with("/v1/") && climbs(path) => Self::Unknown,
             (&Method::CONNECT, _) => Self::Unknown,
             (&Method::POST, "/v1/chat/completions") => Self::Call(Format::OpenaiChat),
-            (&Method::POST, "/v1/responses") => Self::Call(Format::OpenaiResponses),
+            (&Method::POST, "/v1/responses" | COMPACT) => Self::Call(Format::OpenaiResponses),
             (&Method::POST, "/v1/messages") => Self::Call(Format::Anthropic),
             (_, path) if path.starts_with("/v1/") && wants_socket(&head.headers) => Self::Socket,
             (_, path) if path.starts_with("/v1/") => Self::Pass(formats(path, &head.headers)),
@@ -132,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_else_is_a_providers_passes_to_the_one_that_has_it() {
-        check("POST /v1/responses/compact", &[], Route::Pass(&[Format::OpenaiResponses]));
+        check("POST /v1/responses/compact", &[], Route::Call(Format::OpenaiResponses));
         check("GET /v1/responses/resp_1", &[], Route::Pass(&[Format::OpenaiResponses]));
         check("POST /v1/messages/count_tokens", &[], Route::Pass(&[Format::Anthropic]));
         check("GET /v1/chat/completions", &[], Route::Pass(&[Format::OpenaiChat]));

@@ -55,6 +55,8 @@ pub struct Arrival<'a> {
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// When it came.
     pub at: Time,
+    /// What it is for, where more than the request says so.
+    pub purpose: Option<Purpose>,
 }
 
 /// A request that was recorded and waits for its answer.
@@ -191,7 +193,8 @@ impl Recorder {
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
-        let caller = Caller::of(arrival.header, &seen);
+        let mut caller = Caller::of(arrival.header, &seen);
+        caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
         self.resolve(arrival.principal, &mut seen)?;
         // Requests of one session find their places one after another: a title and the first turn come together.
         let _turn = self.known.turn_of(arrival.principal, caller.session.as_deref());
@@ -276,7 +279,9 @@ impl Recorder {
         };
         self.known.answered(&ticket);
         let (thread, head) = done?;
-        self.known.stands(&ticket, thread, head);
+        if ticket.purpose == Purpose::Turn {
+            self.known.stands(&ticket, thread, head);
+        }
         if let Some(summary) = summary.flatten() {
             self.known.compacting(&ticket, summary);
         }

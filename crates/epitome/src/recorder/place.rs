@@ -14,11 +14,18 @@ use epitome_wire::{
 };
 use uuid::Uuid;
 
-use super::{Arrival, Placed, Recorder, known::Standing, own_compaction, spawned};
+use super::{
+    Arrival, Placed, Recorder,
+    known::{OwnSummary, Standing},
+    own_compaction, spawned,
+};
 use crate::import::title_of;
 
 /// How far back from its end a history is compared link by link.
 const STEPS: usize = 64;
+
+/// No answer has more events than that.
+const ANSWER: u64 = 64;
 
 /// Threads that no turn continues.
 const ASIDE: [&str; 2] = ["title", "compaction"];
@@ -99,7 +106,14 @@ impl<'r, 'b> Placing<'r, 'b> {
         if let Some((standing, units)) = self.standing() {
             return self.onward(&standing, units);
         }
-        let found = self.longest(&|found| self.is_past(found))?;
+        let ours = match self.key() {
+            Some(_) => self.longest(&|found| self.is_ours(&found.thread) && self.is_past(found))?,
+            None => None,
+        };
+        let found = match ours {
+            Some(found) => Some(found),
+            None => self.longest(&|found| self.is_past(found))?,
+        };
         let units = found.as_ref().map_or(0, |found| found.units);
         if units < self.seen.units().len()
             && let Some(place) = self.after_own_compaction(units)?
@@ -107,11 +121,30 @@ impl<'r, 'b> Placing<'r, 'b> {
             return Ok(place);
         }
         match found {
-            Some(found) if self.is_ours(&found.thread) || self.key().is_none() => self.from(&found),
+            Some(found) if self.is_ours(&found.thread) || self.key().is_none() => {
+                self.from(self.waiting(&found)?.as_ref().unwrap_or(&found))
+            }
             // The same past under another id: the client forked it.
             Some(found) => self.fork(&found, "main", BecomesHead::Yes),
             None => self.begin(),
         }
+    }
+
+    /// A thread that ends where this history goes on, where the one that was found has gone on like it already: two runs of
+    /// one prompt whose answers were the same.
+    fn waiting(&self, found: &Match) -> Result<Option<Match>, StoreError> {
+        let is_end = |found: &Match| found.thread.head.link.normal == self.links[found.units];
+        if found.units < self.seen.units().len() || is_end(found) {
+            return Ok(None);
+        }
+        let nearest = found.units.saturating_sub(STEPS).max(1);
+        for units in (nearest..found.units).rev() {
+            let fits = |found: &Match| is_end(found) && self.is_ours(&found.thread) && self.is_past(found);
+            if let Some(waiting) = self.known_to(units, &fits)? {
+                return Ok(Some(waiting));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether what was found is this request's past: an id says so, or an answer in it does. The same first words are
@@ -465,7 +498,10 @@ impl<'r, 'b> Placing<'r, 'b> {
 
     /// The continuation of a session that its client compacted, if the history says so beyond the first `known` units.
     fn after_own_compaction(&self, known: usize) -> Result<Option<Place>, StoreError> {
-        for own in self.recorder.known.summaries(self.principal) {
+        let fresh = self.recorder.known.summaries(self.principal);
+        // What this process does not remember it may have recorded.
+        let recorded = if known == 0 && fresh.is_empty() { self.recorded_summaries()? } else { Vec::new() };
+        for own in fresh.into_iter().chain(recorded) {
             let Some(at) = self.seen.repeats(own_compaction::mark(&own.summary)) else { continue };
             if at < known {
                 continue;
@@ -481,6 +517,29 @@ impl<'r, 'b> Placing<'r, 'b> {
             return Ok(Some(place));
         }
         Ok(None)
+    }
+
+    /// The newest summaries that were recorded for sessions with this id.
+    fn recorded_summaries(&self) -> Result<Vec<OwnSummary>, StoreError> {
+        let store = &self.recorder.store;
+        let mut summaries = Vec::new();
+        let mut sessions: Vec<SessionId> = self.family()?.into_iter().map(|thread| thread.session).collect();
+        sessions.dedup();
+        for session in sessions {
+            let threads = store.threads(session)?;
+            for thread in threads.iter().rev().filter(|thread| thread.name == "compaction").take(2) {
+                let from = Seq(thread.head.seq.0.saturating_sub(ANSWER) + 1);
+                let events = store.read(thread.id, from, usize::try_from(ANSWER).unwrap_or(usize::MAX))?;
+                let events: Vec<Event> = events.into_iter().map(|logged| logged.event).collect();
+                let principal = self.principal.to_owned();
+                summaries.extend(own_compaction::summary_in(&events).map(|summary| OwnSummary {
+                    principal,
+                    session,
+                    summary,
+                }));
+            }
+        }
+        Ok(summaries)
     }
 
     /// The thread of a session that this request may continue.

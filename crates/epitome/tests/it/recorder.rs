@@ -31,7 +31,8 @@ impl Gateway {
         self.clock += 1_000;
         let (body, owned) = (body.to_string(), headers.to_vec());
         let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let arrival = Arrival { principal, format, body: &body, header: &header, at: Time(self.clock) };
+        let arrival =
+            Arrival { principal, format, body: &body, header: &header, at: Time(self.clock), purpose: None };
         self.recorder.arrive(&arrival).unwrap()
     }
 
@@ -190,6 +191,24 @@ fn runs_of_one_prompt_are_sessions_of_their_own() {
     gateway.end(beside, CHAT, Some(&chat_answer("2", "b")), Ending::Complete);
     gateway.call(CHAT, NOBODY, &prompt, &chat_answer("3", "b"));
     assert_eq!(gateway.sessions().len(), 3);
+}
+
+#[test]
+fn runs_that_are_answered_alike_each_keep_their_session() {
+    let mut gateway = Gateway::new();
+    let (first, next) = (chat(&[user("a")]), chat(&[user("a"), said("b"), user("c")]));
+    let begun = [1, 2].map(|_| gateway.call(CHAT, NOBODY, &first, &chat_answer("1", "b")).session);
+    assert_ne!(begun[0], begun[1]);
+    let on = [1, 2].map(|_| gateway.call(CHAT, NOBODY, &next, &chat_answer("2", "d")));
+    assert_eq!(on.map(|on| on.placed), [Placed::Continued; 2]);
+    assert_ne!(on[0].session, on[1].session);
+    for id in ["x", "y"] {
+        let headers = [("x-session-id", id)];
+        let one = gateway.call(CHAT, &headers, &first, &chat_answer("3", "b"));
+        let two = gateway.call(CHAT, &headers, &next, &chat_answer("4", "d"));
+        assert_eq!((two.placed, two.session), (Placed::Continued, one.session), "{id}");
+    }
+    assert_eq!(gateway.sessions().len(), 4);
 }
 
 #[test]
@@ -405,6 +424,7 @@ fn a_session_goes_on_after_its_client_compacted_it() {
         "<analysis>hm</analysis>\n<summary>\nThe user said a, and was told b, at some length.\n</summary>";
     let aside = gateway.call(MESSAGES, &headers, &asking, &message_answer("3", &text(summary)));
     assert_eq!((aside.placed, aside.session), (Placed::Forked, one.session));
+    let mut gateway = gateway.restarted();
     let opening = "This session is being continued from a previous conversation that ran out of context.\n\
         The user said a, and was told b, at some length.\n\nContinue.";
     let mut after = vec![user(opening), said("d"), user("e")];
