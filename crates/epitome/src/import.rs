@@ -416,12 +416,29 @@ pub(crate) fn title_of(event: &Event) -> Option<String> {
     let Fact::UserSaid { .. } = event.fact else { return None };
     let text = event.fact.text();
     let is_words = |line: &&str| !line.is_empty() && !line.starts_with('<') && !is_command(line);
-    let line = text.lines().map(str::trim).find(is_words)?;
+    let line = spoken(&text).lines().map(str::trim).find(is_words)?;
     let mut title: String = line.chars().take(TITLE_CHARS).collect();
     if title.len() < line.len() {
         title.push('…');
     }
     Some(title)
+}
+
+/// What comes after the notes that a client wrote in front of the user's words, each in a tag of its own.
+fn spoken(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start();
+        let tag: &str = text.strip_prefix('<').map_or("", |rest| {
+            let end = rest.find(|letter: char| !letter.is_alphanumeric() && !"-_".contains(letter));
+            &rest[..end.unwrap_or(0)]
+        });
+        let close = format!("</{tag}>");
+        let end = text.find(&close).filter(|_| !tag.is_empty());
+        match end.map(|end| &text[end + close.len()..]) {
+            Some(rest) if !rest.trim().is_empty() => text = rest,
+            _ => return text,
+        }
+    }
 }
 
 /// `/model`, `/clear`: words to the agent's program, not to the agent.

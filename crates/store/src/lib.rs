@@ -20,4 +20,4 @@ mod sqlite;
 pub use error::{Candidate, StoreError};
 pub use log::{EventLog, Head, NewThread, Start};
 pub use memory::Memory;
-pub use sqlite::{Options, Sqlite};
+pub use sqlite::{Durability, Options, Sqlite};

@@ -28,7 +28,12 @@ impl Store {
 
     /// Opens the database, and makes it if there is none.
     pub(crate) fn open(&self) -> anyhow::Result<Sqlite> {
-        let options = Options { counter: Some(Arc::new(O200k)), ..Options::default() };
+        self.open_with(Options::default())
+    }
+
+    /// The same, with other options. Who counts is always the same.
+    pub(crate) fn open_with(&self, options: Options) -> anyhow::Result<Sqlite> {
+        let options = Options { counter: Some(Arc::new(O200k)), ..options };
         Ok(Sqlite::open(&self.path()?, options)?)
     }
 

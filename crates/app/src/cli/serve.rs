@@ -5,19 +5,24 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
+use epitome::store::{Durability, Options};
 use tokio::runtime::Builder;
 
 use super::{open::Store, output::Output, policies};
 use crate::gateway::{
     self,
-    config::{Log, flags::Flags, shown::Shown},
+    config::{Log, Unrecorded, flags::Flags, shown::Shown},
     screen::Screen,
     telemetry::Telemetry,
 };
+
+/// How long a record waits for others to share its commit, where they come one after another.
+const GATHER: Duration = Duration::from_millis(2);
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -91,7 +96,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     }
     // Whoever says when the gateway is ready may be another thread, and this one holds standard output.
     drop(out);
-    let recorded = if config.records() { Some(Arc::new(store.open()?)) } else { None };
+    let recorded =
+        if config.records() { Some(Arc::new(store.open_with(options(config.unrecorded))?)) } else { None };
     let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     // Made after the runtime, to be gone before it.
     let _telemetry = Telemetry::start(log, runtime.handle())?;
@@ -106,4 +112,13 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     };
     runtime.block_on(gateway::serve(config, recorded, ready))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a gateway's store is written. Whoever would rather refuse than not record wants every record on the disk; the others
+/// rather share a commit with whoever comes next, and lose nothing by a kill.
+fn options(unrecorded: Unrecorded) -> Options {
+    match unrecorded {
+        Unrecorded::Refuse => Options::default(),
+        Unrecorded::Forward => Options { durability: Durability::Kill, gather: GATHER, ..Options::default() },
+    }
 }

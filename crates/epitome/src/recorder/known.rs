@@ -18,8 +18,9 @@ const THREADS: usize = 4_096;
 /// How many of the clients' own summaries wait for a history that begins with them.
 const SUMMARIES: usize = 64;
 
-/// How many sessions without an id are known by what was said last.
+/// How many sessions are known by what was said in them, and how much of it.
 const SAID: usize = 256;
+const WORDS: usize = 32;
 
 /// Sessions whose requests may be placed at the same time.
 const STRIPES: usize = 64;
@@ -40,7 +41,7 @@ struct Inner {
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
     summaries: VecDeque<OwnSummary>,
-    /// What users said last, where no id says in which session.
+    /// What users said, the session they spoke in last at the end.
     said: VecDeque<Said>,
 }
 
@@ -48,7 +49,7 @@ struct Inner {
 struct Said {
     principal: String,
     session: SessionId,
-    words: String,
+    words: VecDeque<String>,
 }
 
 /// Where a thread stands.
@@ -158,21 +159,35 @@ impl Known {
         inner.summaries.iter().rev().filter(|summary| summary.principal == principal).cloned().collect()
     }
 
-    /// A user said something in a session that has no id.
+    /// A user said something in a session.
     pub(super) fn said(&self, principal: &str, session: SessionId, words: String) {
         let mut inner = self.inner();
-        inner.said.retain(|said| said.session != session);
+        let before = inner.said.iter().position(|said| said.session == session);
+        let mut said = before.and_then(|at| inner.said.remove(at)).unwrap_or_else(|| Said {
+            principal: principal.to_owned(),
+            session,
+            words: VecDeque::new(),
+        });
+        if !said.words.contains(&words) {
+            said.words.push_back(words);
+        }
+        if said.words.len() > WORDS {
+            // The first words stay: a summary of the beginning tells them.
+            said.words.remove(1);
+        }
         if inner.said.len() == SAID {
             inner.said.pop_front();
         }
-        inner.said.push_back(Said { principal: principal.to_owned(), session, words });
+        inner.said.push_back(said);
     }
 
-    /// The session in which something was said last that is told again in `text`.
+    /// The session of which most is told again in `text`; of several the newest.
     pub(super) fn told_in(&self, principal: &str, text: &str) -> Option<SessionId> {
         let inner = self.inner();
-        let told = |said: &&Said| said.principal == principal && text.contains(&said.words);
-        inner.said.iter().rev().find(told).map(|said| said.session)
+        let told = |said: &Said| said.words.iter().filter(|words| text.contains(words.as_str())).count();
+        let ours = inner.said.iter().filter(|said| said.principal == principal);
+        let most = ours.map(|said| (told(said), said.session)).max_by_key(|(count, _)| *count)?;
+        (most.0 > 0).then_some(most.1)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

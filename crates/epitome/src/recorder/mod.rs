@@ -232,8 +232,7 @@ impl Recorder {
     ) -> Result<Ticket, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
-        if key.is_none()
-            && caller.purpose == Purpose::Turn
+        if caller.purpose == Purpose::Turn
             && let Some(words) = events.iter().rev().find_map(title_of)
         {
             self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());

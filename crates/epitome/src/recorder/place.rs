@@ -5,7 +5,7 @@
 
 use epitome_core::{Digest, Event, EventId, Fact, Link, Seq, SessionId, ThreadId, event::Time};
 use epitome_store::{
-    NewThread, Start, StoreError,
+    EventLog, NewThread, Start, StoreError,
     records::{BecomesHead, NewSession, Opens, ThreadRow},
 };
 use epitome_wire::{
@@ -546,10 +546,11 @@ impl<'r, 'b> Placing<'r, 'b> {
     fn main_of(&self, session: SessionId) -> Result<Option<ThreadRow>, StoreError> {
         let store = &self.recorder.store;
         if let Some(key) = self.key() {
-            let mut ours = store.threads_by_key(self.principal, key)?.into_iter();
-            return Ok(
-                ours.find(|thread| thread.session == session && !ASIDE.contains(&thread.name.as_str()))
-            );
+            let mut ours = store.threads_by_key(self.principal, key)?;
+            ours.retain(|thread| !ASIDE.contains(&thread.name.as_str()));
+            // A summary that was asked for without an id may stand anywhere; whoever goes on with it knows better.
+            let at = ours.iter().position(|thread| thread.session == session).unwrap_or(0);
+            return Ok((at < ours.len()).then(|| ours.swap_remove(at)));
         }
         let head = store.session(session)?.head.map(|head| store.thread(head)).transpose()?;
         Ok(head.filter(|thread| !ASIDE.contains(&thread.name.as_str())))

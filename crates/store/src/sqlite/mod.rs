@@ -65,11 +65,33 @@ pub struct Options {
     pub readers: usize,
     /// The most pages of 4 KiB the file may grow to.
     pub page_limit: Option<u32>,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// How long a write may wait for others to share its commit, where they come one after another.
+    pub gather: Duration,
+}
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The power going out: it is on the disk.
+    #[default]
+    PowerCut,
+    /// The process being killed: it is with the operating system. Nothing is ever damaged, but the power going out may
+    /// take the last moments.
+    Kill,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(5), counter: None, readers: 4, page_limit: None }
+        Self {
+            busy_timeout: Duration::from_secs(5),
+            counter: None,
+            readers: 4,
+            page_limit: None,
+            durability: Durability::default(),
+            gather: Duration::ZERO,
+        }
     }
 }
 
@@ -80,6 +102,8 @@ impl fmt::Debug for Options {
             .field("counter", &self.counter.as_ref().map(|counter| counter.name()))
             .field("readers", &self.readers)
             .field("page_limit", &self.page_limit)
+            .field("durability", &self.durability)
+            .field("gather", &self.gather)
             .finish()
     }
 }
@@ -151,7 +175,8 @@ impl Sqlite {
             Ok(connection) => {
                 let tokenizer =
                     remember_tokenizer(&connection, options.counter.as_deref()).map_err(explained)?;
-                let writer = Writer::start(connection, path.to_owned(), options.busy_timeout)?;
+                let writer =
+                    Writer::start(connection, path.to_owned(), options.busy_timeout, options.gather)?;
                 (tokenizer, writer, Access::Writable)
             }
             Err(refused @ StoreError::ReadOnly { .. }) => {

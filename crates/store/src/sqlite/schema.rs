@@ -13,7 +13,7 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig, functions::FunctionFlags,
 };
 
-use super::{Options, codec::signed, fault::Fault};
+use super::{Durability, Options, codec::signed, fault::Fault};
 use crate::error::{OPENING, StoreError};
 
 /// The script that leads to each schema version, from version 1 on. A script that was ever released is never edited.
@@ -260,7 +260,11 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(Fault::Damaged(format!("its journal is `{mode}` and cannot be a write-ahead log")));
     }
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")?;
+    let synchronous = match options.durability {
+        Durability::PowerCut => "FULL",
+        Durability::Kill => "NORMAL",
+    };
+    connection.execute_batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA secure_delete = ON;"))?;
     // A group of commits changes some hundreds of pages. They stay in memory until they are written, once, and most of
     // them are changed again by the next group before the log of pages is long enough to be copied into the file.
     connection.execute_batch("PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000;")?;

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     sync::mpsc::{self, Receiver, Sender},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
@@ -110,11 +110,12 @@ impl Writer {
         connection: Connection,
         path: PathBuf,
         patience: Duration,
+        gather: Duration,
     ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("epitome-writer".to_owned())
-            .spawn(move || serve(connection, &jobs))
+            .spawn(move || serve(connection, &jobs, gather))
             .map_err(|source| StoreError::Io {
                 doing: "starting the writer of",
                 path: path.clone(),
@@ -207,12 +208,20 @@ impl Drop for Writer {
     }
 }
 
-fn serve(mut connection: Connection, jobs: &Receiver<Work>) {
+fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
     let mut derivations = Derivations::default();
+    let mut busy_until = Instant::now();
     while let Ok(first) = jobs.recv() {
         let mut group = Vec::new();
         let mut alone = None;
-        for work in std::iter::once(first).chain(jobs.try_iter()).take(GROUP) {
+        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many.
+        let until = Instant::now() + gather;
+        let waits = !gather.is_zero() && Instant::now() < busy_until;
+        let next = || {
+            let left = until.saturating_duration_since(Instant::now());
+            if waits { jobs.recv_timeout(left).ok() } else { jobs.try_recv().ok() }
+        };
+        for work in std::iter::once(first).chain(std::iter::from_fn(next)).take(GROUP) {
             match work {
                 Work::Grouped(job) => group.push(job),
                 Work::Alone(work) => {
@@ -222,6 +231,7 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>) {
             }
         }
         commit(&connection, &mut derivations, group);
+        busy_until = Instant::now() + gather;
         if let Some(work) = alone {
             // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
             // then it is as it was.
@@ -321,7 +331,7 @@ mod tests {
     fn writer() -> Writer {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
-        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO).unwrap()
+        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO).unwrap()
     }
 
     fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
