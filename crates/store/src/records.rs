@@ -114,6 +114,17 @@ pub struct SessionRow {
     pub last: Option<Time>,
 }
 
+/// What a session is called, and where it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionName {
+    /// The id the agent itself gives it.
+    pub key: Option<String>,
+    /// What a person calls it.
+    pub title: String,
+    /// The thread it goes on with.
+    pub head: Option<ThreadId>,
+}
+
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRow {

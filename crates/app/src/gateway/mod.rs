@@ -131,7 +131,7 @@ impl Gateway {
         if call.is_none() {
             return Ok(Mode::Off);
         }
-        let configured = || self.routes.get(head.uri.path()).copied().unwrap_or(self.mode);
+        let configured = || self.routes.get(route::own(head.uri.path())).copied().unwrap_or(self.mode);
         Ok(asked.or(admitted.mode).unwrap_or_else(configured))
     }
 }

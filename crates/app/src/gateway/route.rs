@@ -32,6 +32,11 @@ const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 /// Where OpenAI compacts a history.
 const COMPACT: &str = "/v1/responses/compact";
 
+/// The route by which the configuration knows a call of this path.
+pub(super) fn own(path: &str) -> &str {
+    if path == COMPACT { "/v1/responses" } else { path }
+}
+
 /// What a call of this path is for, where the path says so.
 pub(super) fn purpose(path: &str) -> Option<Purpose> {
     (path == COMPACT).then_some(Purpose::Compaction)

@@ -7,7 +7,7 @@ use epitome_store::{
 };
 use epitome_wire::seen::recognisable;
 
-use super::{End, Ending, RecordError, Recorder, Ticket, at};
+use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, place::Line};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -49,25 +49,14 @@ fn beside_the_history(event: Event) -> Event {
 
 impl Recorder {
     /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what
-    /// the thread says there already.
-    pub(super) fn beside(&self, ticket: &Ticket, commit: Commit) -> Result<(ThreadId, Head), RecordError> {
-        let says = self.store.digests(ticket.thread, ticket.head.next(), 64)?;
-        let mut said = says.iter().filter_map(|(_, digest, _)| *digest);
-        let mut says_the_same = true;
-        for digest in commit.events.iter().filter_map(|event| event.normal) {
-            says_the_same &= said.next() == Some(digest);
-        }
+    /// the thread says there already. What it used and how it ended is written in any case.
+    pub(super) fn beside(&self, ticket: &Ticket, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
         let known = self.store.thread(ticket.thread)?;
-        if says_the_same {
-            let commit = Commit::new(ticket.thread, known.head.seq, Vec::new(), commit.records);
-            let head = self.store.commit(commit)?;
-            return Ok((ticket.thread, head));
+        if self.says_the_same(ticket, &commit.events)? {
+            return self.append_unsaid(ticket.thread, commit);
         }
-        let id = ThreadId::derived(&[
-            &ticket.thread.to_string(),
-            &ticket.head.to_string(),
-            &chained(ticket.link, &commit.events).to_string(),
-        ]);
+        let end = chained(ticket.link, &commit.events).to_string();
+        let id = ThreadId::derived(&[&ticket.thread.to_string(), &ticket.head.to_string(), &end]);
         let thread = NewThread {
             id,
             session: ticket.session,
@@ -75,13 +64,38 @@ impl Recorder {
             start: Start::Fork { of: ticket.thread, at: ticket.head },
             key: ticket.key.clone(),
         };
-        let opens = Opens { session: None, thread, head: BecomesHead::Yes };
-        let commit = Commit { thread: id, opens: Some(opens), ..commit };
-        match self.store.commit(commit) {
+        // Whoever asked again goes on with the new answer; whoever did not wait goes on without it.
+        let is_asked_again = ticket.line == Line::Main && ticket.placed == Placed::Forked;
+        let head = if is_asked_again { BecomesHead::Yes } else { BecomesHead::No };
+        let opens = Opens { session: None, thread, head };
+        match self.store.commit(Commit { thread: id, opens: Some(opens), ..commit.clone() }) {
             Ok(head) => Ok((id, head)),
             // The very same answer has come in the same place before.
-            Err(StoreError::Conflict { .. }) => Ok((id, self.store.head(id)?)),
+            Err(StoreError::Conflict { .. }) => self.append_unsaid(id, commit),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the thread goes on after a request as its answer says.
+    fn says_the_same(&self, ticket: &Ticket, answer: &[Event]) -> Result<bool, StoreError> {
+        let says = self.store.digests(ticket.thread, ticket.head.next(), 64)?;
+        let mut said = says.iter().filter_map(|(_, digest, _)| *digest);
+        let mut digests = answer.iter().filter_map(|event| event.normal);
+        Ok(digests.all(|digest| said.next() == Some(digest)))
+    }
+
+    /// Writes what belongs to no history at the end of a thread, wherever that is by now.
+    fn append_unsaid(&self, thread: ThreadId, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
+        let unsaid: Vec<Event> =
+            commit.events.iter().filter(|event| event.normal.is_none()).cloned().collect();
+        let mut tries = 0;
+        loop {
+            let after = self.store.head(thread)?.seq;
+            match self.store.commit(Commit::new(thread, after, unsaid.clone(), commit.records.clone())) {
+                Ok(head) => return Ok((thread, head)),
+                Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }

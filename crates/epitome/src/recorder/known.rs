@@ -10,7 +10,7 @@ use std::{
 use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary};
 use epitome_store::Head;
 
-use super::Ticket;
+use super::{Ticket, own_compaction::mark, place::Line};
 
 /// How many threads' ends are remembered, in each of two generations.
 const THREADS: usize = 4_096;
@@ -18,9 +18,15 @@ const THREADS: usize = 4_096;
 /// How many of the clients' own summaries wait for a history that begins with them.
 const SUMMARIES: usize = 64;
 
+/// The longest that is kept; no client goes on with a longer one.
+const SUMMARY: usize = 1 << 20;
+
 /// How many sessions are known by what was said in them, and how much of it.
 const SAID: usize = 256;
 const WORDS: usize = 32;
+
+/// How many letters of a session must be told again.
+const TOLD: usize = 12;
 
 /// Sessions whose requests may be placed at the same time.
 const STRIPES: usize = 64;
@@ -38,6 +44,7 @@ struct Inner {
     /// Ends of threads by whose they are and the history they hold; the newer generation and the older.
     young: HashMap<(String, Digest), Standing>,
     old: HashMap<(String, Digest), Standing>,
+    heads: HashMap<SessionId, ThreadId>,
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
     summaries: VecDeque<OwnSummary>,
@@ -61,6 +68,7 @@ pub(super) struct Standing {
     pub(super) key: Option<String>,
     /// What stood beside and before the history of its last request.
     pub(super) instructions: Digest,
+    pub(super) line: Line,
 }
 
 /// A summary that a client had made of its own session.
@@ -82,9 +90,8 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Waits until no other request of the session is being placed. A request without an id waits for nobody.
-    pub(super) fn turn_of(&self, principal: &str, session: Option<&str>) -> Option<MutexGuard<'_, ()>> {
-        let session = session?;
+    /// Waits until no other request of the session is being placed.
+    pub(super) fn turn_of(&self, principal: &str, session: &str) -> Option<MutexGuard<'_, ()>> {
         let stripe = self.hasher.hash_one((principal, session)) % STRIPES as u64;
         let turn = self.turns.get(usize::try_from(stripe).ok()?)?;
         Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
@@ -132,6 +139,7 @@ impl Known {
             head: head.seq,
             key: ticket.key.clone(),
             instructions: ticket.instructions,
+            line: ticket.line,
         };
         self.inner().keep((ticket.principal.clone(), head.link.normal), standing);
     }
@@ -143,8 +151,25 @@ impl Known {
         inner.old.retain(|_, standing| standing.thread != thread);
     }
 
+    /// The thread that a session goes on with, if this process saw it last.
+    pub(super) fn head_of(&self, session: SessionId) -> Option<ThreadId> {
+        self.inner().heads.get(&session).copied()
+    }
+
+    /// A session goes on with a thread.
+    pub(super) fn goes_on_with(&self, session: SessionId, thread: ThreadId) {
+        let mut inner = self.inner();
+        if inner.heads.len() >= 2 * THREADS {
+            inner.heads.clear();
+        }
+        inner.heads.insert(session, thread);
+    }
+
     /// A client had its session summarised.
     pub(super) fn compacting(&self, ticket: &Ticket, summary: Summary) {
+        if mark(&summary).len() > SUMMARY {
+            return;
+        }
         let mut inner = self.inner();
         if inner.summaries.len() == SUMMARIES {
             inner.summaries.pop_front();
@@ -181,13 +206,19 @@ impl Known {
         inner.said.push_back(said);
     }
 
-    /// The session of which most is told again in `text`; of several the newest.
+    /// The session of which most is told again in `text`; of several the newest. A word or two is not enough.
     pub(super) fn told_in(&self, principal: &str, text: &str) -> Option<SessionId> {
-        let inner = self.inner();
-        let told = |said: &Said| said.words.iter().filter(|words| text.contains(words.as_str())).count();
-        let ours = inner.said.iter().filter(|said| said.principal == principal);
-        let most = ours.map(|said| (told(said), said.session)).max_by_key(|(count, _)| *count)?;
-        (most.0 > 0).then_some(most.1)
+        // Searching takes its time: nobody waits for it.
+        let said: Vec<Said> = {
+            let inner = self.inner();
+            inner.said.iter().filter(|said| said.principal == principal).cloned().collect()
+        };
+        let told = |said: &Said| {
+            let words = said.words.iter().filter(|words| text.contains(words.as_str()));
+            words.map(|words| words.chars().count()).sum::<usize>()
+        };
+        let most = said.iter().map(|said| (told(said), said.session)).max_by_key(|(letters, _)| *letters)?;
+        (most.0 >= TOLD).then_some(most.1)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

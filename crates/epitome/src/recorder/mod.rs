@@ -9,7 +9,11 @@ mod own_compaction;
 mod place;
 mod spawned;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use epitome_core::{Digest, Event, Seq, SessionId, ThreadId, event::Time, id::ModelName};
 use epitome_store::{
@@ -26,11 +30,14 @@ use crate::import::title_of;
 
 use self::{
     known::Known,
-    place::{Place, Placing},
+    place::{Line, Place, Placing},
 };
 
 /// How many messages are remembered by their bytes: some hundred long sessions, a few megabytes.
 const REMEMBERED: usize = 65_536;
+
+/// How many items a request may name instead of holding them.
+const NAMED: usize = 1_024;
 
 /// How often a request is placed anew because somebody else wrote first.
 const TRIES: usize = 8;
@@ -85,6 +92,7 @@ pub struct Ticket {
     link: Digest,
     instructions: Digest,
     key: Option<String>,
+    line: Line,
 }
 
 /// How a request was placed.
@@ -196,30 +204,64 @@ impl Recorder {
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
         self.resolve(arrival.principal, &mut seen)?;
-        // Requests of one session find their places one after another: a title and the first turn come together.
-        let _turn = self.known.turn_of(arrival.principal, caller.session.as_deref());
+        // Requests of one session find their places one after another: a title and the first turn come together. So do those
+        // without an id that begin alike: each must see what became of the one before.
+        let begins = seen.units().first().map(|unit| unit.digest.to_string());
+        let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
+        let _turn = self.known.turn_of(arrival.principal, session);
         let mut tries = 0;
         loop {
-            let placing = Placing::new(self, arrival, &seen, &caller);
-            let place = placing.place()?;
+            let place = Placing::new(self, arrival, &seen, &caller).place()?;
+            let opened = place.opens.is_some().then_some((place.thread, place.link));
             match self.take(arrival, &seen, &caller, place) {
                 Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
                     self.known.forget(thread);
                     tries += 1;
+                    // The thread that was to be made is there: this request was seen before, by this gateway or another.
+                    if let Some((thread, link)) = opened
+                        && let Some(place) = self.seen_before(thread, link)?
+                        && let Ok(ticket) = self.take(arrival, &seen, &caller, place)
+                    {
+                        return Ok(ticket);
+                    }
                 }
                 taken => return taken,
             }
         }
     }
 
-    /// Fills in items that the request only names.
+    /// Fills in items that the request only names, as many as a client would.
     fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
-        for id in seen.references().to_vec() {
-            let Some(item) = self.store.item_of(principal, &id)? else { continue };
-            let logged = self.store.event(item)?;
-            seen.resolve(&id, &logged.event);
+        let named: BTreeSet<String> = seen.references().iter().take(NAMED).cloned().collect();
+        let mut known = BTreeMap::new();
+        for id in named {
+            if let Some(item) = self.store.item_of(principal, &id)? {
+                known.insert(id, self.store.event(item)?.event);
+            }
+        }
+        if !known.is_empty() {
+            seen.resolve(&known);
         }
         Ok(())
+    }
+
+    /// The place in a thread at which a request with this history ends.
+    fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<Place>, StoreError> {
+        let thread = self.store.thread(thread)?;
+        let digests = self.store.digests(thread.id, Seq(1), usize::MAX >> 1)?;
+        let Some((seq, ..)) = digests.iter().rfind(|(.., after)| *after == link) else { return Ok(None) };
+        let is_end = thread.head.link.normal == link;
+        Ok(Some(Place {
+            session: thread.session,
+            thread: thread.id,
+            after: if is_end { thread.head.seq } else { *seq },
+            link,
+            new: Vec::new(),
+            opens: None,
+            placed: if is_end { Placed::Retried } else { Placed::Forked },
+            line: Line::of(&thread),
+            key: thread.key,
+        }))
     }
 
     /// Writes a request down where it belongs.
@@ -230,7 +272,7 @@ impl Recorder {
         caller: &Caller,
         place: Place,
     ) -> Result<Ticket, RecordError> {
-        let Place { session, thread, after, link, new, opens, placed, key } = place;
+        let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
         if caller.purpose == Purpose::Turn
             && let Some(words) = events.iter().rev().find_map(title_of)
@@ -240,9 +282,18 @@ impl Recorder {
         let head = if events.is_empty() && opens.is_none() {
             after
         } else {
-            let commit = Commit { thread, after, events, records: Vec::new(), opens };
+            let records =
+                if opens.is_none() && line == Line::Main && self.known.head_of(session) != Some(thread) {
+                    vec![Record::Head]
+                } else {
+                    Vec::new()
+                };
+            let commit = Commit { thread, after, events, records, opens };
             self.store.commit(commit)?.seq
         };
+        if line == Line::Main {
+            self.known.goes_on_with(session, thread);
+        }
         let ticket = Ticket {
             session,
             thread,
@@ -258,6 +309,7 @@ impl Recorder {
             link,
             instructions: seen.instructions(),
             key,
+            line,
         };
         self.known.asked(&ticket);
         Ok(ticket)
@@ -273,7 +325,7 @@ impl Recorder {
         let done = match self.store.commit(commit.clone()) {
             Ok(head) => Ok((ticket.thread, head)),
             // Somebody asked the same again, or the client went on without waiting: a line of its own.
-            Err(StoreError::Conflict { .. }) => self.beside(&ticket, commit),
+            Err(StoreError::Conflict { .. }) => self.beside(&ticket, &commit),
             Err(error) => Err(error.into()),
         };
         self.known.answered(&ticket);

@@ -15,6 +15,8 @@ pub(super) fn start(store: &Sqlite, parent: &ThreadRow, words: Option<&str>) -> 
     let from = Seq(parent.head.seq.0.saturating_sub(BACK) + 1);
     let events = store.read(parent.id, from, usize::try_from(BACK).unwrap_or(usize::MAX))?;
     let (by, call) = caller(&events, words).unzip();
+    // The answer that made the call may not be recorded yet.
+    let by = by.or_else(|| events.last().map(|logged| logged.id));
     Ok(Start::Spawned { by, call })
 }
 

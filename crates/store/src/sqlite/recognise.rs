@@ -4,8 +4,8 @@
 //! Whoever asks says for which principal, and sees nothing of another: every lookup goes through the session of what it
 //! found. Each is an index away and bounded, the newest first.
 
-use epitome_core::{Digest, EventId, Seq, ThreadId, id::AnswerId};
-use rusqlite::{Connection, ToSql, params};
+use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::AnswerId};
+use rusqlite::{Connection, ToSql, params, types::ValueRef};
 
 use super::{
     Sqlite,
@@ -13,7 +13,11 @@ use super::{
     fault::Fault,
     read,
 };
-use crate::{error::StoreError, records::ThreadRow};
+use crate::{
+    error::StoreError,
+    log::Start,
+    records::{SessionName, ThreadRow},
+};
 
 /// The most that a lookup gives. A batch of equal first prompts leaves thousands; who asks needs the newest few.
 const FOUND: i64 = 16;
@@ -57,6 +61,53 @@ impl Sqlite {
                 threads.extend(made.map(|made| read::thread_row(connection, made)).transpose()?);
             }
             Ok(threads)
+        })
+    }
+
+    /// The newest session that a client of this principal calls `key`.
+    pub fn session_by_key(&self, principal: &str, key: &str) -> Result<Option<SessionId>, StoreError> {
+        self.lend("finding a session", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT id FROM sessions WHERE key = ?2 AND principal = ?1 ORDER BY created DESC LIMIT 1",
+            )?;
+            let mut rows = statement.query(params![principal, key])?;
+            rows.next()?.map(|row| codec::session(row, 0)).transpose()
+        })
+    }
+
+    /// What a session is called and which thread it goes on with, without counting anything.
+    pub fn session_name(&self, session: SessionId) -> Result<SessionName, StoreError> {
+        self.lend("reading a session", |connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT key, title, head_thread FROM sessions WHERE id = ?1")?;
+            let mut rows = statement.query([session.blob()])?;
+            let Some(row) = rows.next()? else {
+                let asked = session.to_string();
+                return Err(StoreError::UnknownSession { asked, nearest: Vec::new() }.into());
+            };
+            let has_head = row.get_ref(2)? != ValueRef::Null;
+            let head = has_head.then(|| codec::thread(row, 2)).transpose()?;
+            Ok(SessionName { key: row.get(0)?, title: row.get(1)?, head })
+        })
+    }
+
+    /// Whether a provider's answer was recorded in the thread's view before the event at `before`.
+    pub fn is_answered(&self, thread: ThreadId, before: Seq) -> Result<bool, StoreError> {
+        self.lend("finding an answer", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM exchanges
+                    WHERE thread = ?1 AND head < ?2 AND ending = 'complete')",
+            )?;
+            let (mut thread, mut before) = (thread, before);
+            loop {
+                if statement.query_row(params![thread.blob(), signed(before.0)], |row| row.get(0))? {
+                    return Ok(true);
+                }
+                match read::thread(connection, thread)?.map(|made| made.start) {
+                    Some(Start::Fork { of, at }) => (thread, before) = (of, before.min(at.next())),
+                    _ => return Ok(false),
+                }
+            }
         })
     }
 

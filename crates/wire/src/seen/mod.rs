@@ -21,7 +21,7 @@ mod repeats;
 mod resolve;
 mod split;
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use epitome_core::{
     Digest, Event,
@@ -197,9 +197,9 @@ impl<'a> Seen<'a> {
         format!("[{}]", raw.join(","))
     }
 
-    /// Puts what was recorded as `event` in the place of the item that is only named by `id`.
-    pub fn resolve(&mut self, id: &str, event: &Event) {
-        resolve::resolve(self, id, event);
+    /// Puts what was recorded, by its ids, in the place of items that are only named.
+    pub fn resolve(&mut self, events: &BTreeMap<String, Event>) {
+        resolve::resolve(self, events);
     }
 
     /// The unit that repeats `summary`, a text that a model wrote as the client's own compaction: the history up to it

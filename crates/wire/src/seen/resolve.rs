@@ -1,22 +1,26 @@
 //! Items that a request only names, put in their places once somebody knows what they are.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use epitome_core::Event;
 
 use super::{Seen, known::Known, read};
 use crate::json::Json;
 
-/// Puts `event`, which was recorded under `id`, where the request only names it.
-pub(super) fn resolve(seen: &mut Seen<'_>, id: &str, event: &Event) {
-    let Ok(json) = Json::parse(&event.raw.json, "a recorded item") else { return };
-    let known = Arc::new(Known::item(seen.format, &json, event));
+/// Puts events, by the ids they were recorded under, where the request only names them.
+pub(super) fn resolve(seen: &mut Seen<'_>, events: &BTreeMap<String, Event>) {
+    let known = |event: &Event| {
+        let json = Json::parse(&event.raw.json, "a recorded item").ok()?;
+        Some(Arc::new(Known::item(seen.format, &json, event)))
+    };
+    let known: BTreeMap<&str, (Arc<Known>, &Event)> =
+        events.iter().filter_map(|(id, event)| Some((id.as_str(), (known(event)?, event)))).collect();
     for item in &mut seen.items {
-        if item.known.reference.as_deref() == Some(id) {
-            item.known = Arc::clone(&known);
-            item.event = Some(event.clone());
+        let named = item.known.reference.as_deref().and_then(|id| known.get(id));
+        if let Some((known, event)) = named {
+            (item.known, item.event) = (Arc::clone(known), Some((*event).clone()));
         }
     }
-    seen.references.retain(|other| other != id);
+    seen.references.retain(|id| !known.contains_key(id.as_str()));
     (seen.units, seen.spans) = read::units(seen.format, &seen.items, seen.opening);
 }

@@ -73,7 +73,7 @@ fn every_client_names_its_sessions_in_its_own_way() {
     check(&[("session_id", "s")], &key, (Client::Pi, Some("s"), None, None));
 
     check(&[("user-agent", "OpenAI/Python 3.49")], &none, (Client::Other, None, None, None));
-    check(&[], &key, (Client::Other, Some("k"), None, None));
+    check(&[], &key, (Client::Other, None, None, None));
     let both = json!({ "prompt_cache_key": "k", "metadata": { "session_id": "m" } });
     check(&[], &both, (Client::Other, Some("m"), None, None));
     check(&[("x-session-id", "x")], &both, (Client::Other, Some("x"), None, None));

@@ -6,6 +6,7 @@ ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT '';
 -- The id the client itself gives the thread.
 ALTER TABLE threads ADD COLUMN key TEXT;
 CREATE INDEX threads_by_key ON threads (key) WHERE key IS NOT NULL;
+CREATE INDEX sessions_by_key ON sessions (key) WHERE key IS NOT NULL;
 
 -- What a request names instead of repeating it: an answer, or an item of one.
 CREATE INDEX turns_by_answer ON turn_rows (answer) WHERE answer IS NOT NULL;

@@ -1,0 +1,89 @@
+//! Histories that go on after their client compacted them.
+
+use epitome_core::{Event, Fact, Seq, SessionId};
+use epitome_store::{EventLog, Start, StoreError, records::ThreadRow};
+
+use super::{Line, Place, Placing, is_aside};
+use crate::recorder::{Placed, known::OwnSummary, own_compaction};
+
+/// No answer has more events than that.
+const ANSWER: u64 = 64;
+
+impl Placing<'_, '_> {
+    /// The continuation of a session that its client compacted, if the history says so beyond the first `known` units.
+    pub(super) fn after_own_compaction(&self, known: usize) -> Result<Option<Place>, StoreError> {
+        for own in self.recorder.known.summaries(self.principal) {
+            if let Some(place) = self.going_on(own, known)? {
+                return Ok(Some(place));
+            }
+        }
+        // What this process does not remember it may have recorded.
+        for own in self.recorded_summaries()? {
+            if let Some(place) = self.going_on(own, known)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    fn going_on(&self, own: OwnSummary, known: usize) -> Result<Option<Place>, StoreError> {
+        let at = self.seen.repeats(own_compaction::mark(&own.summary)).filter(|at| *at >= known);
+        let (Some(at), Some(thread)) = (at, self.main_of(own.session)?) else { return Ok(None) };
+        let store = &self.recorder.store;
+        let goes_on = own_compaction::continuation(store, &thread, self.seen, &self.links, at, own.summary)?;
+        let mut new = vec![goes_on.event];
+        new.extend(self.changed_opening(thread.id)?);
+        new.extend(self.seen.events(goes_on.from));
+        Ok(Some(self.at(&thread, thread.head.seq, new, Placed::Compacted)))
+    }
+
+    /// The newest summaries that were recorded for the session with this id.
+    fn recorded_summaries(&self) -> Result<Vec<OwnSummary>, StoreError> {
+        let store = &self.recorder.store;
+        let Some(key) = self.key() else { return Ok(Vec::new()) };
+        let Some(main) = store.threads_by_key(self.principal, key)?.into_iter().next() else {
+            return Ok(Vec::new());
+        };
+        let mut summaries = Vec::new();
+        let threads = store.threads(main.session)?;
+        for thread in threads.iter().rev().filter(|thread| thread.name == "compaction").take(2) {
+            let (principal, session) = (self.principal.to_owned(), main.session);
+            let summary = own_compaction::summary_in(&self.last_answer(thread)?);
+            summaries.extend(summary.map(|summary| OwnSummary { principal, session, summary }));
+        }
+        Ok(summaries)
+    }
+
+    /// What a thread was answered last, itself and not the one it was forked from.
+    fn last_answer(&self, thread: &ThreadRow) -> Result<Vec<Event>, StoreError> {
+        let begins = match thread.start {
+            Start::Fork { at, .. } => at.next(),
+            Start::Root | Start::Spawned { .. } => Seq(1),
+        };
+        let from = begins.max(Seq(thread.head.seq.0.saturating_sub(ANSWER) + 1));
+        let most = usize::try_from(ANSWER).unwrap_or(usize::MAX);
+        let events = self.recorder.store.read(thread.id, from, most)?;
+        let mut answer: Vec<Event> = Vec::new();
+        for logged in events {
+            match &logged.event.fact {
+                Fact::UserSaid { .. } | Fact::ToolReturned { .. } => answer.clear(),
+                _ => answer.push(logged.event),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The thread of a session that this request may continue.
+    fn main_of(&self, session: SessionId) -> Result<Option<ThreadRow>, StoreError> {
+        let store = &self.recorder.store;
+        if let Some(key) = self.key() {
+            let mut ours = store.threads_by_key(self.principal, key)?;
+            ours.retain(|thread| !is_aside(&thread.name));
+            // A summary that was asked for without an id may stand anywhere; whoever goes on with it knows better.
+            let at = ours.iter().position(|thread| thread.session == session).unwrap_or(0);
+            return Ok((at < ours.len()).then(|| ours.swap_remove(at)));
+        }
+        let head = store.session_name(session)?.head.map(|head| store.thread(head)).transpose()?;
+        Ok(head.filter(|thread| Line::of(thread) == Line::Main))
+    }
+}

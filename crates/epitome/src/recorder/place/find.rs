@@ -1,0 +1,126 @@
+//! Places in the log that hold the beginning of a history.
+
+use epitome_core::EventId;
+use epitome_store::{StoreError, records::ThreadRow};
+use epitome_wire::seen::Speaker;
+
+use super::{Placing, STEPS, is_aside};
+use crate::recorder::known::Standing;
+
+/// A place in the log that holds the beginning of a history.
+pub(super) struct Match {
+    /// How many units of it.
+    pub(super) units: usize,
+    pub(super) event: EventId,
+    pub(super) thread: ThreadRow,
+}
+
+impl Placing<'_, '_> {
+    /// Whether the thread ends with what was found of the history.
+    pub(super) fn is_end(&self, found: &Match) -> bool {
+        found.thread.head.link.normal == self.links[found.units]
+    }
+
+    /// The thread that ends where this history goes on, if that is fresh in mind.
+    pub(super) fn standing(&self) -> Option<(Standing, usize)> {
+        let last = self.seen.units().len();
+        // The whole history, known to its end, is a retry or a question asked again: not the usual way. And every history
+        // begins where a thread stands in which nothing was said.
+        (last.saturating_sub(STEPS).max(1)..last).rev().find_map(|units| {
+            let standing = self.recorder.known.standing(self.principal, self.links[units])?;
+            (standing.key.as_deref() == self.key()).then_some((standing, units))
+        })
+    }
+
+    /// Whether what was found is this request's past: an id says so, or an answer to it does. The same words are only that,
+    /// unless no answer to them was ever recorded, and this asks for one or brings it along.
+    pub(super) fn is_past(&self, found: &Match) -> Result<bool, StoreError> {
+        if is_aside(&found.thread.name) {
+            return Ok(false);
+        }
+        if self.key().is_some() && self.is_ours(&found.thread) {
+            return Ok(true);
+        }
+        // Scripts bring examples along: only what was answered here is an answer.
+        let said = self.seen.units()[..found.units].iter().any(|unit| unit.speaker == Speaker::Model);
+        if said && self.recorder.store.is_answered(found.thread.id, found.event.seq)? {
+            return Ok(true);
+        }
+        let goes_on = self.seen.units().get(found.units).is_none_or(|unit| unit.speaker == Speaker::Model);
+        Ok(self.key().is_none()
+            && found.thread.key.is_none()
+            && goes_on
+            && self.is_end(found)
+            && !self.recorder.known.is_under_way(found.thread.id, found.thread.head.seq))
+    }
+
+    /// A thread that ends where this history goes on, where the one that was found has gone on like it already: two runs of
+    /// one prompt whose answers were the same.
+    pub(super) fn waiting(&self, found: &Match) -> Result<Option<Match>, StoreError> {
+        let is_asked =
+            |found: &Match| self.recorder.known.is_under_way(found.thread.id, found.thread.head.seq);
+        let waits = self.is_end(found) && (self.key().is_some() || !is_asked(found));
+        if found.units < self.seen.units().len() || waits {
+            return Ok(None);
+        }
+        let nearest = found.units.saturating_sub(STEPS).max(1);
+        for units in (nearest..found.units).rev() {
+            let fits = |found: &Match| {
+                Ok(self.is_end(found) && self.is_ours(&found.thread) && self.is_past(found)?)
+            };
+            if let Some(waiting) = self.known_to(units, &fits)? {
+                return Ok(Some(waiting));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The longest part of the history that is known and that `fits`.
+    pub(super) fn longest(
+        &self,
+        fits: &dyn Fn(&Match) -> Result<bool, StoreError>,
+    ) -> Result<Option<Match>, StoreError> {
+        let last = self.seen.units().len();
+        let near = last.saturating_sub(STEPS);
+        for units in (near.max(1)..=last).rev() {
+            if let Some(found) = self.known_to(units, fits)? {
+                return Ok(Some(found));
+            }
+        }
+        // What is known of a history is known from its beginning: far from its end, halving finds where it stops.
+        let (mut known, mut unknown) = (None, near);
+        let mut lower = 1;
+        while lower < unknown {
+            let middle = lower.midpoint(unknown);
+            match self.known_to(middle, fits)? {
+                Some(found) => {
+                    lower = middle + 1;
+                    known = Some(found);
+                }
+                None => unknown = middle,
+            }
+        }
+        Ok(known)
+    }
+
+    fn known_to(
+        &self,
+        units: usize,
+        fits: &dyn Fn(&Match) -> Result<bool, StoreError>,
+    ) -> Result<Option<Match>, StoreError> {
+        let store = &self.recorder.store;
+        let mut best: Option<Match> = None;
+        for event in store.recognise_for(self.principal, self.links[units])? {
+            let found = Match { units, event, thread: store.thread(event.thread)? };
+            if !fits(&found)? {
+                continue;
+            }
+            // Under the same id before under none, at a thread's end before inside one, newest first.
+            let rank = |found: &Match| (self.is_ours(&found.thread), self.is_end(found));
+            if best.as_ref().is_none_or(|best| rank(&found) > rank(best)) {
+                best = Some(found);
+            }
+        }
+        Ok(best)
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests that name their past instead of holding it: after a response, or in a conversation that the provider keeps.
+
+use epitome_core::{Digest, Event, EventId, Fact, Link, Seq, SessionId};
+use epitome_store::{
+    Start, StoreError,
+    records::{BecomesHead, ThreadRow},
+};
+
+use super::{Place, Placing, find::Match};
+use crate::recorder::Placed;
+
+/// What is said of a request that names a past which was never recorded.
+const UNRESOLVED: &str = "unresolved_past";
+
+impl Placing<'_, '_> {
+    /// After an answer that the request names.
+    pub(super) fn after(&self, found: Option<EventId>) -> Result<Place, StoreError> {
+        let Some(event) = found else {
+            let mut place = self.open(None, "main", Start::Root);
+            place.new.push(Event::own(Fact::Carried { kind: UNRESOLVED.to_owned() }, Some(self.at)));
+            return Ok(place);
+        };
+        let store = &self.recorder.store;
+        let thread = store.thread(event.thread)?;
+        let link = store.event(event)?.link.normal;
+        let end = self.chained(link);
+        // The same request may stand there already: without an answer it is sent again, with one it is asked again.
+        let again = store.recognise_for(self.principal, end)?;
+        if let Some(again) = again.into_iter().find(|again| again.thread == event.thread) {
+            let is_end = thread.head.link.normal == end;
+            let after = if is_end { thread.head.seq } else { again.seq };
+            let placed = if is_end { Placed::Retried } else { Placed::Forked };
+            return Ok(Place { link: end, ..self.at(&thread, after, Vec::new(), placed) });
+        }
+        let place = if thread.head.link.normal == link {
+            let opening = self.changed_opening(thread.id)?;
+            let new = opening.into_iter().chain(self.seen.events(0)).collect();
+            self.at(&thread, thread.head.seq, new, Placed::Continued)
+        } else {
+            let name = thread.name.clone();
+            self.fork(&Match { units: 0, event, thread }, &name, BecomesHead::Yes)?
+        };
+        Ok(Place { link: end, ..place })
+    }
+
+    /// In a conversation that the provider keeps: its request holds only what is new.
+    pub(super) fn in_conversation(&self, id: &str) -> Result<Place, StoreError> {
+        let known = self.recorder.store.threads_by_key(self.principal, id)?.into_iter().next();
+        let Some(thread) = known.filter(|thread| thread.head.seq > Seq::START) else {
+            let session = SessionId::derived(&["conversation", self.principal, id]);
+            let mut place = self.open_in(session, "main", Start::Root);
+            place.key = Some(id.to_owned());
+            if let Some(opens) = &mut place.opens {
+                opens.thread.key = Some(id.to_owned());
+            }
+            return Ok(place);
+        };
+        if self.ends_with_this(&thread)? {
+            let link = thread.head.link.normal;
+            return Ok(Place { link, ..self.at(&thread, thread.head.seq, Vec::new(), Placed::Retried) });
+        }
+        let opening = self.changed_opening(thread.id)?;
+        let new = opening.into_iter().chain(self.seen.events(0)).collect();
+        let link = self.chained(thread.head.link.normal);
+        Ok(Place { link, ..self.at(&thread, thread.head.seq, new, Placed::Continued) })
+    }
+
+    /// Whether a thread's last words are this request's: it was sent before, and had no answer.
+    fn ends_with_this(&self, thread: &ThreadRow) -> Result<bool, StoreError> {
+        let units = self.seen.units();
+        // Between two of them may stand what is recognised by nothing.
+        let back = 4 * units.len() as u64 + 16;
+        let from = Seq(thread.head.seq.0.saturating_sub(back) + 1);
+        let tail =
+            self.recorder.store.digests(thread.id, from, usize::try_from(back).unwrap_or(usize::MAX))?;
+        let mut said = tail.iter().rev().filter_map(|(_, digest, _)| *digest);
+        Ok(!units.is_empty() && units.iter().rev().all(|unit| said.next() == Some(unit.digest)))
+    }
+
+    fn chained(&self, link: Digest) -> Digest {
+        self.seen.units().iter().fold(link, |link, unit| Link::normal_after(link, unit.digest))
+    }
+}

@@ -1,0 +1,236 @@
+//! Where a request belongs: the thread whose history it continues, a fork where it parts from one, or a new session.
+//!
+//! A client's id and the history itself are read together. An id alone mixes up subagents, titles and summaries, and some
+//! ids are given twice; a history alone cannot tell two runs of one prompt apart.
+
+mod compacted;
+mod find;
+mod follow;
+mod open;
+
+use epitome_core::{Digest, Event, Fact, Link, Seq, SessionId, ThreadId, event::Time};
+use epitome_store::{
+    Start, StoreError,
+    records::{BecomesHead, Opens, ThreadRow},
+};
+use epitome_wire::{
+    caller::{Caller, Client, Purpose},
+    seen::{Follows, Seen},
+};
+
+use self::find::Match;
+use super::{Arrival, Placed, Recorder, known::Standing};
+
+/// How far back from its end a history is compared link by link.
+const STEPS: usize = 64;
+
+/// Threads that no turn continues.
+const ASIDE: [&str; 2] = ["title", "compaction"];
+
+/// Where a request is written, and what is written.
+pub(super) struct Place {
+    pub(super) session: SessionId,
+    pub(super) thread: ThreadId,
+    pub(super) after: Seq,
+    /// The normalised chain after the request.
+    pub(super) link: Digest,
+    pub(super) new: Vec<Event>,
+    pub(super) opens: Option<Opens>,
+    pub(super) placed: Placed,
+    pub(super) key: Option<String>,
+    pub(super) line: Line,
+}
+
+/// Whether a session goes on with a thread when its client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// It does: the thread is the conversation, or a fork of it.
+    Main,
+    /// It does not: a subagent, a title, a summary.
+    Side,
+}
+
+impl Line {
+    /// What a thread is.
+    pub(super) fn of(thread: &ThreadRow) -> Self {
+        Self::named(&thread.name, &thread.start)
+    }
+
+    fn named(name: &str, start: &Start) -> Self {
+        let side = matches!(start, Start::Spawned { .. }) || name.starts_with("agent ") || is_aside(name);
+        if side { Self::Side } else { Self::Main }
+    }
+}
+
+fn is_aside(name: &str) -> bool {
+    ASIDE.contains(&name)
+}
+
+/// Finds the place of one request.
+pub(super) struct Placing<'r, 'b> {
+    recorder: &'r Recorder,
+    principal: &'r str,
+    at: Time,
+    seen: &'r Seen<'b>,
+    caller: &'r Caller,
+    /// The normalised chain after so many units.
+    links: Vec<Digest>,
+}
+
+impl<'r, 'b> Placing<'r, 'b> {
+    pub(super) fn new(
+        recorder: &'r Recorder,
+        arrival: &'r Arrival<'_>,
+        seen: &'r Seen<'b>,
+        caller: &'r Caller,
+    ) -> Self {
+        let mut links = Vec::with_capacity(seen.units().len() + 1);
+        links.push(Link::ROOT.normal);
+        let mut link = Link::ROOT.normal;
+        for unit in seen.units() {
+            link = Link::normal_after(link, unit.digest);
+            links.push(link);
+        }
+        Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links }
+    }
+
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
+        match (self.seen.follows(), self.caller.purpose) {
+            (Follows::Nothing, Purpose::Turn) => self.turn(),
+            (Follows::Nothing, Purpose::Compaction) => match self.longest(&|found| self.is_past(found))? {
+                Some(found) => self.fork(&found, "compaction", BecomesHead::No),
+                None => self.aside("compaction"),
+            },
+            (_, Purpose::Title) => self.aside("title"),
+            (Follows::Response(answer), Purpose::Turn | Purpose::Compaction) => {
+                self.after(self.recorder.store.answer_of(self.principal, &answer)?)
+            }
+            (Follows::Conversation(id), Purpose::Turn | Purpose::Compaction) => self.in_conversation(&id),
+        }
+    }
+
+    /// The next turn of a conversation.
+    fn turn(&self) -> Result<Place, StoreError> {
+        if let Some((standing, units)) = self.standing() {
+            return self.onward(&standing, units);
+        }
+        let ours = match self.key() {
+            Some(_) => self.longest(&|found| Ok(self.is_ours(&found.thread) && self.is_past(found)?))?,
+            None => None,
+        };
+        let found = match ours {
+            Some(found) => Some(found),
+            None => self.longest(&|found| self.is_past(found))?,
+        };
+        let parts = found.as_ref().is_none_or(|found| !self.is_end(found));
+        let units = found.as_ref().map_or(0, |found| found.units);
+        if parts
+            && units < self.seen.units().len()
+            && let Some(place) = self.after_own_compaction(units)?
+        {
+            return Ok(place);
+        }
+        match found {
+            Some(found) if self.is_ours(&found.thread) || self.key().is_none() => {
+                self.from(self.waiting(&found)?.as_ref().unwrap_or(&found))
+            }
+            // A subagent that was given its parent's past.
+            Some(found) if self.is_subagent() => self.fork(&found, &self.agent_name(), BecomesHead::No),
+            // The same past under another id: the client forked it.
+            Some(found) => self.fork(&found, "main", BecomesHead::Yes),
+            None => self.begin(),
+        }
+    }
+
+    /// The client's id of the thread.
+    fn key(&self) -> Option<&str> {
+        self.caller.thread.as_deref().or(self.caller.session.as_deref())
+    }
+
+    fn is_ours(&self, thread: &ThreadRow) -> bool {
+        thread.key.as_deref() == self.key()
+    }
+
+    fn is_subagent(&self) -> bool {
+        self.caller.parent.is_some()
+            || (self.caller.client == Client::ClaudeCode && self.caller.thread.is_some())
+    }
+
+    /// The normalised chain after the whole request.
+    fn end(&self) -> Digest {
+        self.links.last().copied().unwrap_or(Link::ROOT.normal)
+    }
+
+    /// The usual way: a thread goes on at its end.
+    fn onward(&self, standing: &Standing, units: usize) -> Result<Place, StoreError> {
+        let opening = if standing.instructions == self.seen.instructions() {
+            Vec::new()
+        } else {
+            self.changed_opening(standing.thread)?
+        };
+        Ok(Place {
+            session: standing.session,
+            thread: standing.thread,
+            after: standing.head,
+            link: self.end(),
+            new: opening.into_iter().chain(self.seen.events(units)).collect(),
+            opens: None,
+            placed: Placed::Continued,
+            key: self.key().map(str::to_owned),
+            line: standing.line,
+        })
+    }
+
+    /// On from a place in a thread: at its end, or in a fork.
+    fn from(&self, found: &Match) -> Result<Place, StoreError> {
+        if found.units == self.seen.units().len() {
+            // Nothing new is said: the same again. Who has an answer already gets another one beside it.
+            let (after, placed) = if self.is_end(found) {
+                (found.thread.head.seq, Placed::Retried)
+            } else {
+                (found.event.seq, Placed::Forked)
+            };
+            return Ok(self.at(&found.thread, after, Vec::new(), placed));
+        }
+        if !self.is_end(found) {
+            return self.fork(found, &found.thread.name, BecomesHead::Yes);
+        }
+        let opening = self.changed_opening(found.thread.id)?;
+        let new = opening.into_iter().chain(self.seen.events(found.units)).collect();
+        Ok(self.at(&found.thread, found.thread.head.seq, new, Placed::Continued))
+    }
+
+    fn at(&self, thread: &ThreadRow, after: Seq, new: Vec<Event>, placed: Placed) -> Place {
+        Place {
+            session: thread.session,
+            thread: thread.id,
+            after,
+            link: self.end(),
+            new,
+            opens: None,
+            placed,
+            key: thread.key.clone(),
+            line: Line::of(thread),
+        }
+    }
+
+    /// What stands beside and before the history and is not as `thread` has it. Of messages there may be several at a time,
+    /// of the rest the newest counts.
+    fn changed_opening(&self, thread: ThreadId) -> Result<Vec<Event>, StoreError> {
+        use epitome_core::event::Instruction::{Message, Project, Settings, System, Tools};
+        let known = self.recorder.store.of_kinds(thread, &["instructed"])?;
+        let is_known = |event: &Event| {
+            let Fact::Instructed { what, .. } = &event.fact else { return false };
+            let mut same = known.iter().rev().filter(
+                |logged| matches!(&logged.event.fact, Fact::Instructed { what: other, .. } if other == what),
+            );
+            match what {
+                Message | Project => same.any(|logged| logged.event.raw.json == event.raw.json),
+                Settings | System | Tools => {
+                    same.next().is_some_and(|logged| logged.event.raw.json == event.raw.json)
+                }
+            }
+        };
+        Ok(self.seen.opening().into_iter().filter(|event| !is_known(event)).collect())
+    }
+}

@@ -1,0 +1,170 @@
+//! New threads: sessions that begin, forks, subagents, and what clients ask beside a conversation.
+//!
+//! A thread's id follows from what it is, so that two gateways that see one request make one thread; only what is asked
+//! beside a conversation is another thing each time.
+
+use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId};
+use epitome_store::{
+    NewThread, Start, StoreError,
+    records::{BecomesHead, NewSession, Opens, ThreadRow},
+};
+use uuid::Uuid;
+
+use super::{Line, Place, Placing, find::Match, is_aside};
+use crate::{
+    import::title_of,
+    recorder::{Placed, spawned},
+};
+
+/// What is known under the ids of a client.
+#[derive(Default)]
+struct Family {
+    session: Option<SessionId>,
+    /// The newest thread of the conversation.
+    main: Option<ThreadRow>,
+}
+
+impl Placing<'_, '_> {
+    /// A fork from inside a thread: in its session if the client says it is the same, else in one of its own.
+    pub(super) fn fork(&self, found: &Match, name: &str, head: BecomesHead) -> Result<Place, StoreError> {
+        let own = self.recorder.store.session_name(found.thread.session)?;
+        let stays =
+            self.caller.session.is_none() || own.key == self.caller.session || self.caller.parent.is_some();
+        let opening = self.changed_opening(found.thread.id)?;
+        let (session, made) = if stays {
+            (found.thread.session, None)
+        } else {
+            let id = self.session_id(Some(self.end()));
+            (id, Some(self.new_session(id, &own.title)))
+        };
+        let key = if is_aside(name) { None } else { self.key().map(str::to_owned) };
+        let place = format!("{}:{}", found.event.thread, found.event.seq);
+        let id = self.thread_id(session, name, &place, key.as_deref());
+        let start = Start::Fork { of: found.thread.id, at: found.event.seq };
+        let line = Line::named(name, &start);
+        let thread = NewThread { id, session, name: name.to_owned(), start, key: key.clone() };
+        Ok(Place {
+            session,
+            thread: id,
+            after: found.event.seq,
+            link: self.end(),
+            new: opening.into_iter().chain(self.seen.events(found.units)).collect(),
+            opens: Some(Opens { session: made, thread, head }),
+            placed: Placed::Forked,
+            key,
+            line,
+        })
+    }
+
+    /// A new session, or a new thread of one that is known by its id.
+    pub(super) fn begin(&self) -> Result<Place, StoreError> {
+        let family = self.family()?;
+        if self.is_subagent() {
+            let words = self.seen.events(0).iter().find_map(title_of);
+            let start = match &family.main {
+                Some(parent) => spawned::start(&self.recorder.store, parent, words.as_deref())?,
+                None => Start::Spawned { by: None, call: None },
+            };
+            return Ok(self.open(family.session, &self.agent_name(), start));
+        }
+        Ok(match (family.session, family.main) {
+            // The id is taken by another history: some clients give it twice.
+            (Some(_), Some(_)) => self.open_in(self.session_id(Some(self.end())), "main", Start::Root),
+            // A session of which only a title or a summary is known so far, or nothing.
+            (session, None) | (session @ None, Some(_)) => self.open(session, "main", Start::Root),
+        })
+    }
+
+    pub(super) fn agent_name(&self) -> String {
+        format!("agent {}", self.caller.thread.as_deref().unwrap_or("of a call"))
+    }
+
+    /// A request beside the conversation: a thread of its own, in the session if that is known.
+    pub(super) fn aside(&self, name: &str) -> Result<Place, StoreError> {
+        let family = self.family()?;
+        let by = family.main.map(|main| EventId { thread: main.id, seq: main.head.seq });
+        let by = by.filter(|by| by.seq > Seq::START);
+        let session = family.session.or_else(|| self.told());
+        Ok(self.open(session, name, Start::Spawned { by, call: None }))
+    }
+
+    /// What is known by the ids of the client.
+    fn family(&self) -> Result<Family, StoreError> {
+        let store = &self.recorder.store;
+        let ids = [self.caller.parent.as_deref(), self.key(), self.caller.session.as_deref()];
+        for id in ids.into_iter().flatten() {
+            let main = store.threads_by_key(self.principal, id)?.into_iter().next();
+            if let Some(main) = main {
+                return Ok(Family { session: Some(main.session), main: Some(main) });
+            }
+        }
+        let named = self.caller.session.as_deref();
+        let session = named.map(|key| store.session_by_key(self.principal, key)).transpose()?.flatten();
+        Ok(Family { session, main: None })
+    }
+
+    /// The session that a request without an id tells of.
+    fn told(&self) -> Option<SessionId> {
+        if self.key().is_some() {
+            return None;
+        }
+        let mut text = String::new();
+        for event in self.seen.opening().iter().chain(&self.seen.events(0)) {
+            text.push_str(&event.fact.text());
+        }
+        self.recorder.known.told_in(self.principal, &text)
+    }
+
+    pub(super) fn open(&self, session: Option<SessionId>, name: &str, start: Start) -> Place {
+        self.open_in(session.unwrap_or_else(|| self.session_id(None)), name, start)
+    }
+
+    pub(super) fn open_in(&self, session: SessionId, name: &str, start: Start) -> Place {
+        let mut new = self.seen.opening();
+        new.extend(self.seen.events(0));
+        let title = if is_aside(name) { None } else { new.iter().find_map(title_of) };
+        let key = if is_aside(name) { None } else { self.key().map(str::to_owned) };
+        let id = self.thread_id(session, name, "", key.as_deref());
+        let (line, is_root) = (Line::named(name, &start), start == Start::Root);
+        let thread = NewThread { id, session, name: name.to_owned(), start, key: key.clone() };
+        let made = self.new_session(session, title.as_deref().unwrap_or_default());
+        let head = if is_root { BecomesHead::Yes } else { BecomesHead::No };
+        Place {
+            session,
+            thread: id,
+            after: Seq::START,
+            link: self.end(),
+            new,
+            opens: Some(Opens { session: Some(made), thread, head }),
+            placed: if is_root { Placed::Began } else { Placed::Joined },
+            key,
+            line,
+        }
+    }
+
+    fn thread_id(&self, session: SessionId, name: &str, place: &str, key: Option<&str>) -> ThreadId {
+        let once = if is_aside(name) { Uuid::now_v7().to_string() } else { String::new() };
+        let end = self.end().to_string();
+        ThreadId::derived(&[&session.to_string(), name, place, &end, key.unwrap_or_default(), &once])
+    }
+
+    /// The same client and id always give the same session, so that two gateways agree; without an id every one is new.
+    fn session_id(&self, history: Option<Digest>) -> SessionId {
+        let Some(key) = self.caller.session.as_deref().or(self.caller.thread.as_deref()) else {
+            return SessionId::new(Uuid::now_v7());
+        };
+        let history = history.map_or_else(String::new, |digest| digest.to_string());
+        SessionId::derived(&["gateway", self.principal, self.caller.client.name(), key, &history])
+    }
+
+    fn new_session(&self, id: SessionId, title: &str) -> NewSession {
+        NewSession {
+            id,
+            key: self.caller.session.clone(),
+            title: title.to_owned(),
+            source: self.caller.client.name().to_owned(),
+            created: Some(self.at),
+            principal: self.principal.to_owned(),
+        }
+    }
+}
