@@ -7,7 +7,6 @@ use epitome_core::{Digest, Event, Fact, event::Instruction, id::AnswerId};
 use super::{Item, Seen, known::Lead, memo::Place, read_item};
 use crate::{
     format::Format,
-    json::Json,
     request::{self, Keys},
 };
 
@@ -112,9 +111,4 @@ fn skeleton<'k>(seen: &Seen<'_>, taken: impl Iterator<Item = &'k str>) -> String
     }
     out.push_str(seen.body.get(from..).unwrap_or_default());
     out.trim_matches([' ', '\t', '\n', '\r']).to_owned()
-}
-
-/// Used where an item is looked into for more than what is known of it.
-pub(super) fn json<'a>(item: &Item<'a>) -> Option<Json<'a>> {
-    Json::parse(item.slice.raw, "an item").ok()
 }

@@ -1,7 +1,7 @@
 //! A request as it is seen from beside the road: not read whole, but far enough to know whose history it continues.
 //!
 //! A history is a list of [`Unit`]s, each with the digest it is recognised by. What clients change by themselves changes
-//! no digest: beyond what [the normalised form](crate::normal) ignores, an answer's reasoning (some clients send it back
+//! no digest: beyond what the normalised form ignores, an answer's reasoning (some clients send it back
 //! and some do not), and notes that a client moves from place to place. Units that were seen before cost a hash of their
 //! bytes, and nothing else of them is read.
 //!

@@ -6,6 +6,7 @@
 use epitome_core::{Event, Part};
 
 use super::{Seen, Speaker, decode, known::is_kind};
+use crate::json::Json;
 
 /// So many letters must agree: less is no summary.
 const LEAST: usize = 20;
@@ -21,7 +22,7 @@ pub(super) fn repeats(seen: &Seen<'_>, summary: &str) -> Option<usize> {
             return false;
         }
         let encrypted = || {
-            let item = decode::json(item)?;
+            let item = Json::parse(item.slice.raw, "an item").ok()?;
             let hidden = is_kind(&item, "compaction").then(|| item.text_at("encrypted_content")).flatten();
             hidden.map(|hidden| !hidden.is_empty() && hidden == summary)
         };

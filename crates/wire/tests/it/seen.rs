@@ -162,8 +162,7 @@ fn what_no_client_need_send_back_belongs_to_the_unit_after_it() {
     let seen = see(Format::OpenaiResponses, &body, &memo);
     assert_eq!(seen.references(), ["msg_1"]);
     let speakers: Vec<Speaker> = seen.units().iter().map(|unit| unit.speaker).collect();
-    use Speaker::{Model, System, Tools, User};
-    assert_eq!(speakers, [User, Model, Tools, System, Model]);
+    assert_eq!(speakers, [Speaker::User, Speaker::Model, Speaker::Tools, Speaker::System, Speaker::Model]);
     let kinds =
         |from: usize| -> Vec<bool> { seen.events(from).iter().map(|event| event.normal.is_some()).collect() };
     assert_eq!(kinds(0), [false, true, false, true, true, true, false, true, false]);
@@ -377,6 +376,7 @@ fn a_streamed_answer_is_recognised_as_the_same_in_one_piece() {
         let mut decoder = StreamDecoder::new(stream.format);
         assert!(!decoder.is_over());
         decoder.push(stream.text.as_bytes());
+        decoder.push(b"\n\n");
         // Some servers just end.
         let says_so = stream.format != Format::OpenaiChat || stream.text.contains("[DONE]");
         assert_eq!(decoder.is_over(), says_so, "{}", stream.name);

@@ -4,7 +4,7 @@
 use epitome_core::Digest;
 use epitome_wire::{
     Format,
-    seen::{Memo, Seen, Speaker, recognisable},
+    seen::{Memo, Seen, Speaker, Unit, recognisable},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -293,142 +293,100 @@ proptest! {
     }
 }
 
-#[test]
-fn gooses_note_may_stand_anywhere() {
-    let note =
-        |minute: u8| format!("<info-msg>\nIt is currently 10:{minute}\nWorking directory: /src\n</info-msg>");
-    let check = |format: Format, calls: &[Value]| {
-        let memo = Memo::default();
-        let mut known: Vec<(Digest, Speaker)> = Vec::new();
-        for items in calls {
-            let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
-            let body = json!({ key: items }).to_string();
-            let seen = Seen::read(format, &body, &memo).unwrap();
-            let units: Vec<_> = seen.units().iter().map(|unit| (unit.digest, unit.speaker)).collect();
-            assert!(units.starts_with(&known), "{format} {body}");
-            assert!(seen.events(0).len() >= units.len());
-            known = units;
-        }
-        let speakers: Vec<Speaker> = known.iter().map(|(_, speaker)| *speaker).collect();
-        if format == Format::OpenaiResponses {
-            assert_eq!(
-                speakers,
-                [
-                    Speaker::User,
-                    Speaker::Model,
-                    Speaker::Model,
-                    Speaker::Tools,
-                    Speaker::Model,
-                    Speaker::User
-                ]
-            );
-        } else {
-            assert_eq!(
-                speakers,
-                [Speaker::User, Speaker::Model, Speaker::Tools, Speaker::Model, Speaker::User]
-            );
-        }
-    };
-    let text = |text: &str| json!({ "type": "text", "text": text });
-    let user = |content: Value| json!({ "role": "user", "content": content });
-    let model = |content: Value| json!({ "role": "assistant", "content": content });
+/// goose's note.
+fn note(minute: u8) -> String {
+    format!("<info-msg>\nIt is currently 10:{minute}\nWorking directory: /src\n</info-msg>")
+}
 
+/// Each history begins with the one before it, and the last is of so many units.
+fn check_notes(format: Format, calls: &[Value], expect: &[Speaker]) {
+    let memo = Memo::default();
+    let mut known: Vec<Unit> = Vec::new();
+    for items in calls {
+        let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
+        let body = json!({ key: items }).to_string();
+        let seen = Seen::read(format, &body, &memo).unwrap();
+        assert!(seen.units().starts_with(&known), "{format} {body}");
+        assert!(seen.events(0).len() >= seen.units().len());
+        known = seen.units().to_vec();
+    }
+    let speakers: Vec<Speaker> = known.iter().map(|unit| unit.speaker).collect();
+    assert_eq!(speakers, expect);
+}
+
+const SPEAKERS: [Speaker; 5] = [Speaker::User, Speaker::Model, Speaker::Tools, Speaker::Model, Speaker::User];
+
+fn user(content: impl Into<Value>) -> Value {
+    json!({ "role": "user", "content": content.into() })
+}
+
+fn model(content: impl Into<Value>) -> Value {
+    json!({ "role": "assistant", "content": content.into() })
+}
+
+#[test]
+fn gooses_note_may_stand_anywhere_in_messages() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
     let call = json!({ "type": "tool_use", "id": "t", "name": "sh", "input": { "cmd": "ls" } });
     let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": "a.rs" });
-    check(
-        Format::Anthropic,
-        &[
-            json!([user(json!([text(&note(1)), text("List")]))]),
-            // The answer is torn apart.
-            json!([
-                user(json!([text("List")])),
-                model(json!([text("Sure.")])),
-                user(json!([text(&note(2))])),
-                model(json!([call])),
-                user(json!([result]))
-            ]),
-            json!([
-                user(json!("List")),
-                model(json!([text("Sure."), call])),
-                user(json!([result])),
-                user(json!(note(3))),
-                model(json!("One file.")),
-                user(json!("Thanks"))
-            ]),
-            json!([
-                user(json!("List")),
-                model(json!([text("Sure."), call])),
-                user(json!([result, text(&note(4))])),
-                model(json!("One file.")),
-                user(json!("Thanks"))
-            ]),
-        ],
-    );
+    let list = user("List");
+    let answer = model(vec![text("Sure."), call.clone()]);
+    let returned = user(vec![result.clone()]);
+    let (done, thanks) = (model("One file."), user("Thanks"));
+    let calls = [
+        json!([user(vec![text(&note(1)), text("List")])]),
+        // The answer is torn apart.
+        json!([
+            user(vec![text("List")]),
+            model(vec![text("Sure.")]),
+            user(vec![text(&note(2))]),
+            model(vec![call]),
+            returned
+        ]),
+        json!([list, answer, returned, user(note(3)), done, thanks]),
+        json!([list, answer, user(vec![result, text(&note(4))]), done, thanks]),
+    ];
+    check_notes(Format::Anthropic, &calls, &SPEAKERS);
+}
 
+#[test]
+fn gooses_note_may_stand_anywhere_in_chat() {
     let called = json!([{ "id": "t", "type": "function", "function": { "name": "sh", "arguments": "{\"cmd\":\"ls\"}" } }]);
     let calling = |content: Value| json!({ "role": "assistant", "content": content, "tool_calls": called });
     let tool = json!({ "role": "tool", "tool_call_id": "t", "content": "a.rs" });
-    check(
-        Format::OpenaiChat,
-        &[
-            json!([user(json!(format!("{}\nList", note(1))))]),
-            json!([user(json!(format!("List\n{}", note(2)))), calling(json!("Sure.")), tool]),
-            json!([
-                user(json!("List")),
-                model(json!("Sure.")),
-                user(json!(note(3))),
-                calling(Value::Null),
-                tool,
-                model(json!("One file.")),
-                user(json!("Thanks"))
-            ]),
-            json!([
-                user(json!("List")),
-                calling(json!("Sure.")),
-                tool,
-                user(json!(note(4))),
-                model(json!("One file.")),
-                user(json!("Thanks"))
-            ]),
-        ],
-    );
+    let (list, answer) = (user("List"), calling("Sure.".into()));
+    let (done, thanks) = (model("One file."), user("Thanks"));
+    let calls = [
+        json!([user(format!("{}\nList", note(1)))]),
+        json!([user(format!("List\n{}", note(2))), answer, tool]),
+        json!([list, model("Sure."), user(note(3)), calling(Value::Null), tool, done, thanks]),
+        json!([list, answer, tool, user(note(4)), done, thanks]),
+    ];
+    check_notes(Format::OpenaiChat, &calls, &SPEAKERS);
+}
 
+#[test]
+fn gooses_note_may_stand_anywhere_in_responses() {
     let said = |role: &str, kind: &str, texts: &[&str]| {
         let content: Vec<Value> = texts.iter().map(|text| json!({ "type": kind, "text": text })).collect();
         json!({ "role": role, "content": content })
     };
-    let (asked, answered) = (
-        |texts: &[&str]| said("user", "input_text", texts),
-        |text: &str| said("assistant", "output_text", &[text]),
-    );
+    let asked = |texts: &[&str]| said("user", "input_text", texts);
+    let answered = |text: &str| said("assistant", "output_text", &[text]);
     let call =
         json!({ "type": "function_call", "call_id": "t", "name": "sh", "arguments": "{\"cmd\":\"ls\"}" });
     let output = json!({ "type": "function_call_output", "call_id": "t", "output": "a.rs" });
-    check(
-        Format::OpenaiResponses,
-        &[
-            json!([asked(&[&note(1), "List"])]),
-            json!([asked(&["List", &note(2)]), answered("Sure."), call, output]),
-            json!([
-                asked(&["List"]),
-                answered("Sure."),
-                asked(&[&note(3)]),
-                call,
-                output,
-                answered("One file."),
-                asked(&["Thanks"])
-            ]),
-            json!([
-                asked(&["List"]),
-                answered("Sure."),
-                call,
-                output,
-                asked(&[&note(4)]),
-                answered("One file."),
-                asked(&["Thanks"])
-            ]),
-        ],
-    );
+    let (list, answer) = (asked(&["List"]), answered("Sure."));
+    let (done, thanks) = (answered("One file."), asked(&["Thanks"]));
+    let calls = [
+        json!([asked(&[&note(1), "List"])]),
+        json!([asked(&["List", &note(2)]), answer, call, output]),
+        json!([list, answer, asked(&[&note(3)]), call, output, done, thanks]),
+        json!([list, answer, call, output, asked(&[&note(4)]), done, thanks]),
+    ];
+    // An answer of two items is two units.
+    let speakers: Vec<Speaker> = [&SPEAKERS[..2], &SPEAKERS[1..]].concat();
+    check_notes(Format::OpenaiResponses, &calls, &speakers);
 }
 
 #[test]
