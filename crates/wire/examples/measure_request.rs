@@ -1,4 +1,4 @@
-//! What making a request costs: rendering it, seeing it as a cache does, and checking it.
+//! What a request costs: rendering it, seeing it as a cache does and as one that passes, and checking it.
 //!
 //! `cargo run --release -p epitome-wire --example measure_request`
 
@@ -16,6 +16,7 @@ use epitome_wire::{
     Format, PromptMemo, WireError,
     legality::{Rules, check},
     render::{Breakpoints, RenderOptions, recount},
+    seen::{Memo, Seen},
 };
 use serde_json::{Value, json};
 
@@ -49,6 +50,11 @@ fn measure(format: Format) -> Result<(), Box<dyn std::error::Error>> {
     });
     let mut memo = PromptMemo::new(Arc::clone(context.meter()));
     timed("prompt, all known", || format.prompt(&body, &mut memo).map(|prompt| prompt.blocks.len()).ok());
+    timed("seen, nothing known", || {
+        Seen::read(format, &body, &Memo::default()).map(|seen| seen.units().len()).ok()
+    });
+    let memo = Memo::default();
+    timed("seen, all known", || Seen::read(format, &body, &memo).map(|seen| seen.units().len()).ok());
     timed("legality", || check(format, &body, &Rules::of(format)).len());
     timed("recount", || recount(format, &body, context.meter()).ok());
     Ok(())
