@@ -14,7 +14,7 @@ pub(super) fn resolve(seen: &mut Seen<'_>, id: &str, event: &Event) {
     for item in &mut seen.items {
         if item.known.reference.as_deref() == Some(id) {
             item.known = Arc::clone(&known);
-            item.event = Some(event.clone());
+            item.event = Some(Box::new(event.clone()));
         }
     }
     seen.references.retain(|other| other != id);
