@@ -1,4 +1,4 @@
-//! What a request costs: rendering it, seeing it as a cache does, checking it, and recognising its history.
+//! What a request costs: rendering it, seeing it as a cache does and as one that passes, and checking it.
 //!
 //! `cargo run --release -p epitome-wire --example measure_request`
 
@@ -50,12 +50,12 @@ fn measure(format: Format) -> Result<(), Box<dyn std::error::Error>> {
     });
     let mut memo = PromptMemo::new(Arc::clone(context.meter()));
     timed("prompt, all known", || format.prompt(&body, &mut memo).map(|prompt| prompt.blocks.len()).ok());
-    timed("legality", || check(format, &body, &Rules::of(format)).len());
     timed("seen, nothing known", || {
         Seen::read(format, &body, &Memo::default()).map(|seen| seen.units().len()).ok()
     });
     let memo = Memo::default();
     timed("seen, all known", || Seen::read(format, &body, &memo).map(|seen| seen.units().len()).ok());
+    timed("legality", || check(format, &body, &Rules::of(format)).len());
     timed("recount", || recount(format, &body, context.meter()).ok());
     Ok(())
 }

@@ -63,7 +63,8 @@ pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
 pub(super) fn event(seen: &Seen<'_>, at: usize) -> Option<Event> {
     let item = seen.items.get(at)?;
     item.event
-        .clone()
+        .as_deref()
+        .cloned()
         .or_else(|| read_item(seen.format, place(seen, item), item.slice.raw).ok().map(|(event, _)| event))
 }
 

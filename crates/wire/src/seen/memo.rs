@@ -14,6 +14,9 @@ use epitome_core::Digest;
 use super::known::Known;
 use crate::format::Format;
 
+/// What is known of each piece that a key stands for: of one, or of every item of a run.
+pub(super) type Kept = Arc<[Arc<Known>]>;
+
 /// Digests of messages that were seen before, by their bytes. Shared by all requests of a process; bounded.
 #[derive(Debug)]
 pub struct Memo {
@@ -27,6 +30,8 @@ pub struct Memo {
 pub(super) enum Place {
     /// An item of the history.
     Item,
+    /// Items of the history that follow each other.
+    Run,
     /// A history that is only a string.
     Bare,
     /// The system prompt.
@@ -53,8 +58,8 @@ impl Key {
 
 #[derive(Debug, Default)]
 struct Generations {
-    newer: HashMap<Key, Arc<Known>>,
-    older: HashMap<Key, Arc<Known>>,
+    newer: HashMap<Key, Kept>,
+    older: HashMap<Key, Kept>,
     /// What the newer generation weighs.
     weight: usize,
 }
@@ -66,13 +71,13 @@ impl Memo {
     }
 
     /// What is known of each of `keys`.
-    pub(super) fn find(&self, keys: &[Key]) -> Vec<Option<Arc<Known>>> {
+    pub(super) fn find(&self, keys: &[Key]) -> Vec<Option<Kept>> {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         keys.iter().map(|key| generations.find(key, self.most)).collect()
     }
 
     /// Remembers what was not known.
-    pub(super) fn keep(&self, fresh: Vec<(Key, Arc<Known>)>) {
+    pub(super) fn keep(&self, fresh: Vec<(Key, Kept)>) {
         if fresh.is_empty() {
             return;
         }
@@ -91,7 +96,7 @@ impl Default for Memo {
 }
 
 impl Generations {
-    fn find(&mut self, key: &Key, most: usize) -> Option<Arc<Known>> {
+    fn find(&mut self, key: &Key, most: usize) -> Option<Kept> {
         if let Some(known) = self.newer.get(key) {
             return Some(Arc::clone(known));
         }
@@ -100,12 +105,12 @@ impl Generations {
         Some(known)
     }
 
-    fn keep(&mut self, key: Key, known: Arc<Known>, most: usize) {
+    fn keep(&mut self, key: Key, known: Kept, most: usize) {
         if self.weight >= most {
             self.older = mem::take(&mut self.newer);
             self.weight = 0;
         }
-        let weight = known.weight();
+        let weight: usize = known.iter().map(|known| known.weight()).sum();
         if self.newer.insert(key, known).is_none() {
             self.weight += weight;
         }
@@ -120,6 +125,10 @@ mod tests {
         Key::of(Format::Anthropic, Place::Item, name)
     }
 
+    fn kept(count: usize) -> Kept {
+        (0..count).map(|_| Arc::new(Known::setting(Digest::of(b"")))).collect()
+    }
+
     fn knows(memo: &Memo, name: &str) -> bool {
         memo.find(&[key(name)])[0].is_some()
     }
@@ -127,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_stays_and_the_rest_is_forgotten() {
         let memo = Memo::new(20);
-        let see = |name: &str| memo.keep(vec![(key(name), Arc::new(Known::setting(Digest::of(b""))))]);
+        let see = |name: &str| memo.keep(vec![(key(name), kept(1))]);
         see("kept");
         for round in 0..10 {
             assert!(knows(&memo, "kept"), "{round}");
@@ -142,12 +151,24 @@ mod tests {
     }
 
     #[test]
+    fn a_run_counts_as_much_as_its_items() {
+        let memo = Memo::new(64);
+        for number in 0..100 {
+            memo.keep(vec![(key(&number.to_string()), kept(16))]);
+            let generations = memo.generations.lock().unwrap();
+            assert!(generations.newer.len() + generations.older.len() <= 4, "{number}");
+        }
+        assert!(knows(&memo, "99") && knows(&memo, "98") && !knows(&memo, "95"));
+    }
+
+    #[test]
     fn the_same_bytes_elsewhere_are_something_else() {
         let memo = Memo::default();
-        memo.keep(vec![(key("x"), Arc::new(Known::setting(Digest::of(b""))))]);
+        memo.keep(vec![(key("x"), kept(1))]);
         let elsewhere = [
             Key::of(Format::OpenaiChat, Place::Item, "x"),
             Key::of(Format::Anthropic, Place::System, "x"),
+            Key::of(Format::Anthropic, Place::Run, "x"),
             Key::of(Format::Anthropic, Place::Item, "y"),
         ];
         assert!(memo.find(&elsewhere).iter().all(Option::is_none));

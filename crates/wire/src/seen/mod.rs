@@ -3,7 +3,7 @@
 //! A history is a list of [`Unit`]s, each with the digest it is recognised by. What clients change by themselves changes
 //! no digest: beyond what the normalised form ignores, an answer's reasoning (some clients send it back
 //! and some do not), and notes that a client moves from place to place. Units that were seen before cost a hash of their
-//! bytes, and nothing else of them is read.
+//! bytes, many together, and nothing else of them is read.
 //!
 //! Which units there are: every message, or Responses item, is one. Not so what no client need send back: answers that
 //! say nothing, reasoning that is an item, references to items, a trigger of a compaction, messages that are only a
@@ -17,6 +17,7 @@ mod memo;
 mod note;
 mod pieces;
 mod read;
+mod recall;
 mod repeats;
 mod resolve;
 mod split;
@@ -80,7 +81,7 @@ struct Item<'a> {
     /// What is known of it.
     known: Arc<Known>,
     /// What it says, if it had to be read to know it.
-    event: Option<Event>,
+    event: Option<Box<Event>>,
 }
 
 /// A message of a history, or several that make one: what is recognised as a whole.

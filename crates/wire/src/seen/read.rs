@@ -1,14 +1,13 @@
-//! Looking at a request: what was seen before is known by its bytes, the rest is read.
+//! Looking at a request: what stands in it, which units its history has, and what instructs the model.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, slice};
 
-use epitome_core::{Digest, Event};
+use epitome_core::Digest;
 
 use super::{
     Item, Seen, Unit,
-    known::Known,
-    memo::{Key, Memo, Place},
-    pieces, read_item,
+    memo::{Memo, Place},
+    pieces, recall,
     split::{self, Member, Slice},
 };
 use crate::{
@@ -48,10 +47,12 @@ pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<See
     };
     let history = members.iter().rposition(|member| member.key == keys.history);
     let (place, slices) = items_of(format, history.and_then(|at| members.get(at)));
-    let (names, mut wanted) = settings(&members, &keys, history.filter(|_| !slices.is_empty()), what)?;
-    wanted.extend(slices.into_iter().map(|slice| (place, slice)));
-    let mut settings = recall(format, &wanted, memo)?;
-    let items = settings.split_off(names.len());
+    let (names, wanted) = settings(&members, &keys, history.filter(|_| !slices.is_empty()), what)?;
+    let settings = recall::pieces(format, &wanted, memo)?;
+    let items = match (place, slices) {
+        (Place::Bare, [bare]) => recall::pieces(format, &[(place, *bare)], memo)?,
+        _ => recall::history(format, body, slices, memo)?,
+    };
 
     let opening = items.iter().take_while(|item| item.known.instructs()).count();
     let (units, spans) = units(format, &items, opening);
@@ -86,14 +87,14 @@ fn settings<'m, 'a>(
 }
 
 /// The items of a history, and what they are read as.
-fn items_of<'a>(format: Format, history: Option<&Member<'a>>) -> (Place, Vec<Slice<'a>>) {
-    let Some(history) = history else { return (Place::Item, Vec::new()) };
+fn items_of<'m, 'a>(format: Format, history: Option<&'m Member<'a>>) -> (Place, &'m [Slice<'a>]) {
+    let Some(history) = history else { return (Place::Item, &[]) };
     match &history.elements {
-        Some(elements) => (Place::Item, elements.clone()),
+        Some(elements) => (Place::Item, elements),
         None if format == Format::OpenaiResponses && history.value.raw.starts_with('"') => {
-            (Place::Bare, vec![history.value])
+            (Place::Bare, slice::from_ref(&history.value))
         }
-        None => (Place::Item, Vec::new()),
+        None => (Place::Item, &[]),
     }
 }
 
@@ -103,47 +104,6 @@ fn place_of(keys: &Keys, key: &str) -> Place {
         key if key == keys.tools => Place::Tools,
         _ => Place::Setting,
     }
-}
-
-/// What is known of pieces of a request; those that nobody has seen before are read.
-fn recall<'a>(
-    format: Format,
-    wanted: &[(Place, Slice<'a>)],
-    memo: &Memo,
-) -> Result<Vec<Item<'a>>, WireError> {
-    let keys: Vec<Key> = wanted.iter().map(|(place, slice)| Key::of(format, *place, slice.raw)).collect();
-    let mut fresh = Vec::new();
-    let mut items = Vec::with_capacity(wanted.len());
-    for ((found, key), (place, slice)) in memo.find(&keys).into_iter().zip(keys).zip(wanted) {
-        let (known, event) = if let Some(known) = found {
-            (known, None)
-        } else {
-            let (known, event) = meet(format, *place, slice.raw)?;
-            let known = Arc::new(known);
-            fresh.push((key, Arc::clone(&known)));
-            (known, event)
-        };
-        items.push(Item { slice: *slice, known, event });
-    }
-    memo.keep(fresh);
-    Ok(items)
-}
-
-fn meet(format: Format, place: Place, raw: &str) -> Result<(Known, Option<Event>), WireError> {
-    let parse = || Json::parse(raw, request::what(format));
-    Ok(match place {
-        Place::Item | Place::Bare => {
-            let (event, known) = read_item(format, place, raw)?;
-            (known, Some(event))
-        }
-        Place::System => (Known::system(format, &parse()?), None),
-        Place::Tools => (Known::tools(format, &parse()?), None),
-        Place::Setting => {
-            let mut out = Vec::new();
-            normal::plain(&mut out, &parse()?);
-            (Known::setting(Digest::of(&out)), None)
-        }
-    })
 }
 
 /// The units of a history, and the items of each.

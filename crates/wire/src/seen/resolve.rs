@@ -18,7 +18,7 @@ pub(super) fn resolve(seen: &mut Seen<'_>, events: &BTreeMap<String, Event>) {
     for item in &mut seen.items {
         let named = item.known.reference.as_deref().and_then(|id| known.get(id));
         if let Some((known, event)) = named {
-            (item.known, item.event) = (Arc::clone(known), Some((*event).clone()));
+            (item.known, item.event) = (Arc::clone(known), Some(Box::new((*event).clone())));
         }
     }
     seen.references.retain(|id| !known.contains_key(id.as_str()));

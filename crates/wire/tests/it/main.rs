@@ -21,6 +21,7 @@ mod responses;
 mod said;
 mod seen;
 mod seen_clients;
+mod seen_runs;
 mod streams;
 mod summaries;
 mod translated;
