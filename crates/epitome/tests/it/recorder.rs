@@ -265,8 +265,9 @@ fn a_client_that_goes_on_without_waiting_loses_nothing() {
     gateway.end(slow, CHAT, Some(&chat_answer("1", "late")), Ending::Complete);
     assert_eq!(gateway.story(next.thread), "a | b | c");
     let session = gateway.sessions().remove(0);
-    assert_eq!(session.threads, 2);
-    assert_eq!(gateway.story(session.head.unwrap()), "a | late");
+    assert_eq!((session.threads, session.head), (2, Some(next.thread)));
+    let late = gateway.recorder.store().threads(session.id).unwrap().remove(1);
+    assert_eq!(gateway.story(late.id), "a | late");
 }
 
 #[test]
@@ -511,6 +512,83 @@ fn a_conversation_that_the_provider_keeps_is_one_session() {
     let two = gateway.call(RESPONSES, NOBODY, &body("c"), &response("r2", &json!([output("m2", "d")])));
     assert_eq!((two.placed, two.thread), (Placed::Continued, one.thread));
     assert_eq!(gateway.story(one.thread), "a | b | c | d");
+}
+
+#[test]
+fn what_is_sent_again_is_recorded_again_however_it_names_its_past() {
+    let mut gateway = Gateway::new();
+    let one = gateway.call(
+        RESPONSES,
+        NOBODY,
+        &responses(&json!("a")),
+        &response("r1", &json!([output("m1", "b")])),
+    );
+    let next = json!({"model": "gpt-5", "previous_response_id": "r1", "input": "c"});
+    for _ in 0..3 {
+        let refused = gateway.ask(RESPONSES, NOBODY, &next);
+        assert_eq!(refused.thread, one.thread);
+        gateway.end(refused, RESPONSES, None, Ending::Refused);
+    }
+    for answer in ["d", "e", "e"] {
+        gateway.call(RESPONSES, NOBODY, &next, &response("r2", &json!([output("m2", answer)])));
+    }
+    assert_eq!(gateway.story(one.thread), "a | b | c | d");
+    assert_eq!(gateway.sessions()[0].threads, 2);
+    assert_eq!(gateway.recorder.store().exchanges(one.session, 0, 99).unwrap().len(), 7);
+
+    let kept = json!({"model": "gpt-5", "conversation": "conv_1", "input": "a"});
+    let refused = gateway.ask(RESPONSES, NOBODY, &kept);
+    gateway.end(refused, RESPONSES, None, Ending::Refused);
+    let two = gateway.call(RESPONSES, NOBODY, &kept, &response("r3", &json!([output("m3", "b")])));
+    assert_eq!((two.placed, gateway.story(two.thread).as_str()), (Placed::Retried, "a | b"));
+}
+
+#[test]
+fn a_summary_that_is_asked_for_again_is_another_one() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-claude-code-session-id", "s")];
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let one =
+        gateway.call(MESSAGES, &headers, &messages("s", &[user("a")]), &message_answer("1", &text("b")));
+    let prompt = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nAn <analysis> block, then a <summary> block";
+    let asking = messages("s", &[user("a"), said("b"), user(prompt)]);
+    for _ in 0..3 {
+        let refused = gateway.ask(MESSAGES, &headers, &asking);
+        assert_eq!((refused.session, refused.placed), (one.session, Placed::Forked));
+        gateway.end(refused, MESSAGES, None, Ending::Refused);
+    }
+    assert_eq!(gateway.sessions()[0].head, Some(one.thread));
+}
+
+#[test]
+fn examples_that_a_script_brings_along_are_no_answers() {
+    let mut gateway = Gateway::new();
+    let prompt = |asks: &str| chat(&[user("2+2?"), said("4"), user("3+3?"), said("6"), user(asks)]);
+    for asks in ["5+5?", "5+5?", "6+6?"] {
+        let run = gateway.call(CHAT, NOBODY, &prompt(asks), &chat_answer("1", "ten"));
+        assert_eq!(run.placed, Placed::Began, "{asks}");
+    }
+    for id in ["x", "y"] {
+        let run = gateway.call(CHAT, &[("x-session-id", id)], &prompt("5+5?"), &chat_answer("2", "ten"));
+        assert_eq!(run.placed, Placed::Began, "{id}");
+    }
+    assert_eq!(gateway.sessions().len(), 5);
+}
+
+#[test]
+fn a_session_stands_where_its_client_went_on() {
+    let mut gateway = Gateway::new();
+    let headers = [("x-session-id", "s")];
+    let one = gateway.call(CHAT, &headers, &chat(&[user("a")]), &chat_answer("1", "b"));
+    let fork = chat(&[user("a"), said("b"), user("c")]);
+    gateway.call(CHAT, &headers, &fork, &chat_answer("2", "d"));
+    let other =
+        gateway.call(CHAT, &headers, &chat(&[user("a"), said("b"), user("e")]), &chat_answer("3", "f"));
+    assert_eq!(gateway.sessions()[0].head, Some(other.thread));
+    let back = chat(&[user("a"), said("b"), user("c"), said("d"), user("g")]);
+    let back = gateway.call(CHAT, &headers, &back, &chat_answer("4", "h"));
+    assert_eq!((back.placed, back.thread), (Placed::Continued, one.thread));
+    assert_eq!(gateway.sessions()[0].head, Some(one.thread));
 }
 
 #[test]

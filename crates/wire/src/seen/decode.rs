@@ -4,26 +4,34 @@ use std::collections::HashMap;
 
 use epitome_core::{Digest, Event, Fact, event::Instruction, id::AnswerId};
 
-use super::{Item, Seen, known::Lead, memo::Place, read_item};
+use super::{Item, Seen, keys, known::Lead, memo::Place, read_item};
 use crate::{
     format::Format,
+    json::Json,
     request::{self, Keys},
 };
 
 /// What stands beside and before the history.
 pub(super) fn opening(seen: &Seen<'_>) -> Vec<Event> {
-    let keys = Keys::of(seen.format);
+    let names = Keys::of(seen.format);
     let said = |key: &str| seen.setting(key).filter(|value| !value.is_null());
-    let system = keys.system.and_then(said);
-    let tools = said(keys.tools).filter(|tools| tools.as_array().is_none_or(|tools| !tools.is_empty()));
+    let system = names.system.and_then(said);
+    let tools = said(names.tools).filter(|tools| tools.as_array().is_none_or(|tools| !tools.is_empty()));
     let taken = [
-        keys.system.filter(|_| system.is_some()),
-        tools.as_ref().map(|_| keys.tools),
-        Some(keys.history).filter(|_| !seen.items.is_empty()),
+        names.system.filter(|_| system.is_some()),
+        tools.as_ref().map(|_| names.tools),
+        Some(names.history).filter(|_| !seen.items.is_empty()),
     ];
-    let mut events = vec![request::settings(seen.format, &skeleton(seen, taken.into_iter().flatten()))];
+    let skeleton = skeleton(seen, taken.into_iter().flatten());
+    let blanked =
+        Json::parse(&skeleton, "settings").ok().and_then(|settings| keys::blanked_settings(&settings));
+    let mut events = vec![request::settings(seen.format, blanked.as_deref().unwrap_or(&skeleton))];
     events.extend(system.map(|system| request::system_event(seen.format, &system)));
-    events.extend(tools.map(|tools| request::tools_event(seen.format, &tools)));
+    events.extend(tools.map(|tools| {
+        let blanked = keys::blanked_tools(&tools);
+        let blanked = blanked.as_deref().and_then(|tools| Json::parse(tools, "tools").ok());
+        request::tools_event(seen.format, blanked.as_ref().unwrap_or(&tools))
+    }));
     events.extend((0..seen.opening).filter_map(|at| event(seen, at)));
     for event in &mut events {
         event.normal = None;

@@ -27,6 +27,9 @@ pub(crate) struct Known {
     pub(super) asks: Option<Purpose>,
 }
 
+/// No provider's id is longer, and what is remembered must stay small.
+const LONGEST: usize = 256;
+
 /// How an item stands to what users say first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lead {
@@ -66,6 +69,7 @@ impl Known {
         let pieces::Said { digest, joins, noted } = pieces::said(format, item, &event.fact);
         let is_answer = format == Format::OpenaiResponses && matches!(event.fact, Fact::AssistantSaid { .. });
         let name = || match &event.origin {
+            Some(origin) if origin.len() > LONGEST => Some(AnswerName::Normal(Digest::of(origin.as_bytes()))),
             Some(origin) => Some(AnswerName::Origin(origin.as_str().into())),
             None => event.normal.map(AnswerName::Normal),
         };
@@ -77,7 +81,7 @@ impl Known {
             noted,
             lead: lead(&event.fact),
             answer: is_answer.then(name).flatten(),
-            reference: reference.map(Into::into),
+            reference: reference.filter(|id| id.len() <= LONGEST).map(Into::into),
             asks: if is_kind(item, "compaction_trigger") {
                 Some(Purpose::Compaction)
             } else {

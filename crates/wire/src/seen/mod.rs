@@ -12,6 +12,7 @@
 
 mod asks;
 mod decode;
+mod keys;
 mod known;
 mod memo;
 mod note;

@@ -113,6 +113,7 @@ pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<
     let mut from = opening;
     // The pieces of the newest unit, if others may join it.
     let mut open: Option<Vec<Digest>> = None;
+    let mut has_joined = false;
     for (at, item) in items.iter().enumerate().skip(opening) {
         let Some(digest) = item.known.digest else { continue };
         let speaker = item.known.speaker;
@@ -122,16 +123,29 @@ pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<
             && unit.speaker == speaker
         {
             pieces.extend(more);
-            unit.digest = pieces::joined(format, speaker, pieces);
             span.end = at + 1;
+            has_joined = true;
         } else {
+            if std::mem::take(&mut has_joined) {
+                close(format, &mut units, open.as_deref());
+            }
             open = joins.map(<[Digest]>::to_vec);
             units.push(Unit { digest, speaker });
             spans.push(from..at + 1);
         }
         from = at + 1;
     }
+    if has_joined {
+        close(format, &mut units, open.as_deref());
+    }
     (units, spans)
+}
+
+/// Gives the newest unit the digest of all its pieces, once it is known which they are.
+fn close(format: Format, units: &mut [Unit], pieces: Option<&[Digest]>) {
+    if let (Some(unit), Some(pieces)) = (units.last_mut(), pieces) {
+        unit.digest = pieces::joined(format, unit.speaker, pieces);
+    }
 }
 
 fn instructions(mut settings: Vec<(&str, &Item<'_>)>, opening: &[Item<'_>]) -> Digest {
