@@ -34,9 +34,12 @@ pub(super) fn words(text: &str) -> String {
     draft::message("user", &format!("[{}]", block::text(text).json))
 }
 
-/// Whether a message ends with a text that ends in white space.
-pub(super) fn ends_in_space(message: &str) -> bool {
+/// Whether a message is an answer that ends with a text that ends in white space.
+pub(super) fn is_answer_ended(message: &str) -> bool {
     let Ok(message) = Json::parse(message, "a message") else { return false };
+    if message.text_at("role") != Some("assistant") {
+        return false;
+    }
     let content = message.get("content");
     let last = content.and_then(Json::as_array).and_then(<[Json<'_>]>::last);
     let text = match last {

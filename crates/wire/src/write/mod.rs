@@ -225,12 +225,13 @@ fn frame(format: Format, messages: &mut Vec<Written>, manner: Manner<'_>) {
     let speakers = || messages.iter().enumerate().filter(|(_, message)| message.speaker != Speaker::Other);
     let is_answer = |(_, message): &(usize, &Written)| message.speaker == Speaker::Assistant;
     let first = speakers().next().filter(is_answer).filter(|_| manner.demands(Rule::FirstIsUser));
-    // Nobody continues an answer where white space has already ended it.
-    let cannot_go_on = |message: &Written| {
-        manner.demands(Rule::PrefillRefused)
-            || (format == Format::Anthropic && manner.is_legal() && anthropic::ends_in_space(&message.json))
+    // Nobody continues an answer where white space has already ended it, also not one that a signed summary opens.
+    let has_ended = |message: &Written| {
+        format == Format::Anthropic && manner.is_legal() && anthropic::is_answer_ended(&message.json)
     };
-    let last = speakers().next_back().filter(is_answer).filter(|(_, message)| cannot_go_on(message));
+    let last = speakers()
+        .next_back()
+        .filter(|last| (is_answer(last) && manner.demands(Rule::PrefillRefused)) || has_ended(last.1));
     let (first, is_last) = (first.map(|(index, _)| index), last.is_some());
     if is_last {
         messages.push(words(format, CONTINUE));
