@@ -32,8 +32,8 @@ impl Store {
     }
 
     /// The same, with other options. Who counts is always the same.
-    pub(crate) fn open_with(&self, options: Options) -> anyhow::Result<Sqlite> {
-        let options = Options { counter: Some(Arc::new(O200k)), ..options };
+    pub(crate) fn open_with(&self, mut options: Options) -> anyhow::Result<Sqlite> {
+        options.counter = Some(Arc::new(O200k));
         Ok(Sqlite::open(&self.path()?, options)?)
     }
 

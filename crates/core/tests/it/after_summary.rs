@@ -37,7 +37,9 @@ fn prepared(log: &str, standby: Standby<'_>) -> (Prepared, u64) {
     let policy = Policy::read(POLICY).unwrap();
     let budget = policy.budget(Budget::new(Tokens(400)));
     let mut stage = Stage::new(meter());
-    read(log).iter().for_each(|event| stage.play(event));
+    for event in &read(log) {
+        stage.play(event);
+    }
     let moment = Moment { now: Some(Time(0)), standby, ..Moment::default() };
     let prepared = stage.view.prepare(&policy, &budget, &moment).unwrap();
     let tokens = stage.view.context().tokens().0;

@@ -78,7 +78,8 @@ fn stood(events: &[Arc<Logged>]) -> BTreeMap<Seq, String> {
     for event in events {
         match &event.event.fact {
             Fact::AssistantSaid { .. } => {
-                asked = event.event.fact.calls().map(|call| format!("\n{}", call.arguments)).collect();
+                let arguments = event.event.fact.calls().map(|call| call.arguments.as_str());
+                asked = arguments.fold(String::new(), |asked, arguments| asked + "\n" + arguments);
             }
             Fact::ToolReturned { results, .. } => {
                 let texts = results.iter().flat_map(|result| &result.parts).filter_map(|part| match part {
@@ -145,7 +146,7 @@ proptest! {
         let meter = Meter::new(Arc::new(Estimate), Overhead::default());
         let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
         let told = brief.render(&covered, Tokens(0), &meter, Names::Messages);
-        let plain = Brief { voice: Default::default(), index: vec![], ..brief.clone() };
+        let plain = Brief { voice: epitome_core::summary::Voice::default(), index: vec![], ..brief.clone() };
         let beside = told.len() - plain.render(&covered, Tokens(0), &meter, Names::Messages).len();
         // Two headings, and a line under each that says what is left out and how to use it.
         prop_assert!(beside <= cap.saturating_mul(2).saturating_add(320), "{beside} beside, within {cap}: {told}");

@@ -22,9 +22,7 @@ pub(super) fn blanked_settings(settings: &Json<'_>) -> Option<String> {
 
 fn of_tool<'t>(tool: &'t Json<'_>) -> Vec<&'t Json<'t>> {
     let mut keys: Vec<&Json<'_>> = tool.get("authorization").into_iter().collect();
-    keys.extend(
-        tool.get("headers").into_iter().flat_map(|headers| headers.members()).map(|(_, value)| value),
-    );
+    keys.extend(tool.get("headers").into_iter().flat_map(Json::members).map(|(_, value)| value));
     keys
 }
 
