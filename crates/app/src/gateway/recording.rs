@@ -9,7 +9,7 @@ use bytes::Bytes;
 use epitome::{
     core::event::Time,
     observe::Observed,
-    recorder::{Arrival, End, RecordError, Recorder, Ticket},
+    recorder::{Arrival, End, Ending, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
     wire::{Format, caller::Purpose},
 };
@@ -182,16 +182,17 @@ impl Desk {
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
     fn observe(&self, store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
-        if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn {
+        // What is sent again has been observed.
+        if request.mode != Mode::Observe
+            || ticket.purpose != Purpose::Turn
+            || ticket.placed == Placed::Retried
+        {
             return None;
         }
         let Ticket { thread, head, model, .. } = ticket;
         let seen = self.gateway.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
         match seen {
-            Ok(observed) => {
-                self.gateway.metrics.observed(&observed);
-                Some(observed)
-            }
+            Ok(observed) => Some(observed),
             Err(error) => {
                 telemetry::unobserved(&error);
                 None
@@ -218,6 +219,10 @@ impl Desk {
             .as_ref()
             .ok()
             .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
+        // What was refused has cost nothing, either way.
+        if let (Ending::Complete, Some(observed)) = (ending, &observed) {
+            self.gateway.metrics.observed(observed);
+        }
         let end = End {
             answer: read.map_or_else(Vec::new, |read| read.events),
             ending,

@@ -75,6 +75,25 @@ impl Placing<'_, '_> {
         Ok(None)
     }
 
+    /// The longest part of the history that is known under the client's own id; else under any.
+    pub(super) fn past(&self) -> Result<Option<Match>, StoreError> {
+        let last = self.seen.units().len();
+        let near = last.saturating_sub(STEPS);
+        let mut other = None;
+        for units in (near.max(1)..=last).rev() {
+            match self.known_to(units, &|found| self.is_past(found))? {
+                Some(found) if self.is_ours(&found.thread) => return Ok(Some(found)),
+                Some(found) if other.is_none() => other = Some(found),
+                Some(_) | None => {}
+            }
+        }
+        let ours = self.far(near, &|found| Ok(self.is_ours(&found.thread) && self.is_past(found)?))?;
+        match ours.or(other) {
+            Some(found) => Ok(Some(found)),
+            None => self.far(near, &|found| self.is_past(found)),
+        }
+    }
+
     /// The longest part of the history that is known and that `fits`.
     pub(super) fn longest(
         &self,
@@ -87,6 +106,15 @@ impl Placing<'_, '_> {
                 return Ok(Some(found));
             }
         }
+        self.far(near, fits)
+    }
+
+    /// The longest part of the history that is known and that `fits`, of fewer than `near` units.
+    fn far(
+        &self,
+        near: usize,
+        fits: &dyn Fn(&Match) -> Result<bool, StoreError>,
+    ) -> Result<Option<Match>, StoreError> {
         // What is known of a history is known from its beginning: far from its end, halving finds where it stops.
         let (mut known, mut unknown) = (None, near);
         let mut lower = 1;

@@ -114,14 +114,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         if let Some((standing, units)) = self.standing() {
             return self.onward(&standing, units);
         }
-        let ours = match self.key() {
-            Some(_) => self.longest(&|found| Ok(self.is_ours(&found.thread) && self.is_past(found)?))?,
-            None => None,
-        };
-        let found = match ours {
-            Some(found) => Some(found),
-            None => self.longest(&|found| self.is_past(found))?,
-        };
+        let found = self.past()?;
         let parts = found.as_ref().is_none_or(|found| !self.is_end(found));
         let units = found.as_ref().map_or(0, |found| found.units);
         if parts
