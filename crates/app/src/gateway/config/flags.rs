@@ -19,12 +19,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDR", value_parser = address::listen)]
     listen: Option<std::net::SocketAddr>,
 
-    /// Where OpenAI's formats go to. [default: https://api.openai.com]
+    /// Where OpenAI's formats go to. [default: api.openai.com]
     // Read later: what is wrong with a value clap would repeat, and a password may stand in it.
     #[arg(long, value_name = "URL")]
     openai_upstream: Option<String>,
 
-    /// Where Anthropic's format goes to. [default: https://api.anthropic.com]
+    /// Where Anthropic's format goes to. [default: api.anthropic.com]
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 

@@ -1,6 +1,6 @@
 //! What a gateway is told: where it listens, whom it forwards to, whom it lets in, and how much of anything it takes.
 //!
-//! All of it is known to be right when it is here: [`flags`] puts together what the command line and a [`file`] say, and
+//! All of it is known to be right when it is here: [`flags`] puts together what the command line and a [`mod@file`] say, and
 //! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
 
 mod address;
