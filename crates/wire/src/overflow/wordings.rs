@@ -29,7 +29,7 @@ pub(super) const WORDINGS: [Wording; 47] = [
     wording(
         "Anthropic, and Bedrock, Vertex and gateways which pass it on",
         "prompt is too long: {asked} tokens > {limit} maximum",
-        "design/clients.md; stackblitz/bolt.new#1465",
+        "stackblitz/bolt.new#1465",
     ),
     wording(
         "Anthropic: the answer's limit counts, too",
