@@ -104,18 +104,19 @@ def compare(name, recorded, told, run):
         yield f"{name}: {len(recorded)} pieces, the provider saw {len(told)}"
         return
     for number, (ours, theirs) in enumerate(zip(recorded, told)):
-        if number == 0:
-            wanted = theirs.lines
-        else:
-            # What a compaction left stands before it in the log: only what came since has to be told again.
-            first = max(0, min(len(theirs.lines) - len(ours), theirs.opened))
-            wanted = theirs.lines[first:]
+        wanted = theirs.lines
+        if number:
+            # What a compaction left stands before it in the log: only what came since has to be told again. Its first line may
+            # have been joined to what was left.
+            wanted = wanted[max(0, min(len(wanted) - len(ours), theirs.opened)) :]
+            if ours and wanted and ours[0][0] == wanted[0][0] and wanted[0][1].endswith("\n" + ours[0][1]):
+                wanted = [ours[0], *wanted[1:]]
         yield from differs(f"{name} {number + 1}", ours, wanted, run)
 
 
 def differs(where, ours, wanted, run):
     for place, line in enumerate(wanted):
-        if place >= len(ours) or not same(ours[place], line, place):
+        if place >= len(ours) or ours[place] != line:
             said = ours[place] if place < len(ours) else "nothing"
             yield f"{where}, line {place + 1} of {len(wanted)}: recorded {short(said)}, seen {short(line)}"
             return
@@ -123,11 +124,6 @@ def differs(where, ours, wanted, run):
     more = [line for line in ours[len(wanted) :] if line not in run.shown()]
     if more:
         yield f"{where}: recorded beside it {short(more[0])}"
-
-
-def same(ours, theirs, place):
-    """The first line after a compaction may have been joined to what the compaction left."""
-    return ours == theirs or (place == 0 and ours[0] == theirs[0] and theirs[1].endswith(ours[1]))
 
 
 def short(line):
