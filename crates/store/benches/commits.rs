@@ -7,7 +7,7 @@
 use std::{
     fs,
     path::PathBuf,
-    sync::{Arc, Barrier, mpsc},
+    sync::{Arc, Barrier},
     time::Duration,
 };
 
@@ -38,12 +38,11 @@ fn main() {
     waiting(&store, "the same to one thread again", |writer, round| {
         answering(writer * ROUNDS, Seq(5 + 2 * round))
     });
-    calling_back(&store, "the same, called back", WRITERS, |writer, round| {
-        answering(writer * ROUNDS, Seq(5 + 2 * (ROUNDS + round)))
-    });
-    calling_back(&store, "the same, one at a time", 1, |_, round| {
-        answering(0, Seq(5 + 2 * (2 * ROUNDS + round)))
-    });
+    let before = (cpu(""), cpu("epitome-writer"));
+    for round in 0..ROUNDS {
+        store.commit(answering(0, Seq(5 + 2 * (ROUNDS + round)))).expect("a commit");
+    }
+    report("the same, one at a time", 1, before);
 }
 
 /// So many threads, each of which waits for one commit after the other.
@@ -73,23 +72,6 @@ fn waiting(store: &Arc<Sqlite>, what: &str, make: fn(u64, u64) -> Commit) {
     for writer in writers {
         writer.join().expect("a writer");
     }
-}
-
-/// The same without a thread for each.
-fn calling_back(store: &Sqlite, what: &str, writers: u64, make: fn(u64, u64) -> Commit) {
-    let commits: Vec<Vec<Commit>> =
-        (0..ROUNDS).map(|round| (0..writers).map(|writer| make(writer, round)).collect()).collect();
-    let before = (cpu(""), cpu("epitome-writer"));
-    for group in commits {
-        let (done, all) = mpsc::channel();
-        for commit in group {
-            let done = done.clone();
-            store.commit_then(commit, move |outcome| done.send(outcome.is_ok()).expect("awaited"));
-        }
-        drop(done);
-        assert!(all.into_iter().all(|committed| committed));
-    }
-    report(what, writers, before);
 }
 
 fn report(what: &str, writers: u64, before: (Duration, Duration)) {

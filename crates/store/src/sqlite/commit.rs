@@ -31,28 +31,6 @@ impl Sqlite {
     }
 }
 
-/// A commit without waiting for it.
-impl Sqlite {
-    /// Commits as [`commit_numbered`](Self::commit_numbered) does, without a thread that waits: `callback` is called once,
-    /// when the commit is on the disk, was refused, or cannot happen any more.
-    ///
-    /// It is called on the one thread that writes, so all others wait for it: it must not block, must not panic, and
-    /// leaves whatever takes longer to somebody else. If the commit cannot even be queued, it is called before this
-    /// returns.
-    pub fn commit_then(
-        &self,
-        commit: Commit,
-        callback: impl FnOnce(Result<Committed, StoreError>) + Send + 'static,
-    ) {
-        match Prepared::new(commit, self.options.counter.as_deref()) {
-            Ok(mut prepared) => {
-                self.writer.write_then("committing", move |desk| prepared.run(desk), callback);
-            }
-            Err(error) => callback(Err(error)),
-        }
-    }
-}
-
 /// A commit of which all that needs no lock has been done.
 struct Prepared {
     thread: ThreadId,

@@ -5,7 +5,6 @@
 //! large for the disk fails alone.
 
 use std::{
-    marker::PhantomData,
     path::PathBuf,
     sync::mpsc::{self, Receiver, Sender},
     thread::JoinHandle,
@@ -81,29 +80,6 @@ where
     }
 }
 
-/// A callback that is called once, come what may: if the job is lost, with the error that the writer is gone.
-struct Promise<T, C: FnOnce(Result<T, StoreError>)> {
-    callback: Option<C>,
-    path: PathBuf,
-    value: PhantomData<fn(T)>,
-}
-
-impl<T, C: FnOnce(Result<T, StoreError>)> Promise<T, C> {
-    fn keep(mut self, outcome: Result<T, StoreError>) {
-        if let Some(callback) = self.callback.take() {
-            callback(outcome);
-        }
-    }
-}
-
-impl<T, C: FnOnce(Result<T, StoreError>)> Drop for Promise<T, C> {
-    fn drop(&mut self) {
-        if let Some(callback) = self.callback.take() {
-            callback(Err(StoreError::WriterGone { path: std::mem::take(&mut self.path) }));
-        }
-    }
-}
-
 impl Writer {
     /// Starts the thread.
     pub(super) fn start(
@@ -143,27 +119,6 @@ impl Writer {
         self.wait(doing, &answer)
     }
 
-    /// Does `work` in a transaction, and calls back from the writing thread when it is on the disk or was refused. If
-    /// nothing can be written at all, it calls back before it returns.
-    pub(super) fn write_then<T: Send + 'static>(
-        &self,
-        doing: &'static str,
-        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
-        callback: impl FnOnce(Result<T, StoreError>) + Send + 'static,
-    ) {
-        let Some(queue) = &self.queue else {
-            return callback(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
-        };
-        let promise = Promise { callback: Some(callback), path: self.path.clone(), value: PhantomData };
-        let patience = self.patience;
-        let reply = move |outcome: Result<T, Fault>| {
-            let outcome = outcome.map_err(|fault| fault.explained(doing, &promise.path, patience));
-            promise.keep(outcome);
-        };
-        // What cannot be sent is dropped, and calls back as it is.
-        drop(queue.send(Work::Grouped(Box::new(Task { work, value: None, reply }))));
-    }
-
     /// Does `work`, which manages its own transactions, between two commits.
     pub(super) fn write_alone<T: Send + 'static>(
         &self,
@@ -198,10 +153,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        // The last owner of a store may be a callback, on the writing thread itself: it ends by itself then.
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
+        if let Some(thread) = self.thread.take() {
             // A writer that panicked has already answered its callers with an error.
             let _ = thread.join();
         }
@@ -403,59 +355,5 @@ mod tests {
         for error in [died.unwrap_err(), after.unwrap_err()] {
             assert!(matches!(error, StoreError::WriterGone { .. }), "{error}");
         }
-    }
-
-    #[test]
-    fn a_callback_is_called_once_whatever_becomes_of_its_job() {
-        let (send, called) = mpsc::channel();
-        let report = |what: &'static str| {
-            let send = send.clone();
-            move |outcome: Result<(), StoreError>| send.send((what, outcome.is_ok())).unwrap()
-        };
-        let number = |number: i64| {
-            move |desk: &mut Desk<'_>| {
-                desk.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
-                Ok(())
-            }
-        };
-        let alive = writer();
-        alive.write_then("inserting", number(1), report("done"));
-        alive.write_then("inserting", number(1), report("refused"));
-        assert_eq!(numbers(&alive), 1);
-        alive.write_then::<()>("dying", |_| panic!("on purpose"), report("lost"));
-        alive.write_then("inserting", number(2), report("lost with it"));
-        drop(alive);
-        Writer::absent(PathBuf::from("nowhere")).write_then("inserting", number(1), report("read-only"));
-        drop(send);
-        let mut called: Vec<_> = called.into_iter().collect();
-        called.sort_unstable();
-        let expected = [
-            ("done", true),
-            ("lost", false),
-            ("lost with it", false),
-            ("read-only", false),
-            ("refused", false),
-        ];
-        assert_eq!(called, expected);
-    }
-
-    #[test]
-    fn a_callback_may_be_the_last_owner_of_its_writer() {
-        let writer = Arc::new(writer());
-        let (send, called) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<()>();
-        let owner = Arc::clone(&writer);
-        writer.write_then(
-            "waiting",
-            |_| Ok(()),
-            move |_| {
-                wait.recv().unwrap();
-                drop(owner);
-                send.send(()).unwrap();
-            },
-        );
-        drop(writer);
-        go.send(()).unwrap();
-        called.recv().unwrap();
     }
 }

@@ -93,29 +93,25 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
 }
 
 #[test]
-fn a_commit_calls_back_when_it_is_there() {
+fn commits_that_are_made_together_are_each_there_or_refused() {
     let place = Place::new();
     let store = place.open();
-    let (send, called) = std::sync::mpsc::channel();
-    let mut expected = Vec::new();
-    for number in 0..50 {
-        let name = format!("t{}", number % 40);
-        let send = send.clone();
-        let said = vec![user(&name)];
-        let commit = Commit::opening(opens("", &name, Start::Root), said, vec![]);
-        store.commit_then(commit, move |outcome| {
-            let head = outcome.map(|committed| committed.head.seq);
-            send.send((number, head.map_err(|error| matches!(error, StoreError::Conflict { .. })))).unwrap();
-        });
-        expected.push((number, if number < 40 { Ok(Seq(1)) } else { Err(true) }));
-    }
+    let committed = std::thread::scope(|scope| {
+        let commits: Vec<_> = (0..50)
+            .map(|number| {
+                let (store, name) = (&store, format!("t{}", number % 40));
+                scope.spawn(move || {
+                    let opens = opens("", &name, Start::Root);
+                    store.commit(Commit::opening(opens, vec![user(&name)], vec![]))
+                })
+            })
+            .collect();
+        commits.into_iter().flat_map(|commit| commit.join().unwrap()).count()
+    });
+    assert_eq!(committed, 40, "of two commits that open a thread one is refused");
     let odd = NewExchange { observed: Some("{".into()), ..exchange(Seq(1)) };
     let refused = Commit::new(thread("t1"), Seq(1), vec![], vec![Record::Exchange(odd)]);
-    store.commit_then(refused, move |outcome| assert!(matches!(outcome, Err(StoreError::NotJson { .. }))));
-    drop(send);
-    let mut found: Vec<_> = called.into_iter().collect();
-    found.sort_unstable();
-    assert_eq!(found, expected);
+    assert!(matches!(store.commit(refused), Err(StoreError::NotJson { .. })));
     // Texts of a group go into the search index after its last job.
     for number in 0..40 {
         assert_eq!(store.search(&Search::everywhere(format!("t{number}"))).unwrap().len(), 1, "{number}");
