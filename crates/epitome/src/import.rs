@@ -445,3 +445,24 @@ fn spoken(mut text: &str) -> &str {
 fn is_command(line: &str) -> bool {
     line.starts_with('/') && !line.contains(char::is_whitespace)
 }
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::Part;
+
+    use super::*;
+
+    #[test]
+    fn a_title_is_what_the_user_said_and_not_what_a_client_wrote_before_it() {
+        let check = |text: &str, expect: Option<&str>| {
+            let said = Event::own(Fact::UserSaid { parts: vec![Part::text(text)] }, None);
+            assert_eq!(title_of(&said).as_deref(), expect, "{text}");
+        };
+        check("Fix it.\nNow.", Some("Fix it."));
+        check("<info-msg>\nIt is currently 10:01\n</info-msg>\nFix it.", Some("Fix it."));
+        check("<a>x</a>\n<system-reminder>y\nz</system-reminder>Fix it.", Some("Fix it."));
+        check("<b> is not closed\nFix it.", Some("Fix it."));
+        check("<>x</>", None);
+        check("/clear", None);
+    }
+}

@@ -400,6 +400,9 @@ proptest! {
             });
             let mut opens = opens(PRINCIPALS[*principal], &name, start);
             opens.thread.key = Some(format!("key {key}"));
+            if let Some(session) = &mut opens.session {
+                session.key.clone_from(&opens.thread.key);
+            }
             let said: Vec<Event> = words.iter().map(|word| item(&format!("resp_{word}"), &format!("msg_{word}"))).collect();
             store.commit(Commit::opening(opens, said.clone(), vec![])).unwrap();
             let before = parent.map_or(vec![], |parent| made[parent].2.clone());
@@ -410,6 +413,10 @@ proptest! {
             for asking in PRINCIPALS {
                 let found = store.recognise_for(asking, ending(view)).unwrap();
                 let called = store.threads_by_key(asking, &format!("key {key}")).unwrap();
+                let session = store.session_by_key(asking, &format!("key {key}")).unwrap();
+                if let Some(session) = session {
+                    prop_assert_eq!(store.session(session).unwrap().principal, asking);
+                }
                 let named = view.last().and_then(|event| event.origin.clone()).unwrap();
                 let item = store.item_of(asking, &named).unwrap();
                 let answer = store.answer_of(asking, &named.replace("msg", "resp").into()).unwrap();
@@ -419,6 +426,7 @@ proptest! {
                 }
                 if asking == PRINCIPALS[*principal] {
                     prop_assert!(!found.is_empty() && !called.is_empty() && item.is_some() && answer.is_some());
+                    prop_assert!(session.is_some());
                 }
             }
         }
@@ -437,6 +445,7 @@ fn every_lookup_goes_by_an_index() {
         ("events_by_item", "SELECT id FROM events WHERE origin = ?1 AND dialect = 'openai-responses'"),
         ("turns_by_answer", "SELECT seq FROM turn_rows WHERE answer = ?1"),
         ("threads_by_key", "SELECT id FROM threads WHERE key = ?1"),
+        ("sessions_by_key", "SELECT id FROM sessions WHERE key = ?1 AND principal = ''"),
         ("exchanges_by_thread", "SELECT number FROM exchanges WHERE thread = ?1"),
     ] {
         let plan: String =

@@ -31,3 +31,45 @@ fn blanked(whole: &Json<'_>, keys: &[&Json<'_>]) -> Option<String> {
         keys.iter().filter(|key| !key.is_null()).map(|key| (*key, BLANK)).collect();
     (!keys.is_empty()).then(|| json::replaced(whole, &keys))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        format::Format,
+        seen::{Memo, Seen},
+    };
+
+    #[test]
+    fn keys_for_tool_servers_are_in_no_event_and_all_else_is() {
+        let check = |format: Format, body: &str, kept: &str| {
+            let memo = Memo::default();
+            let seen = Seen::read(format, body, &memo).unwrap();
+            let events = seen.opening();
+            let told: String = events.iter().map(|event| event.fact_json() + &event.raw.json).collect();
+            assert!(!told.contains("canary"), "{told}");
+            assert!(told.contains(kept) && told.contains("[not recorded]"), "{told}");
+        };
+        check(
+            Format::OpenaiResponses,
+            r#"{"model":"m","input":"hi","tools":[{"type":"mcp","server_label":"x","server_url":"https://y",
+                "authorization":"canary-1","headers":{"X-Key":"canary-2"}},{"type":"function","name":"f"}]}"#,
+            "https://y",
+        );
+        check(
+            Format::Anthropic,
+            r#"{"model":"m","messages":[{"role":"user","content":"hi"}],
+                "mcp_servers":[{"type":"url","url":"https://y","authorization_token":"canary"}]}"#,
+            "https://y",
+        );
+    }
+
+    #[test]
+    fn what_has_no_keys_keeps_its_bytes() {
+        let body = r#"{"model":"m", "input":"hi", "tools":[ {"type":"function","name":"authorization"} ]}"#;
+        let memo = Memo::default();
+        let events = Seen::read(Format::OpenaiResponses, body, &memo).unwrap().opening();
+        let raw: Vec<&str> = events.iter().map(|event| &*event.raw.json).collect();
+        let tools = r#"[ {"type":"function","name":"authorization"} ]"#;
+        assert_eq!(raw, [r#"{"model":"m", "input":null, "tools":null}"#, tools]);
+    }
+}
