@@ -16,6 +16,7 @@
 //! ```
 
 pub mod compact;
+pub mod compose;
 pub mod eval;
 pub mod import;
 pub mod kept;

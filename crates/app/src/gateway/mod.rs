@@ -91,7 +91,7 @@ impl Gateway {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, listen: _ } = config;
+        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact: _, listen: _ } = config;
         let profiles = Arc::new(Profiles::builtin());
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
@@ -126,6 +126,7 @@ impl Gateway {
             Some(b"off") => Some(Mode::Off),
             Some(b"record") => Some(Mode::Record),
             Some(b"observe") => Some(Mode::Observe),
+            Some(b"compact") => Some(Mode::Compact),
             Some(_) => return Err(Trouble::unknown_mode()),
         };
         if call.is_none() {

@@ -167,7 +167,7 @@ impl Errand {
             gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
         passage.goes_to(upstream);
         let (request, headers) = self.addressed(upstream, outbound)?;
-        if let (Mode::Record | Mode::Observe, Some(format)) = (self.mode, self.lane.call()) {
+        if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (self.mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
             let purpose = route::purpose(self.head.uri.path());
             let (body, mode) = (whole, self.mode);

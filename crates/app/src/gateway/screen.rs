@@ -72,6 +72,7 @@ fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
         Mode::Observe => {
             "observe: forwarded as they are, recorded, and compared with what the policy would send"
         }
+        Mode::Compact => "compact: recorded, and forwarded within the model's window",
     };
     writeln!(f, "  {:<11}{does}", "mode")?;
     for (route, mode) in &config.routes {

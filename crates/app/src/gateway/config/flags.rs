@@ -8,7 +8,7 @@ use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Config, Log, Mode, Unrecorded, Upstream, address,
+    Compact, Config, Log, Mode, Unrecorded, Upstream, address,
     file::{Environment, File},
 };
 
@@ -93,6 +93,7 @@ impl Flags {
             mode: self.mode.or(file.mode).unwrap_or(Mode::Record),
             routes: file.routes,
             policy,
+            compact: Compact::default(),
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
             limits: file.limits,

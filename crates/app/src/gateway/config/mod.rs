@@ -24,8 +24,10 @@ pub(crate) struct Config {
     pub(crate) mode: Mode,
     /// The mode of single routes, by path (`/v1/messages`).
     pub(crate) routes: BTreeMap<String, Mode>,
-    /// The policy that `observe` computes with.
+    /// The policy that `observe` and `compact` go by.
     pub(crate) policy: Policy,
+    /// How requests are compacted where they are.
+    pub(crate) compact: Compact,
     /// Whom it forwards to: the first that fits counts.
     pub(crate) upstreams: Vec<Upstream>,
     /// Whom it lets in; nobody has to show a token if there are none.
@@ -55,6 +57,8 @@ pub(crate) enum Mode {
     Record,
     /// It is forwarded and recorded, and what the policy would have sent is computed beside it.
     Observe,
+    /// It is recorded, and forwarded as the policy has it.
+    Compact,
 }
 
 impl Mode {
@@ -64,8 +68,45 @@ impl Mode {
             Self::Off => "off",
             Self::Record => "record",
             Self::Observe => "observe",
+            Self::Compact => "compact",
         }
     }
+}
+
+/// How requests are compacted.
+#[derive(Debug, Default)]
+pub(crate) struct Compact {
+    /// How many tokens a model's window holds, whatever its profile says.
+    pub(crate) window: Option<u64>,
+    /// How many of a million sessions are left as they are, to compare with.
+    pub(crate) holdout: u32,
+    /// What a user says to have the session compacted; nothing if no words do that.
+    pub(crate) command: Option<String>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub(crate) recall: bool,
+    /// Who writes summaries.
+    pub(crate) summariser: Summariser,
+}
+
+/// Who writes summaries.
+#[derive(Debug, Default)]
+pub(crate) enum Summariser {
+    /// Nobody but the built-in one: no model is asked.
+    #[default]
+    BuiltIn,
+    /// The session's own model, by the way and with the key of its newest request.
+    Session,
+    /// Another model.
+    Model {
+        /// Its name.
+        model: String,
+        /// Where it is asked: scheme, host, port and the path before `/v1`.
+        base: http::Uri,
+        /// How.
+        format: Format,
+        /// The key it is shown.
+        key: Option<SecretString>,
+    },
 }
 
 /// What is done with a request that cannot be recorded.
