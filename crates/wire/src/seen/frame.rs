@@ -16,8 +16,10 @@ pub struct Frame<'a> {
     body: &'a str,
     /// Where each unit is.
     pub units: Vec<Range<usize>>,
-    /// What stands between any two items.
+    /// What stands between any two items, if that is always the same; a comma if not.
     pub between: &'a str,
+    /// Whether it is always the same.
+    pub is_even: bool,
     /// Values that are split, or replaced by what may be recorded of them.
     values: Vec<Value<'a>>,
 }
@@ -132,21 +134,22 @@ pub(super) fn frame<'a>(seen: &Seen<'a>) -> Option<Frame<'a>> {
     let opening = seen.items.iter().take(first).filter(|item| item.slice.raw.len() > LONG);
     values.extend(opening.map(|item| value(item.slice, None)));
     values.sort_by_key(|value| value.place.start);
-    Some(Frame { body: seen.body, units, between: between(seen, first), values })
+    let (between, is_even) = between(seen, first);
+    Some(Frame { body: seen.body, units, between, is_even, values })
 }
 
 fn value(slice: split::Slice<'_>, blanked: Option<String>) -> Value<'_> {
     Value { place: slice.start..slice.start + slice.raw.len(), blanked, raw: slice.raw }
 }
 
-/// What stands between any two items, if that is always the same; a comma if not.
-fn between<'a>(seen: &Seen<'a>, first: usize) -> &'a str {
+/// What stands between any two items, and whether that is always the same.
+fn between<'a>(seen: &Seen<'a>, first: usize) -> (&'a str, bool) {
     let mut gaps = seen.items.get(first..).unwrap_or_default().windows(2).map(|pair| {
         let end = pair[0].slice.start + pair[0].slice.raw.len();
         &seen.body[end..pair[1].slice.start]
     });
-    let Some(between) = gaps.next() else { return "," };
-    if gaps.all(|gap| gap == between) { between } else { "," }
+    let Some(between) = gaps.next() else { return (",", true) };
+    if gaps.all(|gap| gap == between) { (between, true) } else { (",", false) }
 }
 
 /// A member's value without the keys in it, if there are any.
