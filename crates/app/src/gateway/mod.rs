@@ -91,7 +91,8 @@ impl Gateway {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact: _, listen: _ } = config;
+        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact: _, listen: _ } =
+            config;
         let profiles = Arc::new(Profiles::builtin());
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
