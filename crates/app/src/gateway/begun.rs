@@ -42,6 +42,8 @@ pub(super) struct Begun {
     /// What was looked at and has not gone on.
     first: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
     rest: Incoming,
+    /// Whether something that was held has just gone on.
+    has_let_go: bool,
 }
 
 /// An answer that nobody has looked at.
@@ -70,7 +72,7 @@ pub(super) async fn held(
 
 impl Begun {
     fn new(rest: Incoming) -> Self {
-        Self { first: VecDeque::new(), rest }
+        Self { first: VecDeque::new(), rest, has_let_go: false }
     }
 
     /// Whether a refusal says that the request was too long.
@@ -131,8 +133,17 @@ impl Body for Begun {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let begun = self.get_mut();
+        if let Some(Ok(_)) = begun.first.front() {
+            begun.has_let_go = true;
+            return Poll::Ready(begun.first.pop_front());
+        }
+        // A connection that hears of an end by an error writes nothing more: what was held is to be written before.
+        if std::mem::take(&mut begun.has_let_go) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         match begun.first.pop_front() {
-            Some(frame) => Poll::Ready(Some(frame)),
+            Some(error) => Poll::Ready(Some(error)),
             None => Pin::new(&mut begun.rest).poll_frame(cx),
         }
     }
