@@ -37,9 +37,7 @@ impl Format {
             let body = match self {
                 Self::OpenaiChat => said.chat(),
                 Self::OpenaiResponses => said.response("completed", &json!([said.item("completed", text)])),
-                Self::Anthropic => {
-                    said.message(&json!([{ "type": "text", "text": text }]), "end_turn".into())
-                }
+                Self::Anthropic => said.message(&json!([{ "type": "text", "text": text }]), Some("end_turn")),
             };
             return Reply { kind: "application/json", body: body.to_string() };
         }
@@ -125,7 +123,7 @@ impl Said<'_> {
         lines.chain(["data: [DONE]\n\n".to_owned()]).collect()
     }
 
-    fn message(&self, content: &Value, stop_reason: Value) -> Value {
+    fn message(&self, content: &Value, stop_reason: Option<&str>) -> Value {
         json!({
             "id": format!("msg_{}", self.name),
             "type": "message",
@@ -148,7 +146,7 @@ impl Said<'_> {
         let delta = json!({ "type": "text_delta", "text": self.text });
         let end = json!({ "stop_reason": "end_turn", "stop_sequence": null });
         vec![
-            json!({ "type": "message_start", "message": self.message(&json!([]), Value::Null) }),
+            json!({ "type": "message_start", "message": self.message(&json!([]), None) }),
             json!({ "type": "content_block_start", "index": 0, "content_block": start }),
             json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
             json!({ "type": "content_block_stop", "index": 0 }),

@@ -97,7 +97,7 @@ mod tests {
     /// However the bytes are cut, and whether or not the stream ends after them.
     #[track_caller]
     fn check(format: Format, events: &[&str], expect: Opens) {
-        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let stream = events.iter().map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat();
         for size in [1, 7, stream.len().max(1)] {
             let mut opening = Opening::new(format);
             let last = stream.as_bytes().chunks(size).map(|chunk| opening.push(chunk)).last();
