@@ -17,6 +17,7 @@ pub mod reply;
 pub mod say;
 pub mod seen;
 pub mod transcripts;
+pub mod weave;
 
 mod answered;
 mod compact_tool;
