@@ -15,6 +15,7 @@ mod patience;
 mod recording;
 mod relay;
 mod route;
+mod savings;
 pub(crate) mod screen;
 mod server;
 mod shelf;
