@@ -16,6 +16,7 @@ pub mod render;
 pub mod say;
 pub mod seen;
 pub mod transcripts;
+pub mod weave;
 
 mod answered;
 mod compact_tool;
