@@ -43,7 +43,7 @@ impl Fate {
 }
 
 fn composed(done: &Done) -> String {
-    let Done { call, epoch, cause, before, after, left } = done;
+    let Done { call, epoch, cause, before, after, left, .. } = done;
     let number = |Tokens(tokens): Tokens| integer(tokens);
     let mut text = format!(
         "epoch={}, before={}, after={}, left={}",
@@ -100,6 +100,8 @@ mod tests {
             cause: Some("threshold".to_owned()),
             before: Tokens(182_034),
             after: Tokens(61_022),
+            held: Tokens(0),
+            compaction: None,
             left: Left::Composed,
         };
         let start = "epoch=3, before=182034, after=61022, left=composed";

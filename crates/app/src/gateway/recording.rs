@@ -205,10 +205,9 @@ impl Desk {
     ) {
         let Refused { request, body, overflow } = refused;
         let smaller = str::from_utf8(body).ok().and_then(|body| {
-            let (composing, header) = (&self.gateway.composing, |name: &str| shown(&request.headers, name));
+            let header = |name: &str| shown(&request.headers, name);
             let arrival = request.arrival(body, &header);
-            let composed =
-                arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
+            let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
             composed.map_err(|error| self.failed(&error)).ok().flatten()
         });
         // Nobody may be listening.
@@ -246,7 +245,7 @@ impl Desk {
             let ticket = recorder.arrive(&arrival).map_err(|error| self.failed(&error))?;
             return Ok((ticket, None));
         }
-        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes);
+        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes, None);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         let purpose = ticket.purpose;
         Ok((ticket, Some(Composed { way, body: plain, purpose })))
