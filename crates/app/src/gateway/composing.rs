@@ -29,6 +29,9 @@ use super::{
 /// How long a request waits for a store that does not come to an end, where requests are not to be held by the store.
 pub(super) const HELD: Duration = Duration::from_secs(2);
 
+/// How long one waits that was refused. Its client would only hear that it was: that can wait.
+const REFUSED: Duration = Duration::from_secs(10);
+
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {
     /// What is counted of it.
@@ -100,7 +103,7 @@ impl Trip<'_> {
     async fn smaller(&mut self, refused: Refused) -> Option<Outgoing> {
         match self.passage.gateway().unrecorded {
             Unrecorded::Refuse => self.passage.smaller(refused).await,
-            Unrecorded::Forward => timeout(HELD, self.passage.smaller(refused)).await.ok().flatten(),
+            Unrecorded::Forward => timeout(REFUSED, self.passage.smaller(refused)).await.ok().flatten(),
         }
     }
 

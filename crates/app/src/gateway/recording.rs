@@ -187,9 +187,11 @@ impl Desk {
             Ok((ticket, composed)) => (Ok(ticket), Ok(composed)),
             Err(reason) => (Err(reason), Err(reason)),
         };
-        // Nobody may be listening.
-        let _ = tell.send(taken);
-        let arrived = arrived.map(|ticket| {
+        let is_heard = tell.send(taken).is_ok();
+        let arrived = arrived.map(|mut ticket| {
+            if !is_heard {
+                self.never_left(&recorder, &mut ticket);
+            }
             self.gateway.metrics.recorded(ticket.placed);
             let observed = self.observe(recorder.store(), request, &ticket);
             Box::new(Arrived { ticket, recorder, observed })
@@ -210,9 +212,17 @@ impl Desk {
             let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
             composed.map_err(|error| self.failed(&error)).ok().flatten()
         });
-        // Nobody may be listening.
-        let _ = tell.send(smaller);
+        if tell.send(smaller).is_err() {
+            self.never_left(&arrived.recorder, &mut arrived.ticket);
+        }
         self.done_with(Ok(arrived));
+    }
+
+    /// Nobody waited for what was composed: the client's own request went on, or nothing did.
+    fn never_left(&self, recorder: &Recorder, ticket: &mut Ticket) {
+        if let Err(error) = recorder.never_left(ticket, now()) {
+            self.failed(&error);
+        }
     }
 
     /// Nobody is busy with the request any more.

@@ -242,7 +242,6 @@ fn wishing(format: Format, path: &str, is_streamed: bool) -> String {
 }
 
 #[test]
-#[ignore = "the composer answers no wish yet"]
 fn a_wish_to_compact_is_answered_as_the_model_would_and_reaches_no_provider() {
     let provider = Provider::new();
     for (format, path) in PATHS {
