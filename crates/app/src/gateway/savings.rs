@@ -18,8 +18,8 @@ use std::{
 };
 
 use epitome::{
+    compose::Left,
     core::{SessionId, Tokens, profile::Money},
-    holdout::Arm,
 };
 use serde::Serialize;
 
@@ -33,6 +33,35 @@ const KEPT: usize = 1_000;
 
 /// More than any session costs, so that sums of squares have room: a million dollars.
 const DEAREST: u64 = 1_000_000_000_000_000;
+
+/// The groups of sessions that are compared. Chance decides between them, once for each session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arm {
+    /// Those that are compacted.
+    Treated,
+    /// Those that are left as they are.
+    HeldOut,
+}
+
+impl Arm {
+    /// In which group a call is. One that could not be made smaller is with those that were to be; one that nobody would
+    /// have compacted is in neither.
+    pub(crate) fn of(left: Left) -> Option<Self> {
+        match left {
+            Left::Composed | Left::Unfit => Some(Self::Treated),
+            Left::HeldOut => Some(Self::HeldOut),
+            Left::Managed | Left::Remote | Left::Aside => None,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Treated => "treated",
+            Self::HeldOut => "held_out",
+        }
+    }
+}
 
 /// What is saved, of all sessions and of each principal's.
 #[derive(Debug, Default)]
