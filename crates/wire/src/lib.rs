@@ -13,6 +13,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod overflow;
 pub mod render;
+pub mod reply;
 pub mod say;
 pub mod seen;
 pub mod transcripts;

@@ -42,6 +42,7 @@ pub(crate) struct Metrics {
     duration: Family<Kind, Histogram, fn() -> Histogram>,
     placed: Family<Placement, Counter>,
     unrecorded: Family<Missing, Counter>,
+    uncomposed: Family<Missing, Counter>,
     tokens: Family<Use, Counter>,
     cost: Family<Model, Counter<f64, AtomicU64>>,
     observed_tokens: Family<Sent, Counter>,
@@ -100,6 +101,25 @@ impl Reason {
     }
 }
 
+/// Why a request was not composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uncomposed {
+    /// It could not be recorded.
+    Unrecorded(Reason),
+    /// The store took longer than requests are held.
+    Late,
+}
+
+impl Uncomposed {
+    /// Its name in logs and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unrecorded(reason) => reason.name(),
+            Self::Late => "late",
+        }
+    }
+}
+
 /// A request that is being worked on: counted as such until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Gauge);
@@ -123,6 +143,7 @@ impl Metrics {
             duration: Family::new_with_constructor(seconds),
             placed: Family::default(),
             unrecorded: Family::default(),
+            uncomposed: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
             observed_tokens: Family::default(),
@@ -169,6 +190,11 @@ impl Metrics {
     /// Counts a request or an answer that was not recorded though it should have been.
     pub(crate) fn unrecorded(&self, reason: Reason) {
         self.unrecorded.get_or_create(&Missing { reason: reason.name() }).inc();
+    }
+
+    /// Counts a request that went on as it came though it was to be composed.
+    pub(crate) fn uncomposed(&self, reason: Uncomposed) {
+        self.uncomposed.get_or_create(&Missing { reason: reason.name() }).inc();
     }
 
     /// Counts what a policy would have made of a call.
@@ -266,6 +292,11 @@ impl Metrics {
             "unrecorded",
             "Requests and answers that could not be recorded, by reason",
             self.unrecorded.clone(),
+        );
+        registry.register(
+            "uncomposed",
+            "Requests in mode compact that went on as they came because the store failed or was late, by reason",
+            self.uncomposed.clone(),
         );
         registry.register("tokens", "Tokens that providers reported, by model and kind", self.tokens.clone());
         registry.register(
