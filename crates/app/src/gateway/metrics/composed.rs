@@ -14,6 +14,7 @@ use epitome::{
         event::{Trigger, Usage},
         profile::Money,
     },
+    holdout::Arm,
     session::{Lifecycle, NextStep},
 };
 use prometheus_client::{
@@ -23,7 +24,7 @@ use prometheus_client::{
 };
 
 use super::{causes, models::Counted, uncompacted::uncompacted};
-use crate::gateway::savings::{Arm, Page, Paid, Saving, Savings};
+use crate::gateway::savings::{Page, Paid, Saving, Savings, group};
 
 /// How the built-in summariser is called.
 const BUILT_IN: &str = "built-in";
@@ -100,7 +101,7 @@ impl Composed {
             self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
         }
         self.recalls.inc_by(call.recalls);
-        if let (Some(usage), Some(arm)) = (call.usage, Arm::of(done.left)) {
+        if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
             self.used(arm, done, usage);
             self.paid(call, arm, usage, model);
         }
