@@ -90,7 +90,8 @@ pub fn rewritten(
     let rendered = render::unmarked(format, context, options)?;
     let weaving = Weaving::new(context, ends);
     let messages = rendered.messages.iter();
-    let said = messages.filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
+    let said = messages
+        .filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
     Ok(Plan { pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(), onward: ends.len() })
 }
 
@@ -115,8 +116,7 @@ struct Message<'t> {
 
 impl<'c> Weaving<'c> {
     fn new(context: &'c Context, ends: &'c [Seq]) -> Self {
-        let mut weaving =
-            Self { ends, shown: BTreeMap::new(), touched: SeqSet::default(), summary: None };
+        let mut weaving = Self { ends, shown: BTreeMap::new(), touched: SeqSet::default(), summary: None };
         for segment in context.segments() {
             match segment.body() {
                 Body::Prefix(event) if event.event.normal.is_none() => {}

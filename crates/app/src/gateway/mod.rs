@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    compose::Composing,
+    compose::{Composing, Heard},
     core::{Tokens, profile::Profiles},
     observe::Observer,
     recorder::RecordError,
@@ -111,6 +111,7 @@ impl Gateway {
             window: compact.window.map(Tokens),
             holdout: compact.holdout,
             command: compact.command,
+            heard: Heard::default(),
         };
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {

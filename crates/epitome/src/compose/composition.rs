@@ -172,11 +172,7 @@ impl Composition<'_, '_, '_> {
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
-    fn give_up(
-        &self,
-        thread: ThreadId,
-        error: SessionError,
-    ) -> Result<Option<(Ticket, Way)>, RecordError> {
+    fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
             SessionError::Store(
@@ -198,11 +194,7 @@ impl Composition<'_, '_, '_> {
         Live::fresh(self.recorder.store(), place, setup, self.composing, self.wishes.summariser.as_ref())
     }
 
-    fn open(
-        &self,
-        place: (SessionId, ThreadId),
-        setup: Arc<Setup>,
-    ) -> Result<Arc<Live>, SessionError> {
+    fn open(&self, place: (SessionId, ThreadId), setup: Arc<Setup>) -> Result<Arc<Live>, SessionError> {
         let summariser = self.wishes.summariser.as_ref();
         Live::open(self.recorder.store(), place, setup, self.composing, summariser).map(Arc::new)
     }

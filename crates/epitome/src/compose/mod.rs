@@ -153,7 +153,16 @@ impl Done {
     /// Of a request that goes on as it came.
     fn nothing(left: Left) -> Self {
         let none = Tokens(0);
-        Self { call: None, epoch: 0, cause: None, before: none, after: none, held: none, compaction: None, left }
+        Self {
+            call: None,
+            epoch: 0,
+            cause: None,
+            before: none,
+            after: none,
+            held: none,
+            compaction: None,
+            left,
+        }
     }
 }
 
@@ -187,4 +196,3 @@ impl Left {
         }
     }
 }
-

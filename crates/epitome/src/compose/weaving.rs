@@ -141,7 +141,8 @@ impl Loom {
         let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
-        let (script, changed) = self.script(store, state.view.line(), (seen.body(), frame), full, &mut pieces)?;
+        let (script, changed) =
+            self.script(store, state.view.line(), (seen.body(), frame), full, &mut pieces)?;
         if (changed || (is_new && !state_is_first(state))) && prepared.cause.is_none() {
             // The policy left what was sent as it was: it was the client that did not.
             let cause = if changed { Cause::Client } else { Cause::Format };
@@ -153,8 +154,7 @@ impl Loom {
         let summary = summary_of(state.view.context());
         let (cuts, hash, bytes) = finish(setup, seen.body(), frame, middle, marks, summary.as_deref());
         pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
-        let rendering =
-            self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
+        let rendering = self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
         let written = Written { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
         Ok(Some(Woven { cuts, written, script, full }))
@@ -198,7 +198,8 @@ impl Loom {
         let plan = if is_untouched {
             Plan::default()
         } else {
-            let plan = weave::plan(setup.format, context, &setup.options, ends).map_err(CompactError::from)?;
+            let plan =
+                weave::plan(setup.format, context, &setup.options, ends).map_err(CompactError::from)?;
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
@@ -252,7 +253,8 @@ impl Loom {
         for unit in self.plan.kept(frame.units.len()) {
             let sent = &body[frame.units[unit].clone()];
             let was_sent = is_same_history && unit < taken.last.units;
-            let before = last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
+            let before =
+                last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
             if before == Some(sent) && last.is_some_and(|last| *last.between == *frame.between) {
                 continue;
             }
@@ -385,7 +387,8 @@ fn finish(
     };
     if let Some(marks) = marks {
         let said = text_of(&middle, body);
-        let sent = weave::marked(setup.format, frame.head().to_owned() + &said + frame.tail(), marks, summary);
+        let sent =
+            weave::marked(setup.format, frame.head().to_owned() + &said + frame.tail(), marks, summary);
         let bytes = sent.len() as u64;
         let hash = if frame.is_plain() {
             Digest::of(sent.as_bytes())
@@ -417,4 +420,3 @@ fn joined(cuts: Vec<Cut>) -> Vec<Cut> {
     }
     joined
 }
-

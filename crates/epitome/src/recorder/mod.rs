@@ -209,9 +209,7 @@ impl Recorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.arrive_by(arrival, &mut |seen, caller, place| {
-            self.take(arrival, seen, caller, place).map(Some)
-        })
+        self.arrive_by(arrival, &mut |seen, caller, place| self.take(arrival, seen, caller, place).map(Some))
     }
 
     /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
@@ -316,7 +314,8 @@ impl Recorder {
     ) -> Result<Option<Ticket>, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
-        let words = (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
+        let words =
+            (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
         let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
         let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
         let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {

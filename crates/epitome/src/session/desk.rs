@@ -257,11 +257,12 @@ impl Desk {
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
             let mut body = String::new();
-            let made = self.make(&mut state, extras, Arriving::default(), &mut |state, setup, prepared, _| {
-                let (written, rendered) = state.write(setup, prepared)?;
-                body = rendered;
-                Ok(written)
-            });
+            let made =
+                self.make(&mut state, extras, Arriving::default(), &mut |state, setup, prepared, _| {
+                    let (written, rendered) = state.write(setup, prepared)?;
+                    body = rendered;
+                    Ok(written)
+                });
             if made.is_err() {
                 let setup = Arc::clone(&state.setup);
                 *state = State::restore(&self.store, self.thread, setup)?;

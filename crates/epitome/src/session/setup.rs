@@ -93,7 +93,8 @@ impl Setup {
             summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
         };
         let terms = profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        let rendering = Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned(), weave: None };
+        let rendering =
+            Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned(), weave: None };
         let recorded = Recorded {
             policy: Content::new(json(policy)),
             profile: profile.as_ref().map(|profile| Content::new(json(profile))),

@@ -17,11 +17,7 @@ use epitome_store::{
     EventLog, Head, Sqlite,
     records::{CallRow, Content, NewCall, NewOutcome, Record},
 };
-use epitome_wire::{
-    Answered, PromptMemo,
-    overflow::Overflow,
-    render::settle_thinking,
-};
+use epitome_wire::{Answered, PromptMemo, overflow::Overflow, render::settle_thinking};
 use serde::{Deserialize, Serialize};
 
 use super::{

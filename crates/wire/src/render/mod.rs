@@ -129,12 +129,7 @@ pub(crate) fn render(
 }
 
 /// A request with its marks where they should be.
-pub(crate) fn mark(
-    format: Format,
-    body: String,
-    breakpoints: Breakpoints,
-    summary: Option<&str>,
-) -> String {
+pub(crate) fn mark(format: Format, body: String, breakpoints: Breakpoints, summary: Option<&str>) -> String {
     breakpoints::apply(format, Rendered { body, messages: Vec::new() }, breakpoints, summary).body
 }
 

@@ -183,7 +183,9 @@ mod tests {
     fn a_frame_and_its_units_are_the_whole_request() {
         let long = "x".repeat(600);
         for body in [
-            format!(r#"{{"model":"m","system":"{long}","messages":[{{"role":"user","content":"a"}}, {{"role":"assistant","content":"b"}}],"tools":[{{"name":"{long}"}},{{"name":"s"}}],"max_tokens":1}}"#),
+            format!(
+                r#"{{"model":"m","system":"{long}","messages":[{{"role":"user","content":"a"}}, {{"role":"assistant","content":"b"}}],"tools":[{{"name":"{long}"}},{{"name":"s"}}],"max_tokens":1}}"#
+            ),
             r#" {"messages":[ {"role":"user","content":"a"} ] } "#.to_owned(),
         ] {
             let (before, units, after, between) = pieces(Format::Anthropic, &body).unwrap();
