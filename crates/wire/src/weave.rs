@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     format::Format,
+    json::Json,
     marks,
     render::{self, Breakpoints, RenderError, RenderOptions, Rendered},
+    request,
 };
 
 /// What is sent of a history.
@@ -101,6 +103,8 @@ struct Weaving<'c> {
     shown: BTreeMap<Seq, &'c str>,
     /// What was decided about.
     touched: SeqSet,
+    /// What is shown nowhere.
+    left_out: SeqSet,
     /// What the client's own summary stands for, and the event that carries it.
     summary: Option<(&'c SeqSet, Seq)>,
 }
@@ -116,7 +120,9 @@ struct Message<'t> {
 
 impl<'c> Weaving<'c> {
     fn new(context: &'c Context, ends: &'c [Seq]) -> Self {
-        let mut weaving = Self { ends, shown: BTreeMap::new(), touched: SeqSet::default(), summary: None };
+        let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
+        let (shown, touched) = (BTreeMap::new(), SeqSet::default());
+        let mut weaving = Self { ends, shown, touched, left_out, summary: None };
         for segment in context.segments() {
             match segment.body() {
                 Body::Prefix(event) if event.event.normal.is_none() => {}
@@ -126,9 +132,6 @@ impl<'c> Weaving<'c> {
                 _ if segment.fidelity() == Fidelity::Verbatim => {}
                 _ => weaving.touched.extend(segment.stands_for()),
             }
-        }
-        for elision in context.elided() {
-            weaving.touched.extend(&elision.events);
         }
         for message in context.messages() {
             let mut show = |event: &'c Logged| {
@@ -199,7 +202,7 @@ impl<'c> Weaving<'c> {
             .flat_map(|run| self.shown.range(run.first..=run.last))
             .map(|(seq, raw)| (*seq, *raw))
             .collect();
-        let touched = events.runs().iter().any(|run| self.touches(run.first, run.last));
+        let touched = events.runs().iter().any(|run| overlaps(&self.touched, run.first, run.last));
         // What comes after the last unit goes out with what stands behind the history.
         let units: BTreeSet<usize> = shown.iter().filter_map(|(seq, _)| self.unit(*seq)).collect();
         if units.is_empty() && !touched && !events.is_empty() {
@@ -210,14 +213,13 @@ impl<'c> Weaving<'c> {
         Some(Message { units, is_kept, text })
     }
 
-    fn touches(&self, first: Seq, last: Seq) -> bool {
-        self.touched.runs().iter().any(|run| run.first <= last && first <= run.last)
-    }
-
-    /// Whether anything was decided about a unit.
+    /// Whether anything was decided about a unit. Between its items may stand what is none, such as a compaction.
     fn is_touched(&self, unit: usize) -> bool {
         let before = unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]);
-        self.touches(before.next(), self.ends[unit])
+        let (first, last) = (before.next(), self.ends[unit]);
+        first <= last
+            && (self.shown.range(first..=last).any(|(seq, _)| self.touched.contains(*seq))
+                || overlaps(&self.left_out, first, last))
     }
 
     /// The first of the units that an event belongs to.
@@ -236,6 +238,10 @@ impl<'c> Weaving<'c> {
             _ => pieces.push(Piece::Units { from: unit, to: next }),
         }
     }
+}
+
+fn overlaps(set: &SeqSet, first: Seq, last: Seq) -> bool {
+    set.runs().iter().any(|run| run.first <= last && first <= run.last)
 }
 
 /// The units that are written afresh: those of messages that do not say what the client says, and those that share a
@@ -261,6 +267,16 @@ fn ours(messages: &[Message<'_>]) -> BTreeSet<usize> {
 /// JSON without what asks a provider's cache to keep what it has read.
 pub fn unmarked(json: &str) -> Cow<'_, str> {
     marks::stripped(json)
+}
+
+/// Whether two forms of an item say the same to a model: cache marks, and how a text is written down, are nothing to it.
+pub fn says_the_same(format: Format, one: &str, other: &str) -> bool {
+    let normal = |raw: &str| {
+        let json = Json::parse(raw, "an item").ok()?;
+        request::read_item(format, &json).normal
+    };
+    let plain = unmarked(one) == unmarked(other);
+    plain || normal(one).is_some_and(|one| normal(other) == Some(one))
 }
 
 /// A request with its cache marks placed where they pay. `summary` is what the summary says that it stands on.

@@ -40,7 +40,8 @@ impl Trouble {
             StatusCode::NOT_FOUND,
             "unknown_path",
             "Epitome's gateway serves POST /v1/chat/completions, POST /v1/responses and POST /v1/messages, passes on \
-             everything else under /v1, and has /healthz, /readyz and /metrics: check the client's base address",
+             everything else under /v1, and has /healthz, /readyz, /metrics and /epitome/savings: check the client's \
+             base address",
         )
     }
 

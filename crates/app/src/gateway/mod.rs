@@ -18,6 +18,7 @@ mod patience;
 mod recording;
 mod relay;
 mod route;
+mod savings;
 pub(crate) mod screen;
 mod server;
 mod shelf;

@@ -250,7 +250,7 @@ impl Desk {
             let ticket = recorder.arrive(&arrival).map_err(|error| self.failed(&error))?;
             return Ok((ticket, None));
         }
-        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes);
+        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes, None);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(Composed { way, body: plain })))
     }

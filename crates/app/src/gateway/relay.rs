@@ -52,6 +52,7 @@ pub(super) async fn answer(
             Err(why) => own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
         }),
         Route::Metrics => counted(&gateway, &head.headers),
+        Route::Savings => saved(&gateway, &head.headers),
         Route::Socket => Err(Trouble::no_sockets()),
         Route::Unknown => Err(Trouble::unknown_path()),
     };
@@ -87,6 +88,12 @@ fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>,
     const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     gateway.admission.admit(headers)?;
     Ok(own(StatusCode::OK, KIND, gateway.metrics.text()))
+}
+
+/// What somebody's sessions saved.
+fn saved(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
+    let admitted = gateway.admission.admit(headers)?;
+    Ok(own(StatusCode::OK, "application/json", gateway.metrics.savings(&admitted.principal)))
 }
 
 async fn relay(

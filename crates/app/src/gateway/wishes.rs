@@ -20,7 +20,7 @@ pub(super) fn wishes(headers: &HeaderMap) -> Result<Wishes, Trouble> {
         }
     };
     let compact = headers.get("x-epitome-compact").map(|value| focus(value.as_bytes())).transpose()?;
-    Ok(Wishes { window, compact, summariser: None })
+    Ok(Wishes { window, compact })
 }
 
 /// What to attend to: as it stands there, or with its letters as `%E2%82%AC`, which is how a header may hold all of them.
@@ -60,7 +60,7 @@ mod tests {
     fn read(name: &'static str, value: &[u8]) -> Result<Read, Trouble> {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_bytes(value).expect("a header's value"));
-        wishes(&headers).map(|Wishes { window, compact, .. }| (window, compact))
+        wishes(&headers).map(|Wishes { window, compact }| (window, compact))
     }
 
     #[test]

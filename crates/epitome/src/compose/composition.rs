@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Digest, Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
 use epitome_store::{Head, Start, StoreError, records::Commit};
 use epitome_wire::{
     caller::{Caller, Purpose},
@@ -10,8 +10,9 @@ use epitome_wire::{
     seen::{Follows, Frame, Seen},
 };
 
-use super::{Composed, Composing, Cut, Done, Left, Outgoing, Way, Wishes, live::Live};
+use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live};
 use crate::{
+    holdout::Arm,
     recorder::{Arrival, RecordError, Recorder, Ticket, place::Place},
     session::{
         SessionError,
@@ -23,17 +24,29 @@ use crate::{
 
 impl Recorder {
     /// Records a request as [`arrive`](Self::arrive) does, and says what becomes of it. No model is waited for.
+    ///
+    /// `summariser` writes the session's summaries in the background; without one the built-in summariser does. It is named
+    /// with every request anew, because it may hold what only the newest request has, such as a key.
     pub fn compose(
         &self,
         arrival: &Arrival<'_>,
         composing: &Composing,
         wishes: &Wishes,
+        summariser: Option<&Summariser>,
     ) -> Result<Composed, RecordError> {
         let unfit = Cell::new(false);
         let mut way = None;
         let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
-            let composition =
-                Composition { recorder: self, arrival, composing, wishes, seen, caller, unfit: &unfit };
+            let composition = Composition {
+                recorder: self,
+                arrival,
+                composing,
+                wishes,
+                summariser,
+                seen,
+                caller,
+                unfit: &unfit,
+            };
             let taken = composition.take(place)?;
             Ok(taken.map(|(ticket, taken)| {
                 way = Some(taken);
@@ -80,6 +93,7 @@ struct Composition<'r, 'a, 'b> {
     arrival: &'r Arrival<'a>,
     composing: &'r Composing,
     wishes: &'r Wishes,
+    summariser: Option<&'r Summariser>,
     seen: &'r Seen<'b>,
     caller: &'r Caller,
     /// Whether it was tried, and cannot be.
@@ -111,7 +125,7 @@ impl Composition<'_, '_, '_> {
                 Err(error) => return self.give_up(thread, error),
             },
         };
-        live.summarise_with(self.wishes.summariser.as_ref());
+        live.summarise_with(self.summariser);
         let mut outgoing = None;
         let mut frame = Some(frame);
         let mut failed = None;
@@ -150,7 +164,7 @@ impl Composition<'_, '_, '_> {
             Left::Remote
         } else if self.seen.is_managed() {
             Left::Managed
-        } else if is_held_out(place.session, self.composing.holdout) {
+        } else if Arm::of(place.session, self.composing.holdout) == Arm::HeldOut {
             Left::HeldOut
         } else if self.unfit.get() {
             Left::Unfit
@@ -191,12 +205,11 @@ impl Composition<'_, '_, '_> {
     }
 
     fn fresh(&self, place: (SessionId, ThreadId), setup: Arc<Setup>) -> Live {
-        Live::fresh(self.recorder.store(), place, setup, self.composing, self.wishes.summariser.as_ref())
+        Live::fresh(self.recorder.store(), place, setup, self.composing, self.summariser)
     }
 
     fn open(&self, place: (SessionId, ThreadId), setup: Arc<Setup>) -> Result<Arc<Live>, SessionError> {
-        let summariser = self.wishes.summariser.as_ref();
-        Live::open(self.recorder.store(), place, setup, self.composing, summariser).map(Arc::new)
+        Live::open(self.recorder.store(), place, setup, self.composing, self.summariser).map(Arc::new)
     }
 
     /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
@@ -252,7 +265,7 @@ impl Composition<'_, '_, '_> {
         };
         let focus = Some(focus).filter(|focus| !focus.is_empty());
         let done = live.and_then(|live| {
-            live.summarise_with(self.wishes.summariser.as_ref());
+            live.summarise_with(self.summariser);
             let desk = &live.desk;
             let told = if desk.maker.is_some() {
                 orders::order(desk, Trigger::Manual, focus, None)?;
@@ -292,13 +305,6 @@ fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
 
 fn as_it_came(body: &str, left: Left) -> Way {
     Way::Forward(Outgoing { cuts: vec![Cut::Client(0..body.len())], done: Done::nothing(left) })
-}
-
-/// Whether a session is one of those that are left as they are.
-fn is_held_out(session: SessionId, of_a_million: u32) -> bool {
-    let digest = Digest::of(session.to_string().as_bytes());
-    let number = digest.0.iter().take(8).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
-    number % 1_000_000 < u64::from(of_a_million)
 }
 
 /// Makes the next request of a thread out of its client's. `None` if the log has another history.

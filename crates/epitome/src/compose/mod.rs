@@ -71,15 +71,12 @@ pub struct Summariser {
 }
 
 /// What whoever sent a request wants of it beyond what its body says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// How many tokens the window holds, for this request.
     pub window: Option<Tokens>,
     /// Compact now, attending to this (which may be nothing), and send nothing to the provider.
     pub compact: Option<String>,
-    /// Who writes the session's summaries; nobody but the built-in summariser without. With every request anew: it may hold
-    /// what only the newest request has, such as a key.
-    pub summariser: Option<Summariser>,
 }
 
 /// A request that was recorded, and what becomes of it.

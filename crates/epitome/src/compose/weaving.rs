@@ -141,8 +141,7 @@ impl Loom {
         let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
-        let (script, changed) =
-            self.script(store, state.view.line(), (seen.body(), frame), full, &mut pieces)?;
+        let (script, changed) = self.script(store, state.view.line(), (seen, frame), full, &mut pieces)?;
         if (changed || (is_new && !state_is_first(state))) && prepared.cause.is_none() {
             // The policy left what was sent as it was: it was the client that did not.
             let cause = if changed { Cause::Client } else { Cause::Format };
@@ -220,11 +219,11 @@ impl Loom {
         &self,
         store: &Sqlite,
         line: &Line,
-        (body, frame): (&str, &Frame<'_>),
+        (seen, frame): (&Seen<'_>, &Frame<'_>),
         full: Tokens,
         pieces: &mut Vec<Content>,
     ) -> Result<(Script, bool), SessionError> {
-        let taken = &self.taken;
+        let (taken, body, format) = (&self.taken, seen.body(), seen.format());
         let mut script =
             Script { units: frame.units.len(), lead: self.units.lead(), full, ..Script::default() };
         let mut chunks = |texts: Vec<Cow<'_, str>>| -> Vec<Chunk> {
@@ -268,7 +267,7 @@ impl Loom {
                 continue;
             }
             if let Some(before) = before {
-                changed |= weave::unmarked(before) != weave::unmarked(sent);
+                changed |= !weave::says_the_same(format, before, sent);
             }
             let (form, content) = Form::of(sent, said.as_deref());
             pieces.extend(content);

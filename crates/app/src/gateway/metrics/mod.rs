@@ -3,6 +3,8 @@
 //! Nothing a client sends becomes a label as it is: routes, formats and endings are ours, and a model's name is one of
 //! few (see [`models`]).
 
+mod causes;
+pub(crate) mod composed;
 mod models;
 
 use std::{
@@ -23,6 +25,7 @@ use prometheus_client::{
 };
 
 use super::config::Mode;
+use composed::{Attempt, Breaker, Call, Composed};
 use models::Models;
 
 /// What a gateway counts.
@@ -43,6 +46,7 @@ pub(crate) struct Metrics {
     observed_tokens: Family<Sent, Counter>,
     observed_cost: Family<Sent, Counter<f64, AtomicU64>>,
     observed_calls: Family<Outcome, Counter>,
+    composed: Composed,
 }
 
 /// A request that is over.
@@ -143,6 +147,7 @@ impl Metrics {
             observed_tokens: Family::default(),
             observed_cost: Family::default(),
             observed_calls: Family::default(),
+            composed: Composed::default(),
         };
         metrics.registered()
     }
@@ -210,8 +215,29 @@ impl Metrics {
         }
     }
 
+    /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
+    pub(crate) fn composed(&self, call: &Call<'_>) {
+        self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
+    }
+
+    /// Counts what came of asking a summariser.
+    pub(crate) fn summarised(&self, attempt: Attempt) {
+        self.composed.attempt(attempt);
+    }
+
+    /// Says whether a summariser is asked.
+    pub(crate) fn breaker(&self, breaker: Breaker) {
+        self.composed.breaker(breaker);
+    }
+
+    /// What somebody may see of what was saved, as JSON.
+    pub(crate) fn savings(&self, principal: &str) -> String {
+        serde_json::to_string(&self.composed.page(principal)).expect("numbers and names are JSON")
+    }
+
     /// Everything, as Prometheus reads it (`application/openmetrics-text; version=1.0.0; charset=utf-8`).
     pub(crate) fn text(&self) -> String {
+        self.composed.settle();
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text
@@ -294,6 +320,7 @@ impl Metrics {
             "What those tokens cost: full less policy is what it would have saved",
             self.observed_cost.clone(),
         );
+        self.composed.register(registry);
         self
     }
 }
