@@ -2,7 +2,7 @@
 
 use super::{
     is_recall,
-    stream::{Fate, Reason, Tally},
+    tally::{Fate, Reason, Tally},
 };
 use crate::json::{self, Json};
 

@@ -15,6 +15,7 @@ mod openai_responses;
 mod places;
 mod splice;
 mod stream;
+mod tally;
 mod whole;
 
 use epitome_core::event::{CallForm, ToolCall};

@@ -9,7 +9,7 @@ use super::{
     edit::remade,
     is_recall,
     places::MOST,
-    stream::{Fate, Reason, Shown, Tally},
+    tally::{Fate, Reason, Shown, Tally},
 };
 use crate::json::{self, Json};
 

@@ -3,7 +3,8 @@
 use super::{
     edit::remade,
     frames, is_recall,
-    stream::{Fate, Reason, Tally, error},
+    stream::error,
+    tally::{Fate, Reason, Tally},
 };
 use crate::{
     format::Format,

@@ -5,7 +5,8 @@ use super::{
     edit::remade,
     openai_chat, openai_responses,
     splice::{ANSWER, Recalls, Verdict},
-    stream::{Reason, error},
+    stream::error,
+    tally::Reason,
 };
 use crate::{
     format::Format,
