@@ -58,8 +58,6 @@ pub(super) struct Composed {
     pub(super) way: Way,
     /// The client's body, not compressed, which it is made of.
     pub(super) body: Bytes,
-    /// What it is for.
-    pub(super) purpose: Purpose,
 }
 
 /// A composed request that its provider refused as too long.
@@ -183,20 +181,28 @@ impl Recording {
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let (arrived, taken) = match self.record(&recorder, request) {
-            Ok((ticket, composed)) => (Ok(ticket), Ok(composed)),
-            Err(reason) => (Err(reason), Err(reason)),
+        let (mut ticket, composed) = match self.record(&recorder, request) {
+            Ok(recorded) => recorded,
+            Err(reason) => {
+                // Nobody may be listening, here and below.
+                let _ = tell.send(Err(reason));
+                return self.done_with(Err(reason));
+            }
         };
-        let is_heard = tell.send(taken).is_ok();
-        let arrived = arrived.map(|mut ticket| {
-            if !is_heard {
+        self.gateway.metrics.recorded(ticket.placed);
+        if composed.is_some() {
+            if tell.is_closed() {
                 self.never_left(&recorder, &mut ticket);
             }
-            self.gateway.metrics.recorded(ticket.placed);
+            // Whoever hears of it may have it composed anew, so it has to be there.
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
+            let _ = tell.send(Ok(composed));
+        } else {
+            // Nobody waits for an observation.
+            let _ = tell.send(Ok(None));
             let observed = self.observe(recorder.store(), request, &ticket);
-            Box::new(Arrived { ticket, recorder, observed })
-        });
-        self.done_with(arrived);
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed })));
+        }
     }
 
     fn compose_smaller(
@@ -212,7 +218,8 @@ impl Desk {
             let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
             composed.map_err(|error| self.failed(&error)).ok().flatten()
         });
-        if tell.send(smaller).is_err() {
+        let is_made = smaller.is_some();
+        if tell.send(smaller).is_err() && is_made {
             self.never_left(&arrived.recorder, &mut arrived.ticket);
         }
         self.done_with(Ok(arrived));
@@ -257,8 +264,7 @@ impl Desk {
         }
         let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes, None);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
-        let purpose = ticket.purpose;
-        Ok((ticket, Some(Composed { way, body: plain, purpose })))
+        Ok((ticket, Some(Composed { way, body: plain })))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
