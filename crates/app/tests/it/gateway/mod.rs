@@ -4,6 +4,7 @@
 mod bounds;
 mod broken;
 mod canary;
+mod compacted;
 mod composing;
 mod crowd;
 mod doors;

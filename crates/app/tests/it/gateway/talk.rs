@@ -47,6 +47,11 @@ impl Talk {
         self.messages.push(json!({ "role": "assistant", "content": words }));
     }
 
+    /// The client goes back to where it had said and heard so much.
+    pub(super) fn goes_back_to(&mut self, messages: usize) {
+        self.messages.truncate(messages);
+    }
+
     /// The request for what comes next.
     pub(super) fn request(&self) -> String {
         let body = json!({ "model": "m", "stream": self.is_streamed, "messages": self.messages });
