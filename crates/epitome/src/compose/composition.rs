@@ -374,7 +374,7 @@ fn weave(
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
-        let Some(made) = loom.weave(store, state, setup, prepared, (seen, &frame), whole)? else {
+        let Some(made) = loom.weave(store, state, setup, prepared, (seen, &frame), (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
         };

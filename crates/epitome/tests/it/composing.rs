@@ -670,7 +670,8 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                 let is_compaction = |logged: &&Logged| matches!(logged.event.fact, Fact::Compacted(_));
                 assert_eq!(events.iter().filter(is_compaction).count(), 1, "{format}");
                 let (ticket, outgoing) = task.asks();
-                assert!(outgoing.done.after < before, "{format}: {:?} after {before}", outgoing.done);
+                let done = &outgoing.done;
+                assert!(done.after < before && done.before > before, "{format}: {done:?} after {before}");
                 assert!(task.last().len() < body.len(), "{format}");
                 let row = task.store().call(thread, outgoing.done.call.unwrap().1).unwrap();
                 assert!(row.call.summary.is_some(), "{format}");
