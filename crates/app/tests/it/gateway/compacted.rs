@@ -110,8 +110,7 @@ fn sent(is_killed: bool) -> Vec<Vec<u8>> {
     // Whoever is killed cannot say how it ended.
     let ended = recorded.calls().iter().filter(|row| !row.outcomes.is_empty()).count();
     assert_eq!(ended, 24);
-    let verified = bench.json(&["doctor"]).remove(0);
-    assert_eq!(verified["healthy"], true, "{verified:#}");
+    recorded.check_written();
     bodies
 }
 
@@ -154,12 +153,13 @@ fn a_client_that_goes_back_asks_again_and_changes_its_mind_is_forked_and_fits() 
 #[test]
 fn two_clients_of_one_session_at_once_are_both_answered_and_both_on_record() {
     const ROUNDS: usize = 16;
-    for is_same in [true, false] {
+    // Of one gateway, or of two on one database.
+    for (is_same, is_one) in [(true, true), (false, true), (true, false), (false, false)] {
         let (provider, bench) = (parrot(), Arc::new(Bench::new()));
-        let gateway = Gateway::on(&bench, &provider.url(), &COMPACT, "");
+        let gateways = [0; 2].map(|_| Gateway::on(&bench, &provider.url(), &COMPACT, ""));
         let first = words(1_000);
         let mut begins = Talk::called("s-1").with(WINDOW);
-        let answer = begins.goes_on(&gateway, &first);
+        let answer = begins.goes_on(&gateways[0], &first);
         let mut history = vec![first, answer];
         let talk = |history: &[String]| {
             let mut talk = Talk::called("s-1").with(WINDOW);
@@ -172,7 +172,8 @@ fn two_clients_of_one_session_at_once_are_both_answered_and_both_on_record() {
             let barrier = Barrier::new(2);
             let answers = thread::scope(|scope| {
                 let clients = [0, 1].map(|number| {
-                    let (mut talk, barrier, gateway) = (talk(&history), &barrier, &gateway);
+                    let gateway = if is_one { &gateways[0] } else { &gateways[number] };
+                    let (mut talk, barrier) = (talk(&history), &barrier);
                     let turn = if is_same { round } else { 2 * round + number };
                     scope.spawn(move || {
                         talk.says(&words(turn));
@@ -196,6 +197,69 @@ fn two_clients_of_one_session_at_once_are_both_answered_and_both_on_record() {
         let stories: Vec<_> = recorded.threads().iter().map(|thread| recorded.story(thread.id)).collect();
         assert!(stories.contains(&history), "{} threads", stories.len());
     }
+}
+
+#[test]
+fn sessions_that_go_from_gateway_to_gateway_are_compacted_as_one() {
+    let (provider, bench) = (Provider::new(), Arc::new(Bench::new()));
+    let gateways = [0; 2].map(|_| Gateway::on(&bench, &provider.url(), &COMPACT, ""));
+    let mut talk = Talk::called("s-1").with(WINDOW);
+    let mut before: Vec<u8> = Vec::new();
+    for turn in 0..24 {
+        let (seen, answer) = goes_on(&gateways[turn / 2 % 2], &provider, &mut talk, turn);
+        if !fate(&answer).contains("cause=") {
+            let history = |body: &[u8]| -> Vec<Value> {
+                let body: Value = serde_json::from_slice(body).expect("JSON");
+                body["messages"].as_array().expect("messages").clone()
+            };
+            assert!(before.is_empty() || history(&seen).starts_with(&history(&before)), "turn {turn}");
+        }
+        before = seen;
+    }
+    let recorded = Recorded::on(&bench);
+    assert_eq!((recorded.session().threads, recorded.calls().len()), (1, 24));
+    recorded.check_calls();
+}
+
+#[test]
+fn killed_under_load_the_gateway_goes_on_with_every_session_that_it_compacted() {
+    const CLIENTS: usize = 4;
+    let (provider, bench) = (parrot(), Arc::new(Bench::new()));
+    let flags = ["--mode", "compact", "--fail-closed"];
+    let mut gateway = Gateway::on(&bench, &provider.url(), &flags, "");
+    let mut talks: Vec<Talk> =
+        (0..CLIENTS).map(|number| Talk::called(&format!("s-{number}")).with(WINDOW)).collect();
+    for round in 0..3 {
+        let whole = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for talk in &mut talks {
+                let (address, whole) = (gateway.address, &whole);
+                scope.spawn(move || {
+                    for turn in 0.. {
+                        talk.says_next(&words(100 * round + turn));
+                        let Some(answer) = talk.asks_if_there(address).as_ref().and_then(told) else { break };
+                        talk.heard(&answer);
+                        whole.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            eventually("many answers have come", || whole.load(Ordering::Relaxed) >= 8 * CLIENTS);
+            gateway.child.kill().expect("it runs");
+        });
+        gateway.child.wait().expect("it is dead");
+        gateway = Gateway::on(&bench, &provider.url(), &flags, "");
+    }
+    for talk in &talks {
+        let answer = talk.asks(&gateway).answer();
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        assert!(tells(&answer, "after") <= MOST && fate(&answer).contains("left=composed"), "{answer:?}");
+    }
+    let recorded = Recorded::on(&bench);
+    assert_eq!(recorded.sessions().len(), CLIENTS);
+    assert!(recorded.sessions().iter().all(|session| session.compactions > 0));
+    recorded.check_written();
+    let healthy = bench.json(&["doctor"]).remove(0);
+    assert_eq!(healthy["healthy"], true, "{healthy:#}");
 }
 
 /// A provider that takes less than anybody says: so much, at four bytes to a token. What it says that it takes is another
