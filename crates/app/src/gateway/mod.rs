@@ -112,6 +112,7 @@ impl Gateway {
             window: compact.window.map(Tokens),
             holdout: compact.holdout,
             command: compact.command,
+            recall: compact.recall,
             heard: Heard::default(),
         };
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);

@@ -37,6 +37,7 @@ impl Gateway {
             window: Some(Tokens(WINDOW)),
             holdout: 0,
             command: Some("/compact".to_owned()),
+            recall: false,
             heard: Heard::default(),
         };
         Self { recorder: Recorder::new(store), composing, clock: 1_000 }
@@ -354,5 +355,41 @@ fn nothing_old_leaves_as_it_came() {
             assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())], "{format}");
         }
         assert_eq!(sent(&outgoing, &body), body);
+    }
+}
+
+#[test]
+fn results_that_answer_together_are_kept_together() {
+    // Two calls in an answer, and a word of the user right after: as clients send it.
+    let mut gateway = Gateway::new();
+    let format = Format::OpenaiChat;
+    let mut history = vec![json!({"role": "user", "content": "Begin."})];
+    for turn in 0..30 {
+        let calls: Vec<Value> = (0..2)
+            .map(|call| {
+                json!({"id": format!("call_{turn}_{call}"), "type": "function",
+                    "function": {"name": "bash", "arguments": json!({"command": format!("x {turn} {call}")}).to_string()}})
+            })
+            .collect();
+        let body = json!({"model": "some-model", "messages": history}).to_string();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        let woven = sent(&outgoing, &body);
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(text) if text.len() > 1)).count();
+        assert!(own <= 2, "turn {turn}: {own} pieces in {woven}");
+        let message = json!({"role": "assistant", "content": [{"type": "text", "text": "Going on."}], "tool_calls": calls});
+        gateway.answer(
+            ticket,
+            format,
+            &json!({"id": format!("chatcmpl-{turn}"), "object": "chat.completion", "created": 1,
+                "model": "some-model",
+                "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}),
+        );
+        history.push(message);
+        for call in 0..2 {
+            history.push(json!({"role": "tool", "tool_call_id": format!("call_{turn}_{call}"), "content": result(turn)}));
+        }
+        if turn % 3 == 0 {
+            history.push(json!({"role": "user", "content": format!("Step {turn}.")}));
+        }
     }
 }
