@@ -3,7 +3,10 @@
 use std::{cell::Cell, sync::Arc};
 
 use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
-use epitome_store::{Head, Start, StoreError, records::Commit};
+use epitome_store::{
+    Head, NewThread, Sqlite, Start, StoreError,
+    records::{BecomesHead, Commit, Opens},
+};
 use epitome_wire::{
     caller::{Caller, Purpose},
     overflow::Overflow,
@@ -13,7 +16,10 @@ use epitome_wire::{
 use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request};
 use crate::{
     holdout::Arm,
-    recorder::{Arrival, RecordError, Recorder, Ticket, place::Place},
+    recorder::{
+        Arrival, Placed, RecordError, Recorder, Ticket,
+        place::{Line, Place},
+    },
     session::{
         SessionError,
         desk::{Arriving, Made},
@@ -64,13 +70,13 @@ impl Recorder {
         arrival: &Arrival<'_>,
         refused: Overflow,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(_), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         let recall = live.offers_recall();
         let request = Request { seen: &seen, frame, unsent: None, recall };
-        match smaller(&live, request, refused) {
+        match smaller(&live, request, (call, refused)) {
             Ok(Some((made, outgoing))) => {
                 live.work();
                 self.moved(ticket, made.head, Some(made.call));
@@ -110,6 +116,7 @@ impl<'b> Composition<'_, '_, 'b> {
             (left, _) => return self.pass(place, left).map(Some),
         };
         let Some(setup) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
+        let place = self.beside_its_answer(place)?;
         if let Some(focus) = self.command() {
             return self.compact(place, &setup, &focus).map(Some);
         }
@@ -243,6 +250,41 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
+    /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
+    /// for it. A fork that waits for its answer still is the same question, asked once more.
+    fn beside_its_answer(&self, place: Place) -> Result<Place, StoreError> {
+        if place.placed != Placed::Forked || place.opens.is_some() {
+            return Ok(place);
+        }
+        let store = self.recorder.store();
+        let of = store.thread(place.thread)?;
+        let at = decided(store, &place)?;
+        let mut time = 0_u64;
+        loop {
+            time += 1;
+            let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
+            let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+            match store.thread(id) {
+                Ok(known) if known.head.link.normal == place.link => {
+                    return Ok(Place { thread: id, after: known.head.seq, placed: Placed::Retried, ..place });
+                }
+                Ok(_) => {}
+                Err(StoreError::UnknownThread(_)) => {
+                    let start = Start::Fork { of: of.id, at };
+                    let key = place.key.clone();
+                    let thread = NewThread { id, session: place.session, name: of.name, start, key };
+                    let head = match place.line {
+                        Line::Main => BecomesHead::Yes,
+                        Line::Side => BecomesHead::No,
+                    };
+                    let opens = Some(Opens { session: None, thread, head });
+                    return Ok(Place { thread: id, after: at, opens, ..place });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// What a compaction that is asked for should attend to; `None` if nobody asks for one.
     fn command(&self) -> Option<String> {
         if let Some(focus) = &self.wishes.compact {
@@ -299,6 +341,16 @@ impl<'b> Composition<'_, '_, 'b> {
             Err(error) => Ok((ticket, Way::Answer(format!("Nothing was compacted: {error}")))),
         }
     }
+}
+
+/// Where a question ends with all that was decided for it before it was answered.
+fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
+    let next = store.digests(place.thread, place.after.next(), usize::MAX >> 1)?;
+    let answered = next.iter().find(|(_, digest, _)| digest.is_some());
+    let answered = answered.map_or(Seq(u64::MAX >> 1), |(seq, ..)| *seq);
+    let calls = store.calls(place.thread, 0, usize::MAX >> 1)?;
+    let heads = calls.iter().map(|row| row.call.head);
+    Ok(heads.filter(|head| (place.after..answered).contains(head)).max().unwrap_or(place.after))
 }
 
 /// Whoever was first: the request is placed again.
@@ -359,10 +411,9 @@ fn weave(
 fn smaller(
     live: &Live,
     request: Request<'_, '_>,
-    refused: Overflow,
+    (call, refused): (u64, Overflow),
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
-    let tried = live.desk.last_tokens()?;
-    live.desk.overflowed(refused)?;
+    let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
     let woven = weave(live, (head, Arriving::default()), request)?;
     Ok(woven.filter(|(made, _)| made.tokens < tried))

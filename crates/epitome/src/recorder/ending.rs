@@ -1,6 +1,6 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, ThreadId, id::AnswerId};
+use epitome_core::{Digest, Event, Fact, Link, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
     records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
@@ -87,6 +87,17 @@ impl Recorder {
             None => end.ending.name().to_owned(),
         });
         Some(NewOutcome { call, time: Some(end.at), answer, usage, cost, error })
+    }
+
+    /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was
+    /// written down never left, and whatever is answered is no answer to it.
+    pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
+        let Some(call) = ticket.call.take() else { return Ok(()) };
+        let error = Some("never left: it was not ready in time".to_owned());
+        let outcome = NewOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
+        let commit = Commit::new(ticket.thread, ticket.head, Vec::new(), vec![Record::Outcome(outcome)]);
+        self.append_unsaid(ticket.thread, &commit)?;
+        Ok(())
     }
 
     /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what
