@@ -17,7 +17,7 @@ pub(super) enum Fate {
     /// A policy was asked, and this was done.
     Composed(Done),
     /// It went on as it came, and was recorded: it is beside the conversation.
-    Recorded,
+    Recorded(Done),
     /// It went on as it came, because it could not be recorded, or not in time.
     Unrecorded,
     /// The gateway answered it itself.
@@ -27,11 +27,19 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// What was done to it, if it went on and is recorded.
+    pub(super) fn done(&self) -> Option<&Done> {
+        match self {
+            Self::Composed(done) | Self::Recorded(done) => Some(done),
+            Self::Unrecorded | Self::Answered | Self::Refused => None,
+        }
+    }
+
     /// What the header says of it.
     pub(super) fn header(&self) -> HeaderValue {
         let text = match self {
             Self::Composed(done) => composed(done),
-            Self::Recorded => "left=recorded".to_owned(),
+            Self::Recorded(_) => "left=recorded".to_owned(),
             Self::Unrecorded => "left=unrecorded".to_owned(),
             Self::Answered => "left=answered".to_owned(),
             Self::Refused => "left=refused".to_owned(),

@@ -135,7 +135,10 @@ impl Composed {
         self.recalls.inc_by(call.recalls);
         if let Some(usage) = call.usage {
             self.used(arm, done, usage);
-            self.paid(call, usage, model);
+            // A title is no part of the conversation: what a call of that costs would be told too low.
+            if done.left != Left::Aside {
+                self.paid(call, usage, model);
+            }
         }
     }
 
@@ -392,6 +395,8 @@ mod tests {
             cause: cause.map(str::to_owned),
             before: Tokens(90_000),
             after: Tokens(30_000),
+            held: Tokens(0),
+            compaction: None,
             left,
         }
     }

@@ -1,6 +1,7 @@
 //! The gateway, between a client and a provider that are both played here, on bare sockets: what passes is compared byte
 //! by byte with what passes without it, and what is recorded is read back from the database.
 
+mod agent;
 mod bounds;
 mod broken;
 mod canary;
@@ -16,5 +17,6 @@ mod played;
 mod recorded;
 mod stopping;
 mod stores;
+mod summarising;
 mod talk;
 mod transparency;
