@@ -56,7 +56,8 @@ impl Agent {
         Self { path: path.to_owned(), ..self }
     }
 
-    fn body(&self) -> String {
+    /// The request for the next step.
+    pub(super) fn body(&self) -> String {
         let schema = json!({ "type": "object", "properties": { "command": { "type": "string" } } });
         let (model, history) = (&self.model, &self.history);
         match self.format {
@@ -159,7 +160,7 @@ impl Watchful {
                 return notes(request);
             }
             seen.wrong.extend(faults(request));
-            let answer = step(request, seen.requests.len());
+            let answer = step(request, &seen.requests);
             seen.requests.push(request.clone());
             vec![answer.into_bytes()]
         });
@@ -202,9 +203,10 @@ fn faults(request: &Message) -> Vec<String> {
 }
 
 /// The next step, and what it used.
-fn step(request: &Message, number: usize) -> String {
+fn step(request: &Message, before: &[Message]) -> String {
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
-    let (input, turns) = (request.body.len() / 4, body["messages"].as_array().map_or(0, Vec::len));
+    let (number, turns) = (before.len(), body["messages"].as_array().map_or(0, Vec::len));
+    let Used { read, written, plain } = Used::by(request, before.last());
     // A history names each call once, however much of it is left.
     let turn = calls(&request.text()).map_or(0, |newest| newest + 1);
     let (call, words) = (format!("call_{turn}"), format!("Now for the next of {turns}."));
@@ -213,15 +215,65 @@ fn step(request: &Message, number: usize) -> String {
         json!({ "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": body["model"],
             "content": [{ "type": "text", "text": words },
                 { "type": "tool_use", "id": call, "name": "bash", "input": arguments }],
-            "stop_reason": "tool_use", "usage": { "input_tokens": input, "output_tokens": 20 } })
+            "stop_reason": "tool_use", "usage": { "input_tokens": plain, "output_tokens": 20,
+                "cache_read_input_tokens": read, "cache_creation_input_tokens": written } })
     } else {
         json!({ "id": format!("chat_{number}"), "object": "chat.completion", "model": body["model"],
             "choices": [{ "index": 0, "finish_reason": "tool_calls", "message": {
                 "role": "assistant", "content": words, "tool_calls": [{ "id": call, "type": "function",
                     "function": { "name": "bash", "arguments": arguments.to_string() } }] } }],
-            "usage": { "prompt_tokens": input, "completion_tokens": 20 } })
+            "usage": { "prompt_tokens": read + written + plain, "completion_tokens": 20 } })
     };
     ok("Content-Type: application/json\r\n", &body.to_string())
+}
+
+/// The shortest beginning of a request that the cache of claude-opus-4-5 keeps.
+pub(super) const MINIMUM: usize = 4_096;
+
+/// The input of a request, in tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    /// Read from the cache.
+    pub(super) read: usize,
+    /// Written to it.
+    pub(super) written: usize,
+    /// Neither.
+    pub(super) plain: usize,
+}
+
+impl Used {
+    /// What a request uses that comes after another one.
+    pub(super) fn by(request: &Message, last: Option<&Message>) -> Self {
+        let text = |request: &Message| {
+            let mut body: Value = serde_json::from_slice(&request.body).expect("JSON");
+            unmark(&mut body);
+            body["messages"].to_string()
+        };
+        let (now, before) = (text(request), last.map(text).unwrap_or_default());
+        let same = now.bytes().zip(before.bytes()).take_while(|(now, before)| now == before).count() / 4;
+        let input = request.body.len() / 4;
+        match if same < MINIMUM { 0 } else { same } {
+            _ if input < MINIMUM => Self { plain: input, ..Self::default() },
+            read => Self { read, written: input - read, plain: 0 },
+        }
+    }
+
+    /// All of it.
+    pub(super) fn input(self) -> usize {
+        self.read + self.written + self.plain
+    }
+}
+
+/// Takes out the marks of what is to be cached: they move.
+fn unmark(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.remove("cache_control");
+            members.values_mut().for_each(unmark);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(unmark),
+        _ => {}
+    }
 }
 
 /// The number of the newest call in a history.

@@ -6,6 +6,7 @@ mod bounds;
 mod broken;
 mod canary;
 mod composing;
+mod counting;
 mod crowd;
 mod doors;
 mod faults;

@@ -80,6 +80,9 @@ fn a_summary_by_the_sessions_own_model_is_swapped_in_between_two_requests() {
             );
             assert!(question.header("idempotency-key").is_empty());
             let body: Value = serde_json::from_slice(&question.body).expect("JSON");
+            // Where prices are known, the session's own request is gone on with: its provider has it in its cache.
+            let is_warm = question.text().contains("You are careful.");
+            assert_eq!(is_warm, format == Format::Anthropic, "{body}");
             assert!(body["stream"].is_null() || body["stream"] == false, "{body}");
         });
         let by_model = "epitome_compactions_adopted_total{by=\"model\",trigger=\"threshold\"} 1";
