@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use epitome::{
-    compose::{Cut, Left, Outgoing, Way},
+    compose::{Cut, Outgoing, Way},
     core::event::Time,
-    wire::{caller::Purpose, reply::Reply},
+    wire::reply::Reply,
 };
 use http::{Request, Response, request::Parts};
 use hyper::body::Incoming;
@@ -29,6 +29,9 @@ use super::{
 
 /// How long a request waits for a store that does not come to an end, where requests are not to be held by the store.
 pub(super) const HELD: Duration = Duration::from_secs(2);
+
+/// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {
@@ -56,24 +59,18 @@ impl Trip<'_> {
     /// Composes the request and sends it.
     pub(super) async fn run(mut self, alive: Alive) -> Result<Reached, Failure> {
         let composed = record(self.passage, alive, Arc::clone(&self.request)).await?;
-        let Some(Composed { way, body, purpose }) = composed else {
-            return self.untouched(Fate::Unrecorded).await;
-        };
+        let Some(Composed { way, body }) = composed else { return self.untouched().await };
         match way {
             Way::Answer(words) => {
                 self.passage.came_to(Fate::Answered);
                 Ok(Reached::Here(self.reply(&body, &words)))
             }
-            // A title is beside the conversation.
-            Way::Forward(outgoing) if purpose == Purpose::Title => {
-                self.untouched(Fate::Recorded(outgoing.done)).await
-            }
             Way::Forward(outgoing) => self.composed(outgoing, body).await.map(Reached::Provider),
         }
     }
 
-    async fn untouched(self, fate: Fate) -> Result<Reached, Failure> {
-        self.passage.came_to(fate);
+    async fn untouched(self) -> Result<Reached, Failure> {
+        self.passage.came_to(Fate::Unrecorded);
         let body = Outbound::whole(self.request.body.clone(), self.framing);
         let response =
             send(self.passage.gateway(), self.upstream, Request::from_parts(self.head, body)).await?;
@@ -83,7 +80,7 @@ impl Trip<'_> {
     /// Sends a composed request, and once more if it has to be smaller.
     async fn composed(&mut self, outgoing: Outgoing, body: Bytes) -> Result<Response<Begun>, Failure> {
         // Those that are left alone are left alone with their provider's errors, too.
-        let is_ours = matches!(outgoing.done.left, Left::Composed | Left::Unfit);
+        let is_ours = outgoing.done.call.is_some();
         let response = self.sent(outgoing, &body).await?;
         if !is_ours {
             return Ok(begun::unread(response));
@@ -106,7 +103,7 @@ impl Trip<'_> {
     async fn smaller(&mut self, refused: Refused) -> Option<Outgoing> {
         match self.passage.gateway().unrecorded {
             Unrecorded::Refuse => self.passage.smaller(refused).await,
-            Unrecorded::Forward => timeout(HELD, self.passage.smaller(refused)).await.ok().flatten(),
+            Unrecorded::Forward => timeout(REFUSED, self.passage.smaller(refused)).await.ok().flatten(),
         }
     }
 

@@ -16,8 +16,6 @@ pub(super) const HEADER: HeaderName = HeaderName::from_static("x-epitome");
 pub(super) enum Fate {
     /// A policy was asked, and this was done.
     Composed(Done),
-    /// It went on as it came, and was recorded: it is beside the conversation.
-    Recorded(Done),
     /// It went on as it came, because it could not be recorded, or not in time.
     Unrecorded,
     /// The gateway answered it itself.
@@ -30,7 +28,7 @@ impl Fate {
     /// What was done to it, if it went on and is recorded.
     pub(super) fn done(&self) -> Option<&Done> {
         match self {
-            Self::Composed(done) | Self::Recorded(done) => Some(done),
+            Self::Composed(done) => Some(done),
             Self::Unrecorded | Self::Answered | Self::Refused => None,
         }
     }
@@ -39,7 +37,6 @@ impl Fate {
     pub(super) fn header(&self) -> HeaderValue {
         let text = match self {
             Self::Composed(done) => composed(done),
-            Self::Recorded(_) => "left=recorded".to_owned(),
             Self::Unrecorded => "left=unrecorded".to_owned(),
             Self::Answered => "left=answered".to_owned(),
             Self::Refused => "left=refused".to_owned(),

@@ -1,6 +1,5 @@
 //! The gateway: stands between an agent and its provider, relays every byte, and records what passes.
 
-mod account;
 mod admission;
 mod answers;
 mod begun;

@@ -19,12 +19,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     Gateway,
-    account::Account,
     admission::{API_KEY, TOKEN},
     config::Mode,
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
-    metrics::Reason,
+    metrics::{Reason, composed::Call},
     passage::Departure,
     shelf::Shelf,
     summariser::Means,
@@ -62,8 +61,6 @@ pub(super) struct Composed {
     pub(super) way: Way,
     /// The client's body, not compressed, which it is made of.
     pub(super) body: Bytes,
-    /// What it is for.
-    pub(super) purpose: Purpose,
 }
 
 /// A composed request that its provider refused as too long.
@@ -190,18 +187,25 @@ impl Recording {
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let (arrived, taken) = match self.record(&recorder, request) {
-            Ok((ticket, composed)) => (Ok(ticket), Ok(composed)),
-            Err(reason) => (Err(reason), Err(reason)),
+        let (ticket, composed) = match self.record(&recorder, request) {
+            Ok(recorded) => recorded,
+            Err(reason) => {
+                // Nobody may be listening, here and below.
+                let _ = tell.send(Err(reason));
+                return self.done_with(Err(reason));
+            }
         };
-        // Nobody may be listening.
-        let _ = tell.send(taken);
-        let arrived = arrived.map(|ticket| {
-            self.gateway.metrics.recorded(ticket.placed);
+        self.gateway.metrics.recorded(ticket.placed);
+        if composed.is_some() {
+            // Whoever hears of it may have it composed anew, so it has to be there.
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
+            let _ = tell.send(Ok(composed));
+        } else {
+            // Nobody waits for an observation.
+            let _ = tell.send(Ok(None));
             let observed = self.observe(recorder.store(), request, &ticket);
-            Box::new(Arrived { ticket, recorder, observed })
-        });
-        self.done_with(arrived);
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed })));
+        }
     }
 
     fn compose_smaller(
@@ -256,8 +260,7 @@ impl Desk {
         let summariser = summarisers.of(upstreams, (request.format, body), request.means.as_ref());
         let composed = recorder.compose(&arrival, composing, &request.wishes, summariser.as_ref());
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
-        let purpose = ticket.purpose;
-        Ok((ticket, Some(Composed { way, body: plain, purpose })))
+        Ok((ticket, Some(Composed { way, body: plain })))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
@@ -323,16 +326,15 @@ impl Desk {
         let _ = done.send(recorded);
         passed.tell(&self.gateway.metrics, ending, &said, place);
         if let (Some(done), Some(place)) = (&composed, place) {
-            let account = Account {
+            self.gateway.metrics.composed(&Call {
                 principal: &self.principal,
                 session: place.session,
                 model: model.as_ref().map(|model| model.0.as_str()),
                 done,
-                overflow,
-                ending,
                 usage: said.usage.as_ref(),
-            };
-            account.tell(&self.gateway);
+                overflow: overflow.map(|overflow| overflow.after(ending)),
+                recalls: 0,
+            });
         }
     }
 

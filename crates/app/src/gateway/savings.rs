@@ -18,6 +18,7 @@ use std::{
 };
 
 use epitome::{
+    compose::Left,
     core::{SessionId, Tokens, profile::Money},
     holdout::Arm,
 };
@@ -33,6 +34,16 @@ const KEPT: usize = 1_000;
 
 /// More than any session costs, so that sums of squares have room: a million dollars.
 const DEAREST: u64 = 1_000_000_000_000_000;
+
+/// In which group a call is, of those that are compared. One that could not be made smaller is with those that were to be; one
+/// that nobody would have compacted is in neither.
+pub(crate) fn group(left: Left) -> Option<Arm> {
+    match left {
+        Left::Composed | Left::Unfit => Some(Arm::Treated),
+        Left::HeldOut => Some(Arm::HeldOut),
+        Left::Managed | Left::Remote | Left::Aside => None,
+    }
+}
 
 /// What is saved, of all sessions and of each principal's.
 #[derive(Debug, Default)]
@@ -428,23 +439,47 @@ mod tests {
         (0..1_000).filter(|_| holds(play())).count()
     }
 
+    /// What a session costs, and its calls: a call costs the more the longer its session is, and where it is compacted
+    /// 40 % less.
+    fn played(dice: &mut Dice, arm: Arm) -> (f64, u64) {
+        let calls = dice.calls();
+        let saved = if arm == Arm::Treated { 0.4 } else { 0.0 };
+        let call = 0.02 * (0.5 * dice.normal()).exp() * (1.0 + 0.025 * f64::from(calls)) * (1.0 - saved);
+        (call * f64::from(calls), u64::from(calls))
+    }
+
     #[test]
     fn a_measured_interval_holds_the_truth_about_95_times_of_100() {
         for (seed, treated, held_out) in [(1, 180, 20), (2, 20, 20), (3, 100, 100)] {
             let mut dice = Dice(seed);
-            // A call costs the more the longer its session is, and 40 % less where it is compacted.
-            let mut rate = |saved: f64| {
-                let calls = f64::from(dice.calls());
-                nano(0.02 * (0.5 * dice.normal()).exp() * (1.0 + 0.025 * calls) * (1.0 - saved))
-            };
             let covered = covered(0.4, || {
                 let mut figures = Figures::default();
-                (0..treated).for_each(|_| figures.rates[0].add(rate(0.4), 1));
-                (0..held_out).for_each(|_| figures.rates[1].add(rate(0.0), 1));
+                for (arm, sessions) in [(Arm::Treated, treated), (Arm::HeldOut, held_out)] {
+                    for _ in 0..sessions {
+                        let (cost, calls) = played(&mut dice, arm);
+                        figures.rates[arm as usize].add(nano(cost / float(calls)), 1);
+                    }
+                }
                 figures.measured()
             });
             assert!((920..=970).contains(&covered), "{treated} against {held_out}: {covered}");
         }
+    }
+
+    #[test]
+    fn calls_thrown_together_would_promise_too_much() {
+        let mut dice = Dice(5);
+        let covered = covered(0.4, || {
+            let mut figures = Figures::default();
+            for (arm, sessions) in [(Arm::Treated, 180), (Arm::HeldOut, 20)] {
+                for _ in 0..sessions {
+                    let (cost, calls) = played(&mut dice, arm);
+                    figures.rates[arm as usize].add(nano(cost), calls);
+                }
+            }
+            figures.measured()
+        });
+        assert!(covered < 850, "{covered}");
     }
 
     #[test]

@@ -175,7 +175,7 @@ mod tests {
             let screen =
                 screen_with(|config| (config.mode, config.compact) = (Mode::Compact, compact), "127.0.0.1:1");
             let lines = screen.lines().skip(2).take_while(|line| !line.contains("database"));
-            lines.chain(screen.lines().last()).map(|line| format!("{line}\n")).collect::<String>()
+            lines.chain(screen.lines().last()).collect::<Vec<_>>().join("\n")
         };
         insta::assert_snapshot!(told(Compact::default()), @r"
           mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old

@@ -54,28 +54,32 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &'static str, value: &[u8]) -> Result<Wishes, Trouble> {
+    /// The window and the focus.
+    type Read = (Option<Tokens>, Option<String>);
+
+    fn read(name: &'static str, value: &[u8]) -> Result<Read, Trouble> {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_bytes(value).expect("a header's value"));
-        wishes(&headers)
+        wishes(&headers).map(|Wishes { window, compact }| (window, compact))
     }
 
     #[test]
     fn a_window_is_a_positive_number_or_refused() {
         let window = |value: &str| read("x-epitome-window", value.as_bytes());
-        assert_eq!(window("128000").map(|wishes| wishes.window), Ok(Some(Tokens(128_000))));
+        assert_eq!(window("128000"), Ok((Some(Tokens(128_000)), None)));
         for wrong in ["", "0", "-1", "128k", "1e6", "99999999999999999999", "12 000"] {
             let trouble = window(wrong).expect_err("no window");
             assert_eq!((trouble.status.as_u16(), trouble.code), (400, "wrong_window"), "{wrong}");
         }
-        assert_eq!(wishes(&HeaderMap::new()), Ok(Wishes::default()));
+        let none = wishes(&HeaderMap::new()).expect("no header is wrong");
+        assert_eq!((none.window, none.compact), (None, None));
     }
 
     #[test]
     fn a_focus_is_read_plain_or_escaped() {
         let check = |value: &[u8], expect: &str| {
-            let focus = read("x-epitome-compact", value).map(|wishes| wishes.compact);
-            assert_eq!(focus, Ok(Some(expect.to_owned())), "{value:?}");
+            let focus = read("x-epitome-compact", value);
+            assert_eq!(focus, Ok((None, Some(expect.to_owned()))), "{value:?}");
         };
         check(b"", "");
         check(b"the failing tests", "the failing tests");

@@ -166,14 +166,12 @@ fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result
          JOIN call_outcomes AS outcome ON outcome.call = original.id
          JOIN model_calls AS copy ON copy.thread = ?4 AND copy.number = original.number
          WHERE original.thread = ?1 AND original.number >= ?2 AND original.number < ?3 ORDER BY outcome.number",
+        "INSERT OR IGNORE INTO script_contents (thread, hash, call)
+         SELECT ?4, hash, call FROM script_contents WHERE thread = ?1 AND call >= ?2 AND call < ?3",
     ] {
         let values = params![from.thread.blob(), signed(from.from), signed(from.until), fork.blob()];
         connection.execute(sql, values)?;
     }
-    connection.execute(
-        "INSERT OR IGNORE INTO script_contents (thread, hash) SELECT ?2, hash FROM script_contents WHERE thread = ?1",
-        params![from.thread.blob(), fork.blob()],
-    )?;
     Ok(())
 }
 

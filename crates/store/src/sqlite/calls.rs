@@ -189,12 +189,13 @@ pub(super) fn keep(desk: &Desk<'_>, content: &Content) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Stores a content that the script of a call names.
+/// Stores a content that the script of the next call names.
 pub(super) fn keep_piece(desk: &Desk<'_>, thread: ThreadId, content: &Content) -> Result<(), Fault> {
     keep(desk, content)?;
+    let (call, _) = end_of_calls(desk.connection, thread)?;
     desk.connection
-        .prepare_cached("INSERT OR IGNORE INTO script_contents (thread, hash) VALUES (?1, ?2)")?
-        .execute(params![thread.blob(), content.hash.0])?;
+        .prepare_cached("INSERT OR IGNORE INTO script_contents (thread, hash, call) VALUES (?1, ?2, ?3)")?
+        .execute(params![thread.blob(), content.hash.0, signed(call)])?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::{
 use epitome_core::{EventId, Seq, event::Time};
 use epitome_store::{
     EventLog, Options, Sqlite, StoreError,
-    records::{Commit, JobId, Record},
+    records::{Commit, JobId, NewCall, Record},
 };
 
 use crate::{
@@ -121,9 +121,10 @@ fn a_newer_schema_is_refused_and_left_alone() {
 }
 
 /// The scripts of the schema's versions, and the rows that each of them added to what was there.
-const VERSIONS: [(&str, &str); 2] = [
+const VERSIONS: [(&str, &str); 3] = [
     (include_str!("../../src/sqlite/migrations/0001_log.sql"), include_str!("old/0001.sql")),
     (include_str!("../../src/sqlite/migrations/0002_compaction.sql"), include_str!("old/0002.sql")),
+    (include_str!("../../src/sqlite/migrations/0003_gateway.sql"), include_str!("old/0003.sql")),
 ];
 
 /// Makes a store as an earlier version of the schema was, with what such versions wrote into it.
@@ -196,6 +197,25 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     assert_eq!(store.recognise_for("ann", last.link.normal).unwrap(), []);
     commit(&store, id, vec![Record::Exchange(exchange(last.seq)), Record::Head]);
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
+#[test]
+fn a_store_of_the_third_version_is_brought_up_to_date() {
+    let place = Place::new();
+    of_version(3, &place.path());
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
+    let row = store.find_session("Why does the upload fail?").unwrap();
+    let id = row.head.unwrap();
+    assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
+    assert_eq!(store.last_call(id).unwrap().map(|call| call.call.script), Some(None));
+    assert_eq!(store.scripts(id).unwrap(), []);
+    let head = store.head(id).unwrap().seq;
+    let woven = NewCall { script: Some("{}".into()), ..call(head) };
+    commit(&store, id, vec![Record::Piece(policy()), Record::Call(woven)]);
+    assert_eq!(store.scripts(id).unwrap(), [(1, policy().hash, "{}".to_owned())]);
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
 }

@@ -2,7 +2,10 @@
 //!
 //! Counters of tokens and money are only of calls whose answer says what it used: what was refused has cost nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
 
 use epitome::{
     compose::{Done, Left},
@@ -12,6 +15,8 @@ use epitome::{
         profile::Money,
     },
     holdout::Arm,
+    recorder::Ending,
+    session::{BUILT_IN, Fault, Lifecycle, NextStep},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,8 +24,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{causes, models::Counted};
-use crate::gateway::savings::{Page, Paid, Saving, Savings};
+use super::{causes, models::Counted, uncompacted::uncompacted};
+use crate::gateway::savings::{Page, Paid, Saving, Savings, group};
+
+/// For how long a summariser rests that failed too often.
+const REST: Duration = Duration::from_mins(5);
 
 /// A call in mode compact that is over.
 #[derive(Clone, Copy, Debug)]
@@ -29,40 +37,16 @@ pub(crate) struct Call<'a> {
     pub(crate) principal: &'a str,
     /// Its session.
     pub(crate) session: SessionId,
-    /// The group that its session is in.
-    pub(crate) arm: Arm,
     /// The model that was asked.
     pub(crate) model: Option<&'a str>,
     /// What was done to it.
     pub(crate) done: &'a Done,
     /// What the provider said it used; nothing if there was no answer.
     pub(crate) usage: Option<&'a Usage>,
-    /// What its input would have cost as the client sent it, by our estimate. The answer is the same, and is added here.
-    pub(crate) full_input: Option<Money>,
-    /// The compaction that took effect with it.
-    pub(crate) adopted: Option<Adopted>,
     /// What became of it when its provider refused it as too long.
     pub(crate) overflow: Option<Overflowed>,
     /// How many times the model got back what was left out.
     pub(crate) recalls: u64,
-}
-
-/// A compaction that took effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Adopted {
-    /// Who wrote its summary.
-    pub(crate) by: Writer,
-    /// Why it was made.
-    pub(crate) trigger: Trigger,
-}
-
-/// Who wrote a summary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writer {
-    /// The built-in summariser.
-    BuiltIn,
-    /// A model.
-    Model,
 }
 
 /// What became of a request that was too long.
@@ -72,26 +56,6 @@ pub(crate) enum Overflowed {
     Recovered,
     /// The client was told.
     Lost,
-}
-
-/// What came of asking a summariser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// A summary that can be used.
-    Ready,
-    /// A draft that the session does not bear out.
-    Rejected,
-    /// No draft.
-    Failed,
-}
-
-/// Whether a summariser is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Breaker {
-    /// It is.
-    Closed,
-    /// It has failed too often, and rests.
-    Open,
 }
 
 /// What is counted.
@@ -104,8 +68,10 @@ pub(super) struct Composed {
     resets: Counter,
     compactions: Family<Compaction, Counter>,
     overflows: Family<Outcome, Counter>,
-    attempts: Family<Outcome, Counter>,
+    attempts: Family<Attempt, Counter>,
     breaker: Gauge,
+    /// Until when a summariser rests.
+    rests: Mutex<Option<Instant>>,
     recalls: Counter,
     cost: Family<Cost, Counter>,
     sessions: Family<Group, Gauge>,
@@ -116,7 +82,7 @@ pub(super) struct Composed {
 impl Composed {
     /// Counts a call to a model that is counted like this.
     pub(super) fn call(&self, call: &Call<'_>, model: &Counted) {
-        let Call { done, arm, .. } = *call;
+        let done = call.done;
         self.calls.get_or_create(&Why { left: done.left.name() }).inc();
         if let Some(cause) = done.cause.as_deref().map(causes::name) {
             self.epochs.get_or_create(&Cause { cause }).inc();
@@ -124,21 +90,17 @@ impl Composed {
                 self.resets.inc();
             }
         }
-        if let Some(Adopted { by, trigger }) = call.adopted {
-            self.compactions
-                .get_or_create(&Compaction { by: by.name(), trigger: trigger_name(trigger) })
-                .inc();
+        if let Some((trigger, by)) = &done.compaction {
+            let labels = Compaction { by: writer(by), trigger: trigger_name(*trigger) };
+            self.compactions.get_or_create(&labels).inc();
         }
         if let Some(overflow) = call.overflow {
             self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
         }
         self.recalls.inc_by(call.recalls);
-        if let Some(usage) = call.usage {
+        if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
             self.used(arm, done, usage);
-            // A title is no part of the conversation: what a call of that costs would be told too low.
-            if done.left != Left::Aside {
-                self.paid(call, usage, model);
-            }
+            self.paid(call, arm, usage, model);
         }
     }
 
@@ -157,32 +119,52 @@ impl Composed {
         }
     }
 
-    fn paid(&self, call: &Call<'_>, usage: &Usage, model: &Counted) {
+    fn paid(&self, call: &Call<'_>, arm: Arm, usage: &Usage, model: &Counted) {
         let price = |usage: &Usage| model.prices.as_ref().and_then(|prices| prices.cost(usage).ok());
-        let answer = Usage { output: usage.output, ..Usage::default() };
         let cost = price(usage);
-        let full = call.full_input.zip(price(&answer)).map(|(input, answer)| input + answer);
-        if let (Some(cost), Some(full), Arm::Treated) = (cost, full, call.arm) {
+        let full = match call.done.left {
+            Left::Composed => uncompacted(call.done, usage, model.window).and_then(|full| {
+                // Who charges the same for what is cached has no price for it.
+                let uncached = Usage { uncached: full.input(), output: full.output, ..Usage::default() };
+                price(&full).or_else(|| price(&uncached))
+            }),
+            // It went on as it came.
+            Left::Unfit => cost,
+            Left::HeldOut | Left::Managed | Left::Remote | Left::Aside => None,
+        };
+        if let (Some(cost), Some(full)) = (cost, full) {
             for (sent, money) in [("policy", cost), ("full", full)] {
                 let labels = Cost { model: Arc::clone(&model.label), sent };
                 self.cost.get_or_create(&labels).inc_by(micro(money));
             }
         }
-        let Call { principal, session, arm, .. } = *call;
+        let Call { principal, session, .. } = *call;
         self.savings().record(&Paid { principal, session, arm, input: usage.input(), cost, full });
     }
 
-    /// Counts what came of asking a summariser.
-    pub(super) fn attempt(&self, attempt: Attempt) {
-        self.attempts.get_or_create(&Outcome { outcome: attempt.name() }).inc();
-    }
-
-    /// Says whether a summariser is asked.
-    pub(super) fn breaker(&self, breaker: Breaker) {
-        self.breaker.set(match breaker {
-            Breaker::Closed => 0,
-            Breaker::Open => 1,
-        });
+    /// Counts what became of a summary. What took effect is counted with its call.
+    pub(super) fn heard(&self, happened: &Lifecycle) {
+        let (by, outcome) = match happened {
+            Lifecycle::Ended { by, .. } => (writer(by), "ready"),
+            // Nobody was asked.
+            Lifecycle::Failed { fault: Fault::Unasked, .. } => return,
+            Lifecycle::Failed { by, fault, next, .. } => {
+                if *next == NextStep::BuiltIn {
+                    *self.rests() = Some(Instant::now() + REST);
+                }
+                (writer(by), if *fault == Fault::Rejected { "rejected" } else { "failed" })
+            }
+            Lifecycle::Started { .. }
+            | Lifecycle::Adopted { .. }
+            | Lifecycle::Reverted { .. }
+            | Lifecycle::Restored { .. }
+            | Lifecycle::NotesFailed { .. }
+            | Lifecycle::Thrashing { .. } => return,
+        };
+        self.attempts.get_or_create(&Attempt { by, outcome }).inc();
+        if (by, outcome) == ("model", "ready") {
+            *self.rests() = None;
+        }
     }
 
     /// What somebody may see of what was saved.
@@ -190,8 +172,9 @@ impl Composed {
         self.savings().page(principal)
     }
 
-    /// Says what is saved by now. What is not known has no gauge.
+    /// Says what is saved by now, and who rests. What is not known has no gauge.
     pub(super) fn settle(&self) {
+        self.breaker.set(i64::from(self.rests().is_some_and(|until| Instant::now() < until)));
         let (estimated, measured, totals) = {
             let savings = self.savings();
             let totals = [Arm::Treated, Arm::HeldOut].map(|arm| (arm, savings.total(arm).sessions));
@@ -217,8 +200,12 @@ impl Composed {
     }
 
     fn savings(&self) -> MutexGuard<'_, Savings> {
-        // Nothing in there is ever half done: a sum that is wrong would be, and none can be.
+        // Nothing in there is ever half done.
         self.savings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rests(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.rests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets `registry` tell all of it.
@@ -261,7 +248,7 @@ impl Composed {
         );
         registry.register(
             "summariser_attempts",
-            "Summaries that were asked for, by what came of it",
+            "Summaries that were asked for, of whom, and what came of it",
             self.attempts.clone(),
         );
         registry.register(
@@ -288,16 +275,15 @@ impl Composed {
     }
 }
 
-impl Writer {
-    fn name(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built_in",
-            Self::Model => "model",
+impl Overflowed {
+    /// What became of it when that is known: the smaller one may have been refused, too.
+    pub(crate) fn after(self, ending: Ending) -> Self {
+        match ending {
+            Ending::Complete | Ending::Cut | Ending::Cancelled => self,
+            Ending::Refused | Ending::Unreached => Self::Lost,
         }
     }
-}
 
-impl Overflowed {
     fn name(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
@@ -306,14 +292,9 @@ impl Overflowed {
     }
 }
 
-impl Attempt {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-        }
-    }
+/// Who wrote a summary: a model has any name.
+fn writer(by: &str) -> &'static str {
+    if by == BUILT_IN { "built_in" } else { "model" }
 }
 
 fn trigger_name(trigger: Trigger) -> &'static str {
@@ -361,6 +342,12 @@ struct Compaction {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    by: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
 }
@@ -384,7 +371,7 @@ struct Bound {
 
 #[cfg(test)]
 mod tests {
-    use epitome::core::profile::Profiles;
+    use epitome::core::{ThreadId, id::JobId, profile::Profiles};
 
     use super::{super::Metrics, *};
 
@@ -395,7 +382,7 @@ mod tests {
             cause: cause.map(str::to_owned),
             before: Tokens(90_000),
             after: Tokens(30_000),
-            held: Tokens(0),
+            held: Tokens(80_000),
             compaction: None,
             left,
         }
@@ -405,12 +392,9 @@ mod tests {
         Call {
             principal: "anna",
             session: SessionId::derived(&[&number.to_string()]),
-            arm: if done.left == Left::HeldOut { Arm::HeldOut } else { Arm::Treated },
             model: Some("claude-opus-4-5"),
             done,
             usage,
-            full_input: None,
-            adopted: None,
             overflow: None,
             recalls: 0,
         }
@@ -437,11 +421,11 @@ mod tests {
             output: Tokens(1_000),
             ..Usage::default()
         };
-        let done = done(Left::Composed, Some("over the trigger"));
+        let compaction = Some((Trigger::Threshold, "some-model".to_owned()));
+        let done = Done { compaction, ..done(Left::Composed, Some("over the trigger")) };
+        // At 5 dollars a million, a tenth for what is cached, and 25 for the answer: 50 000 + 10 000 + 25 000 for what was
+        // sent, 50 000 + 40 000 + 25 000 for the whole.
         metrics.composed(&Call {
-            // At 5 dollars a million: 0.2 of input, and 0.025 for the answer beside.
-            full_input: Some(Money(200_000_000)),
-            adopted: Some(Adopted { by: Writer::Model, trigger: Trigger::Threshold }),
             overflow: Some(Overflowed::Recovered),
             recalls: 2,
             ..call(1, &done, Some(&usage))
@@ -460,9 +444,9 @@ mod tests {
                 r#"epitome_overflows_total{outcome="recovered"} 1"#,
                 "epitome_recalls_total 2",
                 r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="policy"} 85000"#,
-                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="full"} 225000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="full"} 115000"#,
                 r#"epitome_composed_sessions{arm="treated"} 1"#,
-                r#"epitome_gateway_saving_share{kind="estimated",bound="point"} 0.6222222222222222"#,
+                r#"epitome_gateway_saving_share{kind="estimated",bound="point"} 0.26086956521739138"#,
             ],
         );
         let text = metrics.text();
@@ -490,11 +474,11 @@ mod tests {
     fn what_is_saved_is_told_with_its_interval_once_there_are_sessions_enough() {
         let metrics = metrics();
         let (composed, left) = (done(Left::Composed, None), done(Left::HeldOut, None));
-        for number in 0..40 {
+        for number in 0..60 {
             let (done, input) = if number % 2 == 0 { (&composed, 10_000) } else { (&left, 20_000) };
-            let usage = Usage { uncached: Tokens(input + number), ..Usage::default() };
-            let full_input = Some(Money(100_000_000));
-            metrics.composed(&Call { full_input, ..call(number, done, Some(&usage)) });
+            let usage =
+                Usage { uncached: Tokens(input + input / 100 * (number / 2 % 5)), ..Usage::default() };
+            metrics.composed(&call(number, done, Some(&usage)));
         }
         let text = metrics.text();
         for kind in ["estimated", "measured"] {
@@ -504,13 +488,14 @@ mod tests {
                 said.parse().expect("a number")
             };
             let (low, point, high) = (value("low"), value("point"), value("high"));
-            assert!(low < point && point < high && (point - 0.5).abs() < 0.01, "{low} {point} {high}");
+            assert!(low <= point && point <= high, "{kind}: {low} {point} {high}");
+            assert!(kind == "estimated" || (low..=high).contains(&0.5), "{low} {high}");
         }
-        check(&metrics, &[r#"epitome_composed_sessions{arm="held_out"} 20"#]);
+        check(&metrics, &[r#"epitome_composed_sessions{arm="held_out"} 30"#]);
         let page: serde_json::Value = serde_json::from_str(&metrics.savings("anna")).expect("JSON");
         assert_eq!(
             (&page["held_out"]["sessions"], page["sessions"].as_array().map(Vec::len)),
-            (&20.into(), Some(40))
+            (&30.into(), Some(60))
         );
         let nobody: serde_json::Value = serde_json::from_str(&metrics.savings("bob")).expect("JSON");
         assert_eq!(
@@ -522,20 +507,60 @@ mod tests {
     #[test]
     fn a_summariser_is_counted_by_what_came_of_it_and_whether_it_rests() {
         let metrics = metrics();
-        for attempt in [Attempt::Ready, Attempt::Rejected, Attempt::Failed, Attempt::Failed] {
-            metrics.summarised(attempt);
-        }
+        let (thread, job) = (ThreadId::derived(&["t"]), JobId::derived(&["j"]));
+        let (by, none) = ("small at host".to_owned(), Tokens(0));
+        let failed_by = |fault, next| Lifecycle::Failed {
+            thread,
+            job,
+            by: by.clone(),
+            fault,
+            error: String::new(),
+            next,
+        };
+        let failed = |next| failed_by(Fault::NoDraft, next);
+        let ended = |by: &str| Lifecycle::Ended {
+            thread,
+            job: None,
+            by: by.to_owned(),
+            tokens_before: none,
+            tokens_after: none,
+        };
+        metrics.heard(&failed(NextStep::Retry));
         check(&metrics, &["epitome_summariser_breaker_open 0"]);
-        metrics.breaker(Breaker::Open);
+        metrics.heard(&failed(NextStep::BuiltIn));
+        metrics.heard(&ended(BUILT_IN));
+        metrics.heard(&failed_by(Fault::Rejected, NextStep::Retry));
+        metrics.heard(&failed_by(Fault::Unasked, NextStep::Nothing));
         check(
             &metrics,
             &[
-                r#"epitome_summariser_attempts_total{outcome="failed"} 2"#,
-                r#"epitome_summariser_attempts_total{outcome="ready"} 1"#,
+                r#"epitome_summariser_attempts_total{by="model",outcome="failed"} 2"#,
+                r#"epitome_summariser_attempts_total{by="model",outcome="rejected"} 1"#,
+                r#"epitome_summariser_attempts_total{by="built_in",outcome="ready"} 1"#,
                 "epitome_summariser_breaker_open 1",
             ],
         );
-        metrics.breaker(Breaker::Closed);
+        metrics.heard(&ended(&by));
         check(&metrics, &["epitome_summariser_breaker_open 0"]);
+    }
+
+    #[test]
+    fn what_nobody_would_have_compacted_is_compared_with_nothing() {
+        let metrics = metrics();
+        let usage = Usage { uncached: Tokens(1_000), ..Usage::default() };
+        for left in [Left::Managed, Left::Remote, Left::Aside] {
+            metrics.composed(&call(1, &done(left, None), Some(&usage)));
+        }
+        // It was to be compacted, and was not: nothing is saved, and that counts.
+        metrics.composed(&call(2, &done(Left::Unfit, None), Some(&usage)));
+        check(
+            &metrics,
+            &[
+                r#"epitome_composed_calls_total{left="managed"} 1"#,
+                r#"epitome_composed_sessions{arm="treated"} 1"#,
+                r#"epitome_composed_sessions{arm="held_out"} 0"#,
+                r#"epitome_gateway_saving_share{kind="estimated",bound="point"} 0.0"#,
+            ],
+        );
     }
 }

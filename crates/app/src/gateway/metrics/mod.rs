@@ -6,6 +6,7 @@
 mod causes;
 pub(crate) mod composed;
 mod models;
+mod uncompacted;
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -16,6 +17,7 @@ use epitome::{
     core::{Tokens, event::Usage, profile::Profiles},
     observe::Observed,
     recorder::{Ending, Placed},
+    session::Lifecycle,
     wire::Format,
 };
 use prometheus_client::{
@@ -25,7 +27,7 @@ use prometheus_client::{
 };
 
 use super::config::Mode;
-use composed::{Attempt, Breaker, Call, Composed};
+use composed::{Call, Composed};
 use models::Models;
 
 /// What a gateway counts.
@@ -220,14 +222,9 @@ impl Metrics {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
     }
 
-    /// Counts what came of asking a summariser.
-    pub(crate) fn summarised(&self, attempt: Attempt) {
-        self.composed.attempt(attempt);
-    }
-
-    /// Says whether a summariser is asked.
-    pub(crate) fn breaker(&self, breaker: Breaker) {
-        self.composed.breaker(breaker);
+    /// Counts what became of a summary.
+    pub(crate) fn heard(&self, happened: &Lifecycle) {
+        self.composed.heard(happened);
     }
 
     /// What somebody may see of what was saved, as JSON.

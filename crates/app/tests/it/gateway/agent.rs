@@ -206,7 +206,7 @@ fn faults(request: &Message) -> Vec<String> {
 fn step(request: &Message, before: &[Message]) -> String {
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
     let (number, turns) = (before.len(), body["messages"].as_array().map_or(0, Vec::len));
-    let Used { read, written, plain } = Used::by(request, before.last());
+    let Used { read, written } = Used::by(request, before.last());
     // A history names each call once, however much of it is left.
     let turn = calls(&request.text()).map_or(0, |newest| newest + 1);
     let (call, words) = (format!("call_{turn}"), format!("Now for the next of {turns}."));
@@ -215,60 +215,51 @@ fn step(request: &Message, before: &[Message]) -> String {
         json!({ "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": body["model"],
             "content": [{ "type": "text", "text": words },
                 { "type": "tool_use", "id": call, "name": "bash", "input": arguments }],
-            "stop_reason": "tool_use", "usage": { "input_tokens": plain, "output_tokens": 20,
+            "stop_reason": "tool_use", "usage": { "input_tokens": 0, "output_tokens": 20,
                 "cache_read_input_tokens": read, "cache_creation_input_tokens": written } })
     } else {
         json!({ "id": format!("chat_{number}"), "object": "chat.completion", "model": body["model"],
             "choices": [{ "index": 0, "finish_reason": "tool_calls", "message": {
                 "role": "assistant", "content": words, "tool_calls": [{ "id": call, "type": "function",
                     "function": { "name": "bash", "arguments": arguments.to_string() } }] } }],
-            "usage": { "prompt_tokens": read + written + plain, "completion_tokens": 20 } })
+            "usage": { "prompt_tokens": read + written, "completion_tokens": 20 } })
     };
     ok("Content-Type: application/json\r\n", &body.to_string())
 }
 
-/// The shortest beginning of a request that the cache of claude-opus-4-5 keeps.
-pub(super) const MINIMUM: usize = 4_096;
-
 /// The input of a request, in tokens.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     /// Read from the cache.
     pub(super) read: usize,
     /// Written to it.
     pub(super) written: usize,
-    /// Neither.
-    pub(super) plain: usize,
 }
 
 impl Used {
     /// What a request uses that comes after another one.
     pub(super) fn by(request: &Message, last: Option<&Message>) -> Self {
+        // As a cache sees it: what changes least comes first.
         let text = |request: &Message| {
             let mut body: Value = serde_json::from_slice(&request.body).expect("JSON");
             unmark(&mut body);
-            body["messages"].to_string()
+            ["tools", "system", "messages"].map(|part| body[part].to_string()).concat()
         };
         let (now, before) = (text(request), last.map(text).unwrap_or_default());
-        let same = now.bytes().zip(before.bytes()).take_while(|(now, before)| now == before).count() / 4;
-        let input = request.body.len() / 4;
-        match if same < MINIMUM { 0 } else { same } {
-            _ if input < MINIMUM => Self { plain: input, ..Self::default() },
-            read => Self { read, written: input - read, plain: 0 },
-        }
-    }
-
-    /// All of it.
-    pub(super) fn input(self) -> usize {
-        self.read + self.written + self.plain
+        let same = now.bytes().zip(before.bytes()).take_while(|(now, before)| now == before).count();
+        Self { read: same / 4, written: (now.len() - same) / 4 }
     }
 }
 
-/// Takes out the marks of what is to be cached: they move.
+/// Takes out the marks of what is to be cached, which move, and what words need to bear one.
 fn unmark(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.remove("cache_control");
+            if let Some(Value::String(words)) = members.get("content") {
+                let block = json!([{ "type": "text", "text": words }]);
+                members.insert("content".to_owned(), block);
+            }
             members.values_mut().for_each(unmark);
         }
         Value::Array(elements) => elements.iter_mut().for_each(unmark),

@@ -121,7 +121,7 @@ fn a_title_is_only_recorded() {
     ] });
     provider.answers(said("Fixing it"));
     let answer = gateway.ask(&post("/v1/chat/completions", "x-session-id: ses_1\r\n", &body.to_string()));
-    assert_eq!(fate(&answer), "left=recorded");
+    assert!(fate(&answer).contains("left=aside"), "{answer:?}");
     assert_eq!(provider.saw().text(), body.to_string());
     assert_eq!(Recorded::on(&gateway.bench).endings(1), ["complete"]);
 }
@@ -202,7 +202,8 @@ fn a_stream_that_tells_nothing_is_not_held_for_long() {
         Step::Wait(wait),
         Step::Send(b"0\r\n\r\n".to_vec()),
     ]);
-    let body = json!({ "model": "m", "stream": true, "input": "hi" }).to_string();
+    let body =
+        json!({ "model": "m", "stream": true, "input": [{ "role": "user", "content": "hi" }] }).to_string();
     let mut wire = Wire::to(gateway.address);
     let began = Instant::now();
     wire.send(addressed(&post("/v1/responses", "", &body), gateway.address).as_bytes());
@@ -242,7 +243,6 @@ fn wishing(format: Format, path: &str, is_streamed: bool) -> String {
 }
 
 #[test]
-#[ignore = "the composer answers no wish yet"]
 fn a_wish_to_compact_is_answered_as_the_model_would_and_reaches_no_provider() {
     let provider = Provider::new();
     for (format, path) in PATHS {

@@ -29,6 +29,10 @@ fn the_gateways_own_pages_answer_without_a_provider() {
     assert_eq!(gateway.ask(&get("/readyz", "")).text(), "ready\n");
     let metrics = gateway.ask(&get("/metrics", ""));
     assert!(metrics.text().contains("epitome_requests_in_flight 0\n"), "{}", metrics.text());
+    let savings: serde_json::Value =
+        serde_json::from_str(&gateway.ask(&get("/epitome/savings", "")).text()).expect("JSON");
+    assert_eq!(savings["sessions"], serde_json::json!([]));
+    assert_eq!(savings["measured"]["point"], serde_json::Value::Null);
     check_refused(&gateway.ask(&get("/v2/models", "")), 404, "unknown_path", "POST /v1/messages");
     check_refused(&gateway.ask(&get("/v1/../x", "")), 404, "unknown_path", "everything else under /v1");
     let socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nopenai-beta: responses_websockets\r\n";
@@ -45,7 +49,9 @@ fn without_tokens_no_page_and_no_foreign_host_gets_in() {
     check_refused(&gateway.ask(&call("Origin: https://evil.example\r\n")), 403, "page", "permission_error");
     let foreign = call("").replace("HOST", "evil.example");
     check_refused(&gateway.ask(&foreign), 403, "host", "permission_error");
-    check_refused(&gateway.ask(&get("/metrics", "Origin: null\r\n")), 403, "page", "\"code\":\"page\"");
+    for page in ["/metrics", "/epitome/savings"] {
+        check_refused(&gateway.ask(&get(page, "Origin: null\r\n")), 403, "page", "\"code\":\"page\"");
+    }
     assert!(provider.saw_nothing());
 }
 
@@ -57,7 +63,11 @@ fn a_token_of_the_gateways_is_never_forwarded() {
     check_refused(&gateway.ask(&call("")), 401, "no_token", "authentication_error");
     check_refused(&gateway.ask(&call("x-api-key: sk-wrong\r\n")), 401, "no_token", "authentication_error");
     check_refused(&gateway.ask(&call("x-epitome-token: t-ann\r\n")), 401, "no_token", "authentication_error");
-    check_refused(&gateway.ask(&get("/metrics", "")), 401, "no_token", "token");
+    for page in ["/metrics", "/epitome/savings"] {
+        check_refused(&gateway.ask(&get(page, "")), 401, "no_token", "token");
+    }
+    let savings = gateway.ask(&get("/epitome/savings", "x-epitome-token: t-anna\r\n"));
+    assert_eq!((savings.status(), savings.header("content-type")), (200, vec!["application/json"]));
     // There is no key to show the provider instead.
     check_refused(&gateway.ask(&call("Authorization: Bearer t-anna\r\n")), 401, "no_key", "key_env");
     assert!(provider.saw_nothing());

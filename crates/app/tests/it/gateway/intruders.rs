@@ -154,6 +154,7 @@ fn whoever_shows_no_whole_token_is_nobody_and_gets_nothing() {
         ("DELETE", "/v1/responses/resp_1"),
         ("GET", "/v1/whatever"),
         ("GET", "/metrics"),
+        ("GET", "/epitome/savings"),
     ];
     let knock = |method: &str, path: &str, headers: &str| -> Message {
         let length = BODY.len();

@@ -63,7 +63,7 @@ fn a_summary_by_the_sessions_own_model_is_swapped_in_between_two_requests() {
             let fate = agent.goes_on(&gateway);
             assert_eq!((fate.left.as_str(), fate.before), ("composed", fate.after), "{fate:?}");
         }
-        let ready = "epitome_summariser_attempts_total{outcome=\"ready\"} 1";
+        let ready = "epitome_summariser_attempts_total{by=\"model\",outcome=\"ready\"} 1";
         eventually("the summary is ready", || counts(&gateway, ready));
         agent.until_compacted(&gateway);
         provider.saw(|seen| {
@@ -103,7 +103,7 @@ fn a_summary_by_another_model_is_asked_of_it_with_its_own_key() {
     while recorded.orders() == 0 {
         agent.goes_on(&gateway);
     }
-    let ready = "epitome_summariser_attempts_total{outcome=\"ready\"} 1";
+    let ready = "epitome_summariser_attempts_total{by=\"model\",outcome=\"ready\"} 1";
     eventually("the summary is ready", || counts(&gateway, ready));
     agent.until_compacted(&gateway);
     assert!(
@@ -140,14 +140,14 @@ fn check_carried_on(provider: &Watchful, gateway: &Gateway, outcome: Option<&str
         text.contains("epitome_compactions_adopted_total{by=\"built_in\",trigger=\"threshold\"} "),
         "{text}"
     );
-    assert!(!text.contains("by=\"model\""), "{text}");
+    assert!(!text.contains("epitome_compactions_adopted_total{by=\"model\""), "{text}");
     match outcome {
         Some(outcome) => eventually("it is counted", || {
-            gateway
-                .metrics()
-                .contains(&format!("epitome_summariser_attempts_total{{outcome=\"{outcome}\"}} "))
+            gateway.metrics().contains(&format!(
+                "epitome_summariser_attempts_total{{by=\"model\",outcome=\"{outcome}\"}} "
+            ))
         }),
-        None => assert!(!text.contains("epitome_summariser_attempts_total{"), "{text}"),
+        None => assert!(!text.contains("epitome_summariser_attempts_total{by=\"model\""), "{text}"),
     }
     Recorded::on(&gateway.bench).check_health();
 }
@@ -234,15 +234,21 @@ fn the_key_of_a_request_is_nowhere_but_in_the_question() {
     let mut agent = Agent::anthropic(headers).at("/v1/messages?key=sk-canary-query");
     agent.until_compacted(&gateway);
     for _ in 0..40 {
-        if gateway.metrics().contains("epitome_summariser_attempts_total{outcome=\"ready\"} ") {
+        if gateway.metrics().contains("epitome_summariser_attempts_total{by=\"model\",outcome=\"ready\"} ") {
             break;
         }
         agent.goes_on(&gateway);
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     let metrics = gateway.metrics();
-    assert!(metrics.contains("epitome_summariser_attempts_total{outcome=\"failed\"} 1\n"), "{metrics}");
-    assert!(metrics.contains("epitome_summariser_attempts_total{outcome=\"ready\"} "), "{metrics}");
+    assert!(
+        metrics.contains("epitome_summariser_attempts_total{by=\"model\",outcome=\"failed\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("epitome_summariser_attempts_total{by=\"model\",outcome=\"ready\"} "),
+        "{metrics}"
+    );
     check_clean("metrics", metrics.as_bytes());
     check_clean("savings", gateway.ask(&get("/epitome/savings", "")).text().as_bytes());
     gateway.terminate();
