@@ -18,6 +18,9 @@ class Agent:
     compacts = "overflow"
     # How long a model has to think before it answers, in seconds.
     pace = 0.0
+    # On a long task: how many tokens the provider takes, and the room for an answer that the gateway has to leave beside them.
+    takes, answer = 40_000, 16_000
+    patience = PATIENCE
 
     def __init__(self, program, form, folder, base):
         self.program, self.form, self.base = program, form, base
@@ -45,7 +48,7 @@ class Agent:
             log.flush()
             try:
                 done = subprocess.run(
-                    command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=PATIENCE
+                    command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=self.patience
                 )
                 return done.returncode
             except subprocess.TimeoutExpired:
