@@ -8,6 +8,8 @@ MODELS = {CHAT: "test-model", MESSAGES: "claude-sonnet-4-5", RESPONSES: "gpt-5"}
 PROMPT = "TASK-{word}: write hello into {word}.txt with the shell, then say that you are done."
 # An agent that takes longer has lost its way.
 PATIENCE = 120
+# The room for an answer that the gateway leaves where nobody asks for any.
+ANSWER = 16_000
 
 
 class Agent:
@@ -18,8 +20,9 @@ class Agent:
     compacts = "overflow"
     # How long a model has to think before it answers, in seconds.
     pace = 0.0
-    # On a long task: how many tokens the provider takes, and the room for an answer that the gateway has to leave beside them.
-    takes, answer = 40_000, 16_000
+    # On a long task: how many tokens the provider takes, and beside them the room for an answer that the agent asks for, by format
+    # (if it asks for none, what the gateway leaves by itself).
+    takes, answer = 40_000, {}
     patience = PATIENCE
 
     def __init__(self, program, form, folder, base):
@@ -62,6 +65,7 @@ def node_folder():
 class Goose(Agent):
     # It keeps the times of messages in seconds; a model faster than that makes it lose calls when it resumes.
     pace = 1.05
+    answer = {MESSAGES: 64_000, RESPONSES: 128_000}
 
     def set_up(self):
         self.write(
@@ -87,6 +91,7 @@ class Goose(Agent):
 
 class Pi(Agent):
     APIS = {CHAT: "openai-completions", MESSAGES: "anthropic-messages", RESPONSES: "openai-responses"}
+    answer = dict.fromkeys(APIS, 8_000)
 
     def set_up(self):
         cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
@@ -111,6 +116,8 @@ class Pi(Agent):
 class Claude(Agent):
     subagents = True
     compacts = "/compact"
+    # Its tools and instructions alone are 29 000.
+    takes, answer = 64_000, {MESSAGES: 32_000}
 
     def set_up(self):
         """It needs no file."""
@@ -159,6 +166,7 @@ class CodexBuiltIn(Codex):
 class OpenCode(Agent):
     subagents = True
     PACKAGES = {CHAT: "@ai-sdk/openai-compatible", MESSAGES: "@ai-sdk/anthropic", RESPONSES: "@ai-sdk/openai"}
+    answer = dict.fromkeys(PACKAGES, 8_000)
 
     def set_up(self):
         model = f"gateway/{MODELS[self.form]}"

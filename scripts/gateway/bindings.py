@@ -2,7 +2,7 @@
 
 Messages: a thinking block holds only with the signature it was given, so never altered. Where thinking is on, the answers of an
 open tool loop keep theirs. Models that preserve thinking bind each block to all that stood before it: instructions, tools, every
-earlier message. Thoughts may be left out from the beginning, from the end, or all of them, and then the loop does not ask for them.
+earlier message. Of such, thoughts may be left out from the beginning, from the end, or all of them, in a loop or not.
 
 Responses: reasoning stays with the item that followed it and keeps its sealed content; an item with its id needs its reasoning.
 """
@@ -75,12 +75,11 @@ class Bindings:
                 places.append((where, number))
         if preserving:
             yield from gaps(places)
-        yield from self.open_loop(body, said, preserving and not any(self.in_loop(said)))
+        elif (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
+            yield from self.open_loop(said)
 
-    def open_loop(self, body, said, may_lack):
+    def open_loop(self, said):
         """Thoughts that led to the calls of a loop that goes on."""
-        if (body.get("thinking") or {}).get("type") not in ("enabled", "adaptive") or may_lack:
-            return
         for index, message in loop(said):
             blocks = blocks_of(message)
             calls = [block for block in blocks if block.get("type") == "tool_use"]
@@ -91,11 +90,6 @@ class Bindings:
                     "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set "
                     "of `tool_use` and `tool_result` blocks)."
                 )
-
-    @staticmethod
-    def in_loop(said):
-        for _, message in loop(said):
-            yield from (block for block in blocks_of(message) if block.get("type") in THINKING)
 
     # Responses
 

@@ -3,8 +3,6 @@
 This is written from what the providers say and not from what the gateway checks: two ideas of legality that were learned apart
 find each other's mistakes.
 """
-import json
-
 from answers import CHAT, MESSAGES, RESPONSES
 
 MARKS = 4
@@ -67,15 +65,12 @@ def messages(body):
     if said[0].get("role") != "user":
         yield 'messages: first message must use the "user" role'
     yield from marks(body)
-    before, asked = None, set()
+    asked, said = set(), joined(said)
     for index, message in enumerate(said):
         role = message.get("role")
         if role not in ("user", "assistant", "system"):
             yield f"messages.{index}.role: Input should be 'user' or 'assistant'"
         blocks = blocks_of(message)
-        if role == before and role != "system":
-            yield 'messages: roles must alternate between "user" and "assistant", but found multiple ' f'"{role}" roles in a row'
-        before = role
         yield from contents(index, message, blocks, index == len(said) - 1)
         calls = [block["id"] for block in blocks if block.get("type") == "tool_use"]
         if len(set(calls)) < len(calls) or asked & set(calls):
@@ -84,6 +79,17 @@ def messages(body):
         follows = blocks_of(said[index + 1]) if index + 1 < len(said) else []
         yield from answered(index, calls, follows)
         yield from unasked(index, blocks, blocks_of(said[index - 1]) if index else [])
+
+
+def joined(said):
+    """Messages of one role in a row are taken as one: goose sends such."""
+    joined = []
+    for message in said:
+        if joined and joined[-1].get("role") == message.get("role"):
+            joined[-1] = {**message, "content": blocks_of(joined[-1]) + blocks_of(message)}
+        else:
+            joined.append(message)
+    return joined
 
 
 def blocks_of(message):

@@ -24,6 +24,9 @@ def of(gateway, sessions, requests, digest):
         [shown] = gateway.ask("show", session["id"], "--json")
         for thread in shown["threads"]:
             take(gateway, proof, session["id"], thread["id"])
+    if not proof.rows:
+        proof.wrong.append("there are no audit rows")
+        return proof
     hashes = {row["hash"] for row in proof.rows}
     bodies = {digest(request.body): request for request in requests}
     for found, request in bodies.items():
