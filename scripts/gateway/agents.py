@@ -23,6 +23,8 @@ class Agent:
     # On a long task: how many tokens the provider takes, and beside them the room for an answer that the agent asks for, by format
     # (if it asks for none, what the gateway leaves by itself).
     takes, answer = 40_000, {}
+    # What keeps it from shortening its history by the mere number of calls, however small its requests are.
+    steady = {}
     patience = PATIENCE
 
     def __init__(self, program, form, folder, base):
@@ -32,7 +34,7 @@ class Agent:
         self.work.mkdir()
         subprocess.run(["git", "init", "--quiet"], cwd=self.work, check=True)
         self.log = folder / "agent.log"
-        self.begun = False
+        self.begun, self.more = False, {}
         self.set_up()
 
     def write(self, path, text):
@@ -45,7 +47,7 @@ class Agent:
         command = [self.program, *(self.resume(words) if self.begun else self.begin(words))]
         self.begun = True
         paths = f"{pathlib.Path(self.program).parent}:/usr/local/bin:/usr/bin:/bin:{node_folder()}"
-        environment = {"HOME": str(self.home), "PATH": paths, "TERM": "dumb", **self.environment()}
+        environment = {"HOME": str(self.home), "PATH": paths, "TERM": "dumb", **self.environment(), **self.more}
         with open(self.log, "ab") as log:
             log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             log.flush()
@@ -66,6 +68,7 @@ class Goose(Agent):
     # It keeps the times of messages in seconds; a model faster than that makes it lose calls when it resumes.
     pace = 1.05
     answer = {MESSAGES: 64_000, RESPONSES: 128_000}
+    steady = {"GOOSE_TOOL_PAIR_SUMMARIZATION": "false"}
 
     def set_up(self):
         self.write(

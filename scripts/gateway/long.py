@@ -2,9 +2,9 @@
 
 The agent keeps all it read and sends it with every call. Without the gateway it would have to compact by itself, or fail.
 """
-import json
+import collections, json
 
-import counting, proof, script, texts
+import counting, proof, script, tap, texts
 
 CALLS = 60
 # Every so often two commands are run at once.
@@ -12,7 +12,8 @@ PAIRS = 12
 LETTERS = 6000, 8000
 PATIENCE = 900
 PROMPT = "TASK-{word}: read the parts in notes/ one after another with the shell, as you are told, then say that you are done."
-HEAD = ["calls", "requests", "largest", "compacts", "before", "after", "cached", "sessions", "long", "illegal", "own", "replayed", "hashed", "held"]
+HEAD = ["calls", "requests", "largest", "compacts", "epochs", "before", "after", "cached", "sessions"]
+HEAD += ["long", "illegal", "own", "replayed", "hashed", "held"]
 DIRECT = ["calls", "requests", "largest", "sent", "cached", "long", "illegal", "own", "held"]
 
 
@@ -23,7 +24,7 @@ class Run:
         self.agent, self.plan, self.strict, self.upstream, self.listener = agent, plan, strict, upstream, listener
         self.word = agent.log.parent.name.replace("-", "")
         self.notes, self.requests, self.done = [], [], 0
-        agent.patience = PATIENCE
+        agent.patience, agent.more = PATIENCE, agent.steady
 
     def all(self):
         self.plan.asked, self.plan.pace, self.plan.enough = 0, self.agent.pace, 3 * CALLS
@@ -86,7 +87,7 @@ class Run:
 
 
 def largest(requests):
-    return max((request.tokens for request in requests), default=0)
+    return max((request.tokens for request in requests if not request.refused), default=0)
 
 
 def share(requests):
@@ -97,6 +98,12 @@ def share(requests):
 
 def yes(held):
     return "yes" if held else "no"
+
+
+def epochs(requests):
+    """How often a request did more than grow, and why, as the gateway said."""
+    causes = collections.Counter(tap.dictionary(request.told).get("cause") for request in requests)
+    return ", ".join(f"{number} {cause}" for cause, number in causes.most_common() if cause) or "-"
 
 
 def recorded(gateway, run, known, digest):
@@ -111,12 +118,14 @@ def recorded(gateway, run, known, digest):
     found = proof.of(gateway, sessions, composed, digest)
     compactions = sum(one["compactions"] for one in sessions)
     lost = [request for request in sent if request.status != 200]
-    run.notes += found.wrong[:3]
+    forks = [thread for thread in found.threads if thread["start"]["type"] == "fork"]
+    run.notes += found.wrong[:3] + ([f"{len(forks)} forks"] if forks else [])
     run.notes += [f"the agent was told {request.status}" for request in lost[:3]]
     run.notes += [f"{len(sessions)} sessions: {[one['title'] for one in sessions]}"] if len(sessions) != 1 else []
     run.notes += [] if compactions > 1 else ["it was not compacted several times"]
     held = run.done == CALLS and len(sessions) == 1 and compactions > 1 and not (illegal or own or lost) and found.holds()
     return [
-        *[f"{run.done}/{CALLS}", len(run.requests), largest(run.requests), compactions, before, after, share(run.requests)],
+        *[f"{run.done}/{CALLS}", len(run.requests), largest(run.requests), compactions, epochs(sent)],
+        *[before, after, share(run.requests)],
         *[len(sessions), long, illegal, own, f"{found.same}/{found.calls}", f"{found.known}/{found.sent}", yes(held and not run.notes)],
     ]

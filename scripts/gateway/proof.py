@@ -10,6 +10,7 @@ class Proof:
     same: int = 0
     sent: int = 0
     known: int = 0
+    threads: list = dataclasses.field(default_factory=list)
     rows: list = dataclasses.field(default_factory=list)
     wrong: list = dataclasses.field(default_factory=list)
 
@@ -22,6 +23,7 @@ def of(gateway, sessions, requests, digest):
     proof = Proof()
     for session in sessions:
         [shown] = gateway.ask("show", session["id"], "--json")
+        proof.threads += shown["threads"]
         for thread in shown["threads"]:
             take(gateway, proof, session["id"], thread["id"])
     if not proof.rows:
