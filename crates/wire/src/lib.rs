@@ -13,9 +13,11 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod overflow;
 pub mod render;
+pub mod reply;
 pub mod say;
 pub mod seen;
 pub mod transcripts;
+pub mod weave;
 
 mod answered;
 mod compact_tool;

@@ -71,6 +71,26 @@ pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
     sent
 }
 
+/// The headers of a request whose body is another one than the client's, not compressed and `length` bytes long: what they say
+/// of the client's bytes is left behind.
+pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers {
+        if *name == header::CONTENT_LENGTH {
+            sent.insert(name, HeaderValue::from(length));
+        } else if !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    sent
+}
+
+/// Whether a header is about the very bytes of a body.
+fn is_of_bytes(name: &HeaderName) -> bool {
+    *name == header::CONTENT_ENCODING
+        || matches!(name.as_str(), "content-md5" | "digest" | "content-digest" | "repr-digest")
+}
+
 /// A key in the header where a provider of `format` looks for it.
 fn keyed(key: &Key, format: Format) -> (HeaderName, HeaderValue) {
     match format {
@@ -175,6 +195,23 @@ mod tests {
         let expect = [("accept", "*/*"), ("authorization", "Bearer k"), ("host", "api.example")];
         let bare = map(&[("accept", "*/*")]);
         assert_eq!(lines(&to_provider(&bare, &HOST, Some((&key, Format::OpenaiChat)))), expect);
+    }
+
+    #[test]
+    fn of_another_body_the_headers_say_nothing_of_the_clients_bytes() {
+        let headers = map(&[
+            ("host", "h"),
+            ("content-encoding", "gzip"),
+            ("content-length", "9"),
+            ("content-digest", "sha-256=:x:"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+        ]);
+        let expect =
+            [("host", "h"), ("content-length", "1000"), ("anthropic-beta", "a"), ("anthropic-beta", "b")];
+        assert_eq!(lines(&recut(&headers, 1_000)), expect);
+        let chunked = map(&[("transfer-encoding", "chunked"), ("accept", "*/*")]);
+        assert_eq!(lines(&recut(&chunked, 7)), lines(&chunked));
     }
 
     #[test]

@@ -2,9 +2,12 @@
 
 mod admission;
 mod answers;
+mod begun;
+mod composing;
 pub(crate) mod config;
 mod copy;
 mod expand;
+mod fate;
 mod headers;
 mod health;
 mod intake;
@@ -15,18 +18,25 @@ mod patience;
 mod recording;
 mod relay;
 mod route;
+mod savings;
 pub(crate) mod screen;
 mod server;
 mod shelf;
 mod shutdown;
 pub(crate) mod telemetry;
 mod upstream;
+mod wishes;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::profile::Profiles, observe::Observer, recorder::RecordError, store::Sqlite, wire::Format,
+    compose::{Composing, Heard},
+    core::{Tokens, profile::Profiles},
+    observe::Observer,
+    recorder::RecordError,
+    store::Sqlite,
+    wire::Format,
 };
 use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
@@ -36,7 +46,7 @@ use self::{
     answers::Trouble,
     config::{Config, Limits, Mode, Unrecorded},
     health::Health,
-    metrics::{Metrics, Reason},
+    metrics::{Metrics, Reason, Uncomposed},
     shelf::Shelf,
     shutdown::Signals,
     upstream::Upstreams,
@@ -75,6 +85,8 @@ struct Gateway {
     limits: Limits,
     unrecorded: Unrecorded,
     shelf: Option<Arc<Shelf>>,
+    /// How requests are composed in mode `compact`.
+    composing: Composing,
     observer: Observer,
     metrics: Metrics,
     health: Health,
@@ -91,8 +103,17 @@ impl Gateway {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact: _, listen: _ } = config;
+        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact, listen: _ } =
+            config;
         let profiles = Arc::new(Profiles::builtin());
+        let composing = Composing {
+            policy: policy.clone(),
+            profiles: Arc::clone(&profiles),
+            window: compact.window.map(Tokens),
+            holdout: compact.holdout,
+            command: compact.command,
+            heard: Heard::default(),
+        };
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),
@@ -102,6 +123,7 @@ impl Gateway {
             limits,
             unrecorded,
             shelf,
+            composing,
             observer: Observer::new(policy, Arc::clone(&profiles)),
             metrics: Metrics::new(profiles),
             health,
@@ -116,6 +138,12 @@ impl Gateway {
         self.metrics.unrecorded(reason);
         telemetry::unrecorded(reason, error);
         reason
+    }
+
+    /// A request goes on as it came though it was to be composed.
+    fn uncomposed(&self, reason: Uncomposed) {
+        self.metrics.uncomposed(reason);
+        telemetry::uncomposed(reason);
     }
 
     /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
+    compose,
     core::{
         event::Usage,
         id::{AnswerId, ModelName},
@@ -23,8 +24,9 @@ use super::{
     Gateway,
     config::Mode,
     copy::{AnswerCopy, Read, is_streamed},
-    metrics::{Finished, InFlight, Metrics},
-    recording::{Recorded, Recording},
+    fate::Fate,
+    metrics::{Finished, InFlight, Metrics, Reason},
+    recording::{Composed, Recorded, Recording, Refused},
     telemetry::{self, Place, Told},
     upstream::Upstream,
 };
@@ -48,6 +50,8 @@ pub(super) struct Passage {
     first_byte: Option<Duration>,
     copy: Option<AnswerCopy>,
     recording: Option<Recording>,
+    /// What became of it in mode `compact`.
+    fate: Option<Fate>,
     stage: Stage,
     _place: OwnedSemaphorePermit,
     _in_flight: InFlight,
@@ -195,6 +199,7 @@ impl Passage {
             first_byte: None,
             copy: None,
             recording: None,
+            fate: (mode == Mode::Compact).then_some(Fate::Refused),
             stage: Stage::Passing,
             _place: place,
             _in_flight: gateway.metrics.arrived(),
@@ -221,18 +226,41 @@ impl Passage {
         self.recording = Some(recording);
     }
 
-    /// Waits until its request is recorded.
-    pub(super) async fn arrived(&mut self) -> Recorded {
+    /// Waits until its request is recorded, and composed if it is to be.
+    pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match &mut self.recording {
             Some(recording) => recording.arrived().await,
-            None => Ok(()),
+            None => Ok(None),
         }
+    }
+
+    /// The request as it is composed anew, smaller, because its provider refused it as too long; `None` if it cannot be.
+    pub(super) async fn smaller(&mut self, refused: Refused) -> Option<compose::Outgoing> {
+        match &self.recording {
+            Some(recording) => recording.smaller(refused).await,
+            None => None,
+        }
+    }
+
+    /// In mode `compact`, this became of it.
+    pub(super) fn came_to(&mut self, fate: Fate) {
+        self.fate = Some(fate);
+    }
+
+    /// What became of it in mode `compact`; nothing in others.
+    pub(super) fn fate(&self) -> Option<&Fate> {
+        self.fate.as_ref()
     }
 
     /// The head of its answer has come.
     pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
-        self.status = Some(status);
         self.is_answered = true;
+        self.says(status, headers);
+    }
+
+    /// It is answered under this head, by its provider or here.
+    pub(super) fn says(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.status = Some(status);
         self.is_streamed = is_streamed(headers);
         if let (Some(format), Some(_)) = (self.format, &self.recording) {
             self.copy = Some(AnswerCopy::new(format, status, headers));

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use epitome::{
+    compose::{self, Outgoing, Way, Wishes},
     core::event::Time,
     observe::Observed,
     recorder::{Arrival, End, Ending, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
-    wire::{Format, caller::Purpose},
+    wire::{Format, caller::Purpose, overflow::Overflow},
 };
 use http::{HeaderMap, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -46,17 +47,44 @@ pub(super) struct Request {
     pub(super) mode: Mode,
     /// What it is for, where its path says so.
     pub(super) purpose: Option<Purpose>,
+    /// What it wants of being composed, where it is.
+    pub(super) wishes: Wishes,
+}
+
+/// A request that was composed.
+#[derive(Debug)]
+pub(super) struct Composed {
+    /// What becomes of it.
+    pub(super) way: Way,
+    /// The client's body, not compressed, which it is made of.
+    pub(super) body: Bytes,
+    /// What it is for.
+    pub(super) purpose: Purpose,
+}
+
+/// A composed request that its provider refused as too long.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// The request.
+    pub(super) request: Arc<Request>,
+    /// Its body, not compressed.
+    pub(super) body: Bytes,
+    /// What the provider says.
+    pub(super) overflow: Overflow,
 }
 
 /// What became of a record.
 pub(super) type Recorded = Result<(), Reason>;
+
+/// What became of a request's record, and of the request if it was to be composed.
+type Taken = Result<Option<Composed>, Reason>;
 
 /// The record of an exchange.
 #[derive(Debug)]
 pub(super) struct Recording {
     desk: Arc<Desk>,
     /// Tells when the request is recorded.
-    arrived: Option<oneshot::Receiver<Recorded>>,
+    arrived: Option<oneshot::Receiver<Taken>>,
 }
 
 #[derive(Debug)]
@@ -70,11 +98,11 @@ struct Desk {
 
 #[derive(Debug)]
 enum Stage {
-    /// The request is being recorded.
+    /// The request is being recorded, or composed anew.
     Arriving,
     /// The request is recorded, or is not; there is no answer yet.
     Arrived(Result<Box<Arrived>, Reason>),
-    /// The answer ended while the request was being recorded: whoever does that goes on with it.
+    /// The answer ended while somebody was busy with the request: whoever is goes on with it.
     Leaving(Box<Departure>),
     /// Nothing is left to do here.
     Gone,
@@ -92,7 +120,7 @@ struct Arrived {
 
 impl Recording {
     /// Begins to record a request.
-    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Request) -> Result<Self, Reason> {
+    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Arc<Request>) -> Result<Self, Reason> {
         let shelf = gateway.shelf.as_ref().ok_or(Reason::Store)?;
         // A store that is stuck must not fill the memory with what waits for it.
         let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
@@ -109,12 +137,30 @@ impl Recording {
         Ok(Self { desk, arrived: Some(arrived) })
     }
 
-    /// Waits until the request is recorded.
-    pub(super) async fn arrived(&mut self) -> Recorded {
+    /// Waits until the request is recorded, and composed if it is to be.
+    pub(super) async fn arrived(&mut self) -> Taken {
         match self.arrived.take() {
             Some(arrived) => arrived.await.unwrap_or(Err(Reason::Store)),
-            None => Ok(()),
+            None => Ok(None),
         }
+    }
+
+    /// Has the request composed anew, smaller. `None` if it cannot be.
+    pub(super) async fn smaller(&self, refused: Refused) -> Option<Outgoing> {
+        let arrived = {
+            let mut stage = self.desk.stage();
+            match std::mem::replace(&mut *stage, Stage::Arriving) {
+                Stage::Arrived(Ok(arrived)) => arrived,
+                other => {
+                    *stage = other;
+                    return None;
+                }
+            }
+        };
+        let (tell, told) = oneshot::channel();
+        let working = Arc::clone(&self.desk);
+        self.desk.gateway.runtime.spawn_blocking(move || working.compose_smaller(arrived, &refused, tell));
+        told.await.ok().flatten()
     }
 
     /// Records how it ended.
@@ -135,16 +181,42 @@ impl Recording {
 }
 
 impl Desk {
-    fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
+    fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let taken = self.record(&recorder, request);
+        let (arrived, taken) = match self.record(&recorder, request) {
+            Ok((ticket, composed)) => (Ok(ticket), Ok(composed)),
+            Err(reason) => (Err(reason), Err(reason)),
+        };
         // Nobody may be listening.
-        let _ = tell.send(taken.as_ref().map(|_| ()).map_err(|reason| *reason));
-        let arrived = taken.map(|ticket| {
+        let _ = tell.send(taken);
+        let arrived = arrived.map(|ticket| {
             self.gateway.metrics.recorded(ticket.placed);
             let observed = self.observe(recorder.store(), request, &ticket);
             Box::new(Arrived { ticket, recorder, observed })
         });
+        self.done_with(arrived);
+    }
+
+    fn compose_smaller(
+        &self,
+        mut arrived: Box<Arrived>,
+        refused: &Refused,
+        tell: oneshot::Sender<Option<Outgoing>>,
+    ) {
+        let Refused { request, body, overflow } = refused;
+        let smaller = str::from_utf8(body).ok().and_then(|body| {
+            let header = |name: &str| shown(&request.headers, name);
+            let arrival = request.arrival(body, &header);
+            let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
+            composed.map_err(|error| self.failed(&error)).ok().flatten()
+        });
+        // Nobody may be listening.
+        let _ = tell.send(smaller);
+        self.done_with(Ok(arrived));
+    }
+
+    /// Nobody is busy with the request any more.
+    fn done_with(&self, arrived: Result<Box<Arrived>, Reason>) {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Leaving(departure) => {
@@ -155,29 +227,28 @@ impl Desk {
         }
     }
 
-    fn record(&self, recorder: &Recorder, request: &Request) -> Result<Ticket, Reason> {
-        let expanded;
-        let body = match Coding::of(&request.headers) {
-            Coding::Identity => &request.body[..],
+    fn record(&self, recorder: &Recorder, request: &Request) -> Result<(Ticket, Option<Composed>), Reason> {
+        let plain = match Coding::of(&request.headers) {
+            Coding::Identity => request.body.clone(),
             coding => {
-                expanded =
-                    expand(coding, &request.body, self.gateway.limits.body).map_err(|error| match error {
-                        ExpandError::TooLarge => self.missed(Reason::TooLarge),
-                        ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
-                    })?;
-                &expanded
+                let expanded = expand(coding, &request.body, self.gateway.limits.body);
+                expanded.map(Bytes::from).map_err(|error| match error {
+                    ExpandError::TooLarge => self.missed(Reason::TooLarge),
+                    ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
+                })?
             }
         };
-        let Ok(body) = str::from_utf8(body) else { return Err(self.missed(Reason::UnreadableRequest)) };
-        let arrival = Arrival {
-            principal: &request.principal,
-            format: request.format,
-            body,
-            header: &|name| shown(&request.headers, name),
-            at: now(),
-            purpose: request.purpose,
-        };
-        recorder.arrive(&arrival).map_err(|error| self.failed(&error))
+        let Ok(body) = str::from_utf8(&plain) else { return Err(self.missed(Reason::UnreadableRequest)) };
+        let header = |name: &str| shown(&request.headers, name);
+        let arrival = request.arrival(body, &header);
+        if request.mode != Mode::Compact {
+            let ticket = recorder.arrive(&arrival).map_err(|error| self.failed(&error))?;
+            return Ok((ticket, None));
+        }
+        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes, None);
+        let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
+        let purpose = ticket.purpose;
+        Ok((ticket, Some(Composed { way, body: plain, purpose })))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
@@ -260,6 +331,14 @@ impl Desk {
     fn stage(&self) -> MutexGuard<'_, Stage> {
         // Nothing in there is ever half done.
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Request {
+    /// The request as the recorder takes it: its body, not compressed, and its headers.
+    fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
+        let Self { principal, format, purpose, .. } = self;
+        Arrival { principal, format: *format, body, header, at: now(), purpose: *purpose }
     }
 }
 

@@ -3,7 +3,7 @@
 use epitome_core::{Digest, Event, Fact, Link, ThreadId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
-    records::{BecomesHead, Commit, NewExchange, Opens},
+    records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
@@ -48,6 +48,29 @@ fn beside_the_history(event: Event) -> Event {
 }
 
 impl Recorder {
+    /// How the call of a composed request ended.
+    pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
+        let call = ticket.call?;
+        let usage = end.answer.iter().rev().find_map(|event| match &event.fact {
+            Fact::UsageReported { usage, .. } => Some(*usage),
+            _ => None,
+        });
+        let answer = end.answer.iter().find_map(|event| match &event.fact {
+            Fact::AssistantSaid { answer, .. } => answer.clone(),
+            _ => None,
+        });
+        if let (Some(usage), Some(live)) = (&usage, self.lives.get(ticket.thread)) {
+            live.counted(call, usage);
+        }
+        let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
+        let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
+        let error = (end.ending != Ending::Complete).then(|| match end.status {
+            Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
+            None => end.ending.name().to_owned(),
+        });
+        Some(NewOutcome { call, time: Some(end.at), answer, usage, cost, error })
+    }
+
     /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what
     /// the thread says there already. What it used and how it ended is written in any case.
     pub(super) fn beside(&self, ticket: &Ticket, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
@@ -68,6 +91,14 @@ impl Recorder {
         let is_asked_again = ticket.line == Line::Main && ticket.placed == Placed::Forked;
         let head = if is_asked_again { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
+        // How a call ended is told where it was made.
+        let (outcomes, records): (Vec<Record>, Vec<Record>) =
+            commit.records.iter().cloned().partition(|record| matches!(record, Record::Outcome(_)));
+        let there = Commit { records: outcomes, events: Vec::new(), ..commit.clone() };
+        if !there.records.is_empty() {
+            self.append_unsaid(ticket.thread, &there)?;
+        }
+        let commit = &Commit { records, ..commit.clone() };
         match self.store.commit(Commit { thread: id, opens: Some(opens), ..commit.clone() }) {
             Ok(head) => Ok((id, head)),
             // The very same answer has come in the same place before.

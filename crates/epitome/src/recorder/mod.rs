@@ -6,7 +6,7 @@
 mod ending;
 mod known;
 mod own_compaction;
-mod place;
+pub(crate) mod place;
 mod spawned;
 
 use std::{
@@ -26,7 +26,7 @@ use epitome_wire::{
     seen::{Memo, Seen},
 };
 
-use crate::import::title_of;
+use crate::{compose::Lives, import::title_of, session::setup::Setup};
 
 use self::{
     known::Known,
@@ -46,8 +46,10 @@ const TRIES: usize = 8;
 #[derive(Debug)]
 pub struct Recorder {
     store: Arc<Sqlite>,
-    memo: Memo,
+    pub(crate) memo: Memo,
     known: Known,
+    /// The threads whose requests are composed.
+    pub(crate) lives: Lives,
 }
 
 /// A request that has come.
@@ -83,6 +85,10 @@ pub struct Ticket {
     pub purpose: Purpose,
     /// The model it asks.
     pub model: Option<ModelName>,
+    /// The number of its call, if it was composed.
+    pub call: Option<u64>,
+    /// What the call was made with.
+    pub(crate) setup: Option<Arc<Setup>>,
     /// Whose it is.
     principal: String,
     format: Format,
@@ -185,12 +191,15 @@ pub enum RecordError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Others write to the same session all the time.
+    #[error("others write to this session faster than a request can be placed in it; send it again")]
+    Busy,
 }
 
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Known::default() }
+        Self { store, memo: Memo::new(REMEMBERED), known: Known::default(), lives: Lives::default() }
     }
 
     /// The store.
@@ -200,6 +209,15 @@ impl Recorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
+        self.arrive_by(arrival, &mut |seen, caller, place| self.take(arrival, seen, caller, place).map(Some))
+    }
+
+    /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
+    pub(crate) fn arrive_by(
+        &self,
+        arrival: &Arrival<'_>,
+        take: &mut dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError>,
+    ) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
@@ -213,25 +231,28 @@ impl Recorder {
         loop {
             let place = Placing::new(self, arrival, &seen, &caller).place()?;
             let opened = place.opens.is_some().then_some((place.thread, place.link));
-            match self.take(arrival, &seen, &caller, place) {
+            match take(&seen, &caller, place) {
+                Ok(None) if tries < TRIES => tries += 1,
+                Ok(None) => return Err(RecordError::Busy),
                 Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
                     self.known.forget(thread);
                     tries += 1;
                     // The thread that was to be made is there: this request was seen before, by this gateway or another.
                     if let Some((thread, link)) = opened
                         && let Some(place) = self.seen_before(thread, link)?
-                        && let Ok(ticket) = self.take(arrival, &seen, &caller, place)
+                        && let Ok(Some(ticket)) = take(&seen, &caller, place)
                     {
                         return Ok(ticket);
                     }
                 }
-                taken => return taken,
+                Ok(Some(ticket)) => return Ok(ticket),
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// Fills in items that the request only names, as many as a client would.
-    fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
+    pub(crate) fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
         let named: BTreeSet<String> = seen.references().iter().take(NAMED).cloned().collect();
         let mut known = BTreeMap::new();
         for id in named {
@@ -265,32 +286,44 @@ impl Recorder {
     }
 
     /// Writes a request down where it belongs.
-    fn take(
+    pub(crate) fn take(
         &self,
         arrival: &Arrival<'_>,
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
     ) -> Result<Ticket, RecordError> {
+        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+            // What is sent again is in the log.
+            if commit.events.is_empty() && commit.opens.is_none() {
+                return Ok(Some((commit.after, None)));
+            }
+            Ok(Some((self.store.commit(commit)?.seq, None)))
+        })?;
+        taken.ok_or(RecordError::Busy)
+    }
+
+    /// The same, where somebody else writes: they say where the thread ends then, and which call that is.
+    pub(crate) fn take_by(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        caller: &Caller,
+        place: Place,
+        write: &mut dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError>,
+    ) -> Result<Option<Ticket>, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
-        if caller.purpose == Purpose::Turn
-            && let Some(words) = events.iter().rev().find_map(title_of)
-        {
+        let words =
+            (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
+        let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
+        let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
+        let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {
+            return Ok(None);
+        };
+        if let Some(words) = words {
             self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
-        let head = if events.is_empty() && opens.is_none() {
-            after
-        } else {
-            let records =
-                if opens.is_none() && line == Line::Main && self.known.head_of(session) != Some(thread) {
-                    vec![Record::Head]
-                } else {
-                    Vec::new()
-                };
-            let commit = Commit { thread, after, events, records, opens };
-            self.store.commit(commit)?.seq
-        };
         if line == Line::Main {
             self.known.goes_on_with(session, thread);
         }
@@ -302,6 +335,8 @@ impl Recorder {
             client: caller.client,
             purpose: caller.purpose,
             model: seen.model(),
+            call,
+            setup: None,
             principal: arrival.principal.to_owned(),
             format: arrival.format,
             at: arrival.at,
@@ -312,21 +347,38 @@ impl Recorder {
             line,
         };
         self.known.asked(&ticket);
-        Ok(ticket)
+        Ok(Some(ticket))
+    }
+
+    /// The request's thread ends elsewhere now, because something was decided for it.
+    pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
+        self.known.answered(ticket);
+        ticket.head = head;
+        ticket.call = call.or(ticket.call);
+        self.known.asked(ticket);
     }
 
     /// Records how a request ended, and what was answered.
     #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
-        let exchange = Record::Exchange(ending::exchange(&ticket, &end));
+        let mut records = vec![Record::Exchange(ending::exchange(&ticket, &end))];
+        records.extend(self.outcome(&ticket, &end).map(Record::Outcome));
         let answer = ending::answer(&ticket, end);
         let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
-        let commit = Commit::new(ticket.thread, ticket.head, answer, vec![exchange]);
-        let done = match self.store.commit(commit.clone()) {
-            Ok(head) => Ok((ticket.thread, head)),
-            // Somebody asked the same again, or the client went on without waiting: a line of its own.
-            Err(StoreError::Conflict { .. }) => self.beside(&ticket, &commit),
-            Err(error) => Err(error.into()),
+        let mut commit = Commit::new(ticket.thread, ticket.head, answer, records);
+        let done = loop {
+            match self.store.commit(commit.clone()) {
+                Ok(head) => break Ok((ticket.thread, head)),
+                // Nothing was said meanwhile: somebody compacted, or pinned something.
+                Err(StoreError::Conflict { head, .. })
+                    if head.link.normal == ticket.link && head.seq > commit.after =>
+                {
+                    commit.after = head.seq;
+                }
+                // Somebody asked the same again, or the client went on without waiting: a line of its own.
+                Err(StoreError::Conflict { .. }) => break self.beside(&ticket, &commit),
+                Err(error) => break Err(error.into()),
+            }
         };
         self.known.answered(&ticket);
         let (thread, head) = done?;

@@ -79,7 +79,7 @@ pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
 }
 
 /// A name that no other worker has.
-pub(super) fn worker() -> String {
+pub(crate) fn worker() -> String {
     format!("{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 

@@ -17,6 +17,7 @@ use epitome_wire::{
     legality::Rules,
     overflow::Overflow,
     render::{Breakpoints, RenderOptions},
+    weave::Plan,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,9 @@ pub(crate) struct Rendering {
     pub(crate) format: Format,
     pub(crate) options: RenderOptions,
     pub(crate) tokenizer: String,
+    /// What was sent of a client's history, where the request was woven from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) weave: Option<Plan>,
 }
 
 impl Setup {
@@ -89,7 +93,8 @@ impl Setup {
             summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
         };
         let terms = profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        let rendering = Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned() };
+        let rendering =
+            Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned(), weave: None };
         let recorded = Recorded {
             policy: Content::new(json(policy)),
             profile: profile.as_ref().map(|profile| Content::new(json(profile))),
@@ -107,6 +112,13 @@ impl Setup {
             reserve,
             recorded,
         }
+    }
+
+    /// How requests that are woven from a client's are written again.
+    pub(crate) fn weaving(&self, plan: Plan) -> Content {
+        let (format, options) = (self.format, self.options.clone());
+        let tokenizer = self.meter.name().to_owned();
+        Content::new(json(&Rendering { format, options, tokenizer, weave: Some(plan) }))
     }
 
     /// How much the next request may hold, given what calls have taught.

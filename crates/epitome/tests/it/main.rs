@@ -6,6 +6,7 @@
 mod adversarial;
 mod agent;
 mod compaction;
+mod compose;
 mod examples;
 mod lifecycle_crash;
 mod lineage;

@@ -157,9 +157,9 @@ fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), F
 fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result<(), Fault> {
     for sql in [
         "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
-            profile, rendering, format, model, cause, pass, plan, steps, sent)
+            profile, rendering, format, model, cause, pass, plan, steps, sent, script)
          SELECT ?4, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
-            profile, rendering, format, model, cause, pass, plan, steps, sent
+            profile, rendering, format, model, cause, pass, plan, steps, sent, script
          FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 ORDER BY number",
         "INSERT INTO call_outcomes (call, time, cost, answer, usage, error)
          SELECT copy.id, outcome.time, cost, answer, usage, error FROM model_calls AS original
@@ -170,6 +170,10 @@ fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result
         let values = params![from.thread.blob(), signed(from.from), signed(from.until), fork.blob()];
         connection.execute(sql, values)?;
     }
+    connection.execute(
+        "INSERT OR IGNORE INTO script_contents (thread, hash) SELECT ?2, hash FROM script_contents WHERE thread = ?1",
+        params![from.thread.blob(), fork.blob()],
+    )?;
     Ok(())
 }
 

@@ -115,7 +115,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 3; nothing was touched; upgrade Epitome"
+        "PATH has schema version 7, this Epitome knows up to 4; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
@@ -143,7 +143,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -173,7 +173,7 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -210,7 +210,7 @@ fn many_may_bring_a_store_up_to_date_at_once() {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&place.open(), "schema"), ("version 3".to_owned(), vec![]));
+        assert_eq!(finding(&place.open(), "schema"), ("version 4".to_owned(), vec![]));
     }
 }
 
@@ -301,7 +301,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 3");
+    assert_eq!(version, "version 4");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it

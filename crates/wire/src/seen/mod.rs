@@ -12,6 +12,7 @@
 
 mod asks;
 mod decode;
+mod frame;
 mod keys;
 mod known;
 mod memo;
@@ -30,7 +31,7 @@ use epitome_core::{
     id::{AnswerId, ModelName},
 };
 
-pub use self::memo::Memo;
+pub use self::{frame::Frame, memo::Memo};
 use self::{
     known::Known,
     memo::Place,
@@ -199,6 +200,11 @@ impl<'a> Seen<'a> {
         format!("[{}]", raw.join(","))
     }
 
+    /// The request by its bytes; `None` if its history is no list, or nothing in it is known again.
+    pub fn frame(&self) -> Option<Frame<'a>> {
+        frame::frame(self)
+    }
+
     /// Puts what was recorded, by its ids, in the place of items that are only named.
     pub fn resolve(&mut self, events: &BTreeMap<String, Event>) {
         resolve::resolve(self, events);
@@ -208,6 +214,13 @@ impl<'a> Seen<'a> {
     /// stands for what was compacted.
     pub fn repeats(&self, summary: &str) -> Option<usize> {
         repeats::repeats(self, summary)
+    }
+
+    /// Whether the client has its provider manage the context: clear what is old, or summarise it.
+    pub fn is_managed(&self) -> bool {
+        let Some(managed) = self.setting("context_management") else { return false };
+        let edits = managed.as_array().unwrap_or_else(|| managed.array_at("edits"));
+        !edits.is_empty()
     }
 
     /// A setting; the last one if it repeats.

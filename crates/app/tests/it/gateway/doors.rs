@@ -35,7 +35,7 @@ fn the_gateways_own_pages_answer_without_a_provider() {
     check_refused(&gateway.ask(&get("/v1/responses", socket)), 426, "no_sockets", "HTTP POST");
     let asked =
         "POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nx-epitome-mode: loud\r\nContent-Length: 0\r\n\r\n";
-    check_refused(&gateway.ask(asked), 400, "unknown_mode", "off, record and observe");
+    check_refused(&gateway.ask(asked), 400, "unknown_mode", "off, record, observe and compact");
 }
 
 #[test]

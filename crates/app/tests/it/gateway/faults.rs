@@ -24,7 +24,7 @@ fn asked(gateway: &Gateway) -> Wire {
 #[test]
 fn a_provider_that_dies_in_the_middle_breaks_the_clients_stream_too() {
     let provider = Provider::new();
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         provider.plays(vec![Step::Send(begun()), Step::Hang]);
         let answer = asked(&gateway).answer();
@@ -39,7 +39,7 @@ fn a_provider_that_dies_in_the_middle_breaks_the_clients_stream_too() {
 #[test]
 fn a_client_that_goes_away_cancels_its_request() {
     let provider = Provider::new();
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         // In the middle of the answer, and before it.
         for steps in [vec![Step::Send(begun())], vec![]] {
@@ -109,7 +109,7 @@ fn a_client_that_pauses_in_its_request_is_not_waited_for_forever() {
     let mut slow = Wire::to(gateway.address);
     slow.send(addressed("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n", gateway.address).as_bytes());
     assert!(slow.is_closed());
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let head = format!(
             "POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nx-epitome-mode: {mode}\r\nContent-Length: 9\r\n\r\n{{"
         );

@@ -4,12 +4,14 @@
 mod bounds;
 mod broken;
 mod canary;
+mod composing;
 mod crowd;
 mod doors;
 mod faults;
 mod http;
 mod injection;
 mod intruders;
+mod overflowing;
 mod played;
 mod recorded;
 mod stopping;

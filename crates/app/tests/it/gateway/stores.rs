@@ -81,16 +81,16 @@ fn long(words: &str) -> String {
 }
 
 /// A store that can be made to fail.
-trait Failing {
+pub(super) trait Failing {
     fn fails(&mut self);
     fn mends(&mut self);
     fn recorded(&self) -> Recorded;
 }
 
 /// A store that another process holds for longer than anybody waits.
-struct Held {
-    bench: Arc<Bench>,
-    by: Option<Connection>,
+pub(super) struct Held {
+    pub(super) bench: Arc<Bench>,
+    pub(super) by: Option<Connection>,
 }
 
 impl Failing for Held {
@@ -111,19 +111,23 @@ impl Failing for Held {
 
 #[test]
 fn a_store_that_another_process_holds_stops_nothing_that_need_not_be_recorded() {
-    let provider = Provider::new();
-    let gateway = Gateway::before(&provider, "record");
-    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
-    check_open(&gateway, &provider, &mut store, "is locked by another process");
-    assert!(gateway.log().contains("recorded again"), "{}", gateway.log());
+    for mode in ["record", "compact"] {
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, mode);
+        let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+        check_open(&gateway, &provider, &mut store, "is locked by another process");
+        assert!(gateway.log().contains("recorded again"), "{}", gateway.log());
+    }
 }
 
 #[test]
 fn a_store_that_another_process_holds_stops_what_must_be_recorded() {
-    let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &["--fail-closed"], "");
-    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
-    check_closed(&gateway, &provider, &mut store);
+    for mode in ["record", "compact"] {
+        let provider = Provider::new();
+        let gateway = Gateway::with(&provider, &["--fail-closed", "--mode", mode], "");
+        let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+        check_closed(&gateway, &provider, &mut store);
+    }
 }
 
 /// An answer that ends while `store` is held.
