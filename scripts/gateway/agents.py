@@ -23,6 +23,9 @@ class Agent:
     # On a long task: how many tokens the provider takes, and beside them the room for an answer that the agent asks for, by format
     # (if it asks for none, what the gateway leaves by itself).
     takes, answer = 40_000, {}
+    # Whether it tells of calls that were made at once as if they had come one after another, and when resumed at times of others in
+    # another order: that is another history.
+    parts = False
     # What keeps it from shortening its history by the mere number of calls, however small its requests are.
     steady = {}
     patience = PATIENCE
@@ -68,6 +71,7 @@ class Goose(Agent):
     # It keeps the times of messages in seconds; a model faster than that makes it lose calls when it resumes.
     pace = 1.05
     answer = {MESSAGES: 64_000, RESPONSES: 128_000}
+    parts = True
     steady = {"GOOSE_TOOL_PAIR_SUMMARIZATION": "false"}
 
     def set_up(self):

@@ -12,7 +12,7 @@ PAIRS = 12
 LETTERS = 6000, 8000
 PATIENCE = 900
 PROMPT = "TASK-{word}: read the parts in notes/ one after another with the shell, as you are told, then say that you are done."
-HEAD = ["calls", "requests", "largest", "compacts", "epochs", "before", "after", "cached", "sessions"]
+HEAD = ["calls", "requests", "largest", "compacts", "epochs", "before", "after", "cached", "sessions", "forks"]
 HEAD += ["long", "illegal", "own", "replayed", "hashed", "held"]
 DIRECT = ["calls", "requests", "largest", "sent", "cached", "long", "illegal", "own", "held"]
 
@@ -23,7 +23,7 @@ class Run:
     def __init__(self, agent, plan, strict, upstream, listener=None):
         self.agent, self.plan, self.strict, self.upstream, self.listener = agent, plan, strict, upstream, listener
         self.word = agent.log.parent.name.replace("-", "")
-        self.notes, self.requests, self.done = [], [], 0
+        self.notes, self.requests, self.done, self.pairs = [], [], 0, 0
         agent.patience, agent.more = PATIENCE, agent.steady
 
     def all(self):
@@ -51,6 +51,7 @@ class Run:
         steps = []
         while commands:
             beside = commands.pop(1) if len(steps) % PAIRS == PAIRS - 1 and len(commands) > 1 else None
+            self.pairs += bool(beside)
             steps.append(script.Shell(commands.pop(0), beside=beside))
         self.plan.tasks[word] = steps
         code = self.agent.prompt(prompt.format(word=word))
@@ -60,12 +61,16 @@ class Run:
             self.notes.append(f"{len(steps)} steps of {name} were never asked for")
 
     def keep(self):
-        """What the provider saw, beside the agent's log."""
+        """What the provider saw and what the agent sent, beside its log."""
         with open(self.agent.log.with_name("requests.jsonl"), "w") as file:
             for request in self.requests:
                 about = {"number": request.number, "path": request.path, "purpose": request.purpose, "tokens": request.tokens}
                 about |= {"cached": request.cached, "refused": request.refused, "why": request.why, "headers": request.headers}
                 file.write(json.dumps({**about, "body": request.json, "answer": str(request.answer or request.reply)}) + "\n")
+        with open(self.agent.log.with_name("sent.jsonl"), "w") as file:
+            for request in self.listener.seen if self.listener else []:
+                about = {"path": request.path, "status": request.status, "told": request.told}
+                file.write(json.dumps({**about, "body": request.json}) + "\n")
 
     def refused(self, how):
         return [request for request in self.requests if request.refused == how]
@@ -119,7 +124,7 @@ def recorded(gateway, run, known, digest):
     compactions = sum(one["compactions"] for one in sessions)
     lost = [request for request in sent if request.status != 200]
     forks = [thread for thread in found.threads if thread["start"]["type"] == "fork"]
-    run.notes += found.wrong[:3] + ([f"{len(forks)} forks"] if forks else [])
+    run.notes += found.wrong[:3] + (["it was taken to go back"] if len(forks) > (run.pairs + 1) * run.agent.parts else [])
     run.notes += [f"the agent was told {request.status}" for request in lost[:3]]
     run.notes += [f"{len(sessions)} sessions: {[one['title'] for one in sessions]}"] if len(sessions) != 1 else []
     run.notes += [] if compactions > 1 else ["it was not compacted several times"]
@@ -127,5 +132,5 @@ def recorded(gateway, run, known, digest):
     return [
         *[f"{run.done}/{CALLS}", len(run.requests), largest(run.requests), compactions, epochs(sent)],
         *[before, after, share(run.requests)],
-        *[len(sessions), long, illegal, own, f"{found.same}/{found.calls}", f"{found.known}/{found.sent}", yes(held and not run.notes)],
+        *[len(sessions), len(forks), long, illegal, own, f"{found.same}/{found.calls}", f"{found.known}/{found.sent}", yes(held and not run.notes)],
     ]

@@ -45,8 +45,14 @@ def take(gateway, proof, session, thread):
     rows = gateway.ask("calls", session, "--thread", thread, "--json")
     if not rows:
         return
-    proof.rows += rows
+    # A fork tells its parent's calls again.
+    known = {(row["thread"], row["call"]) for row in proof.rows}
+    new = [row for row in rows if (row["thread"], row["call"]) not in known]
     [again] = gateway.ask("replay-call", session, "--thread", thread, "--all", "--json", codes=(0, 1))
-    proof.calls += again["calls"]
-    proof.same += again["same"]
-    proof.wrong += [f"call {one['call']}: {one['why']}" for one in again["wrong"]]
+    wrong = {one["call"]: one["why"] for one in again["wrong"]}
+    proof.rows += new
+    proof.calls += len(new)
+    proof.same += sum(row["call"] not in wrong for row in new)
+    proof.wrong += [f"call {call}: {why}" for call, why in wrong.items()]
+    if again["calls"] != len(rows):
+        proof.wrong.append(f"{again['calls']} calls were made again, not {len(rows)}")
