@@ -182,7 +182,7 @@ impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
         let (ticket, composed) = match self.record(&recorder, request) {
-            Ok(recorded) => recorded,
+            Ok(taken) => taken,
             Err(reason) => {
                 // Nobody may be listening, here and below.
                 let _ = tell.send(Err(reason));
