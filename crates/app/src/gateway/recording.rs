@@ -328,6 +328,7 @@ impl Desk {
             took: passed.took,
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
+            told: None,
         };
         let recorded = recorded
             .and_then(|(ticket, recorder)| recorder.finish(ticket, end).map_err(|error| self.failed(&error)));

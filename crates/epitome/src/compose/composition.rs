@@ -141,7 +141,7 @@ impl<'b> Composition<'_, '_, 'b> {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
             let arriving = Arriving { events, records, opens };
-            match weave(&live, (after, arriving), self.request(frame)) {
+            match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
                     Ok(Some((made.head, Some(made.call))))
@@ -232,7 +232,7 @@ impl<'b> Composition<'_, '_, 'b> {
         let untouched = || as_it_came(self.arrival.body, Left::Unfit);
         let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
             let place = (ticket.head, Arriving::default());
-            Ok((weave(&live, place, self.request(frame))?, live))
+            Ok((weave_request(&live, place, self.request(frame))?, live))
         });
         match woven {
             Ok((Some((made, outgoing)), live)) => {
@@ -366,7 +366,7 @@ fn as_it_came(body: &str, left: Left) -> Way {
 }
 
 /// Makes the next request of a thread out of its client's. `None` if the log has another history.
-fn weave(
+pub(super) fn weave_request(
     live: &Live,
     (after, arriving): (Seq, Arriving),
     request: Request<'_, '_>,
@@ -415,6 +415,6 @@ fn smaller(
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
-    let woven = weave(live, (head, Arriving::default()), request)?;
+    let woven = weave_request(live, (head, Arriving::default()), request)?;
     Ok(woven.filter(|(made, _)| made.tokens < tried))
 }

@@ -11,7 +11,7 @@ use epitome_core::{
     event::{Time, Usage},
     profile::{CacheRules, Prices, Profiles},
 };
-use epitome_store::Sqlite;
+use epitome_store::{Sqlite, StoreError};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
@@ -87,6 +87,18 @@ impl Live {
     /// Whether its model is offered a tool by which it gets back what was left out.
     pub(super) fn offers_recall(&self) -> bool {
         self.recall
+    }
+
+    /// How many letters there is room for in the next request, by and large; `None` if nobody knows a limit.
+    pub(super) fn room(&self) -> Result<Option<usize>, StoreError> {
+        let state = match self.desk.state() {
+            Ok(state) => state,
+            Err(SessionError::Store(error)) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let ceiling = state.budget().ceiling();
+        let room = ceiling.less(state.view.context().tokens());
+        Ok((ceiling != Tokens::MAX).then(|| usize::try_from(room.0.saturating_mul(3)).unwrap_or(usize::MAX)))
     }
 
     /// The newest request came with these means.

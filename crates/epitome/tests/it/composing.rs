@@ -277,6 +277,7 @@ fn end(recorder: &Recorder, ticket: Ticket, ending: Ending, status: Option<u16>)
         took: Duration::from_millis(1),
         at: Time(i64::MAX >> 8),
         observed: None,
+        told: None,
     };
     recorder.finish(ticket, end).unwrap();
 }
@@ -369,6 +370,7 @@ impl Someone<'_> {
             took: Duration::from_millis(1),
             at,
             observed: None,
+            told: None,
         };
         self.recorder.finish(composed.ticket, end).unwrap();
         let row = self.recorder.store().call(thread, call).unwrap();
