@@ -20,6 +20,7 @@ use super::{
     fate::Fate,
     headers,
     intake::{Framing, Outbound},
+    metrics::composed::Overflowed,
     passage::Passage,
     recording::{self, Alive, Composed, Refused},
     relay::{Failure, record, send},
@@ -87,9 +88,12 @@ impl Trip<'_> {
         let (refusal, overflow) = begun::held(self.request.format, response).await;
         let Some(overflow) = overflow else { return Ok(refusal) };
         let request = Arc::clone(&self.request);
+        // Until something else is known.
+        self.passage.overflowed(Overflowed::Lost);
         match self.smaller(Refused { request, body: body.clone(), overflow }).await {
             Some(outgoing) => {
                 drop(refusal);
+                self.passage.overflowed(Overflowed::Recovered);
                 self.sent(outgoing, &body).await.map(begun::unread)
             }
             None => Ok(refusal),

@@ -25,6 +25,14 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// What was done to it, if it went on and is recorded.
+    pub(super) fn done(&self) -> Option<&Done> {
+        match self {
+            Self::Composed(done) => Some(done),
+            Self::Unrecorded | Self::Answered | Self::Refused => None,
+        }
+    }
+
     /// What the header says of it.
     pub(super) fn header(&self) -> HeaderValue {
         let text = match self {

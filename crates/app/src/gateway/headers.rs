@@ -85,6 +85,26 @@ pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
     sent
 }
 
+/// The headers of a question of our own, beside a request that its provider got with these: not compressed, and answered so in
+/// one piece of JSON. A request's key for not being done twice is its own.
+pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
+    for (name, value) in headers {
+        let is_of_request = *name == header::CONTENT_LENGTH
+            || *name == header::CONTENT_TYPE
+            || *name == header::ACCEPT
+            || *name == header::ACCEPT_ENCODING
+            || name.as_str() == "idempotency-key";
+        if !is_of_request && !is_of_connection(name) && !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    let json = HeaderValue::from_static("application/json");
+    sent.insert(header::CONTENT_TYPE, json.clone());
+    sent.insert(header::ACCEPT, json);
+    sent
+}
+
 /// Whether a header is about the very bytes of a body.
 fn is_of_bytes(name: &HeaderName) -> bool {
     *name == header::CONTENT_ENCODING
@@ -212,6 +232,32 @@ mod tests {
         assert_eq!(lines(&recut(&headers, 1_000)), expect);
         let chunked = map(&[("transfer-encoding", "chunked"), ("accept", "*/*")]);
         assert_eq!(lines(&recut(&chunked, 7)), lines(&chunked));
+    }
+
+    #[test]
+    fn a_question_has_the_headers_of_a_request_but_what_they_say_of_its_body_and_answer() {
+        let headers = map(&[
+            ("host", "h"),
+            ("content-encoding", "gzip"),
+            ("content-length", "9"),
+            ("transfer-encoding", "chunked"),
+            ("content-type", "application/json; charset=utf-8"),
+            ("accept", "text/event-stream"),
+            ("accept-encoding", "br"),
+            ("idempotency-key", "once"),
+            ("authorization", "Bearer k"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+        ]);
+        let expect = [
+            ("host", "h"),
+            ("authorization", "Bearer k"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+        ];
+        assert_eq!(lines(&of_question(&headers)), expect);
     }
 
     #[test]

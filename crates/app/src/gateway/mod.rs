@@ -11,6 +11,7 @@ mod fate;
 mod headers;
 mod health;
 mod intake;
+mod listening;
 pub(crate) mod metrics;
 mod passage;
 mod passing;
@@ -23,6 +24,7 @@ pub(crate) mod screen;
 mod server;
 mod shelf;
 mod shutdown;
+mod summariser;
 pub(crate) mod telemetry;
 mod upstream;
 mod wishes;
@@ -49,6 +51,7 @@ use self::{
     metrics::{Metrics, Reason, Uncomposed},
     shelf::Shelf,
     shutdown::Signals,
+    summariser::Summarisers,
     upstream::Upstreams,
 };
 
@@ -70,6 +73,7 @@ pub(crate) async fn serve(
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let address = listener.local_addr().context("finding out where the gateway listens")?;
     let gateway = Arc::new(Gateway::new(config, address, store)?);
+    listening::begin(&gateway);
     ready(address);
     server::run(gateway, listener, signals).await;
     Ok(())
@@ -81,12 +85,14 @@ struct Gateway {
     admission: Admission,
     mode: Mode,
     routes: BTreeMap<String, Mode>,
-    upstreams: Upstreams,
+    upstreams: Arc<Upstreams>,
     limits: Limits,
     unrecorded: Unrecorded,
     shelf: Option<Arc<Shelf>>,
     /// How requests are composed in mode `compact`.
     composing: Composing,
+    /// Who writes the summaries for that.
+    summarisers: Summarisers,
     observer: Observer,
     metrics: Metrics,
     health: Health,
@@ -112,18 +118,21 @@ impl Gateway {
             window: compact.window.map(Tokens),
             holdout: compact.holdout,
             command: compact.command,
+            recall: compact.recall,
             heard: Heard::default(),
         };
+        let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),
             mode,
             routes,
-            upstreams: Upstreams::new(upstreams, &limits)?,
+            upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
             limits,
             unrecorded,
             shelf,
             composing,
+            summarisers,
             observer: Observer::new(policy, Arc::clone(&profiles)),
             metrics: Metrics::new(profiles),
             health,

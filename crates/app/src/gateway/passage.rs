@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose,
+    compose::{self, Done},
     core::{
         event::Usage,
         id::{AnswerId, ModelName},
@@ -25,7 +25,7 @@ use super::{
     config::Mode,
     copy::{AnswerCopy, Read, is_streamed},
     fate::Fate,
-    metrics::{Finished, InFlight, Metrics, Reason},
+    metrics::{Finished, InFlight, Metrics, Reason, composed::Overflowed},
     recording::{Composed, Recorded, Recording, Refused},
     telemetry::{self, Place, Told},
     upstream::Upstream,
@@ -52,6 +52,8 @@ pub(super) struct Passage {
     recording: Option<Recording>,
     /// What became of it in mode `compact`.
     fate: Option<Fate>,
+    /// What became of it after its provider refused it as too long.
+    overflow: Option<Overflowed>,
     stage: Stage,
     _place: OwnedSemaphorePermit,
     _in_flight: InFlight,
@@ -170,6 +172,10 @@ pub(super) struct Departure {
     pub(super) copy: Option<AnswerCopy>,
     /// How it ended.
     pub(super) how: How,
+    /// What was done to it in mode `compact`.
+    pub(super) composed: Option<Done>,
+    /// What became of it after its provider refused it as too long.
+    pub(super) overflow: Option<Overflowed>,
     /// Told when it is recorded.
     pub(super) done: oneshot::Sender<Recorded>,
 }
@@ -200,6 +206,7 @@ impl Passage {
             copy: None,
             recording: None,
             fate: (mode == Mode::Compact).then_some(Fate::Refused),
+            overflow: None,
             stage: Stage::Passing,
             _place: place,
             _in_flight: gateway.metrics.arrived(),
@@ -245,6 +252,11 @@ impl Passage {
     /// In mode `compact`, this became of it.
     pub(super) fn came_to(&mut self, fate: Fate) {
         self.fate = Some(fate);
+    }
+
+    /// Its provider refused it as too long, and this became of it.
+    pub(super) fn overflowed(&mut self, overflow: Overflowed) {
+        self.overflow = Some(overflow);
     }
 
     /// What became of it in mode `compact`; nothing in others.
@@ -314,7 +326,9 @@ impl Passage {
             return None;
         };
         let (done, recorded) = oneshot::channel();
-        recording.depart(Departure { passed, copy, how, done });
+        let composed = self.fate.as_ref().and_then(Fate::done).cloned();
+        let overflow = self.overflow;
+        recording.depart(Departure { passed, copy, how, done, composed, overflow });
         Some(recorded)
     }
 }

@@ -23,9 +23,10 @@ use super::{
     config::Mode,
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
-    metrics::Reason,
+    metrics::{Reason, composed::Call},
     passage::Departure,
     shelf::Shelf,
+    summariser::Means,
     telemetry::{self, Place},
 };
 
@@ -49,6 +50,8 @@ pub(super) struct Request {
     pub(super) purpose: Option<Purpose>,
     /// What it wants of being composed, where it is.
     pub(super) wishes: Wishes,
+    /// What it lends to whoever summarises its session.
+    pub(super) means: Option<Arc<Means>>,
 }
 
 /// A request that was composed.
@@ -89,6 +92,8 @@ pub(super) struct Recording {
 struct Desk {
     gateway: Arc<Gateway>,
     shelf: Arc<Shelf>,
+    /// Whose exchange it is.
+    principal: Arc<str>,
     stage: Mutex<Stage>,
     _alive: Alive,
     _place: OwnedSemaphorePermit,
@@ -125,6 +130,7 @@ impl Recording {
         let desk = Arc::new(Desk {
             gateway: Arc::clone(gateway),
             shelf: Arc::clone(shelf),
+            principal: Arc::clone(&request.principal),
             stage: Mutex::new(Stage::Arriving),
             _alive: alive,
             _place: place,
@@ -262,7 +268,9 @@ impl Desk {
             let ticket = recorder.arrive(&arrival).map_err(|error| self.failed(&error))?;
             return Ok((ticket, None));
         }
-        let composed = recorder.compose(&arrival, &self.gateway.composing, &request.wishes, None);
+        let Gateway { composing, summarisers, upstreams, .. } = &*self.gateway;
+        let summariser = summarisers.of(upstreams, (request.format, body), request.means.as_ref());
+        let composed = recorder.compose(&arrival, composing, &request.wishes, summariser.as_ref());
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(Composed { way, body: plain })))
     }
@@ -288,7 +296,7 @@ impl Desk {
     }
 
     fn depart(&self, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, done } = departure;
+        let Departure { passed, copy, how, done, composed, overflow } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;
@@ -306,6 +314,7 @@ impl Desk {
             .as_ref()
             .ok()
             .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
+        let model = recorded.as_ref().ok().and_then(|(ticket, _)| ticket.model.clone());
         // What was refused has cost nothing, either way.
         if let (Ending::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
@@ -319,6 +328,7 @@ impl Desk {
             took: passed.took,
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
+            told: None,
         };
         let recorded = recorded
             .and_then(|(ticket, recorder)| recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
@@ -328,6 +338,17 @@ impl Desk {
         // Nobody may be listening: the client may be gone.
         let _ = done.send(recorded);
         passed.tell(&self.gateway.metrics, ending, &said, place);
+        if let (Some(done), Some(place)) = (&composed, place) {
+            self.gateway.metrics.composed(&Call {
+                principal: &self.principal,
+                session: place.session,
+                model: model.as_ref().map(|model| model.0.as_str()),
+                done,
+                usage: said.usage.as_ref(),
+                overflow: overflow.map(|overflow| overflow.after(ending)),
+                recalls: 0,
+            });
+        }
     }
 
     fn failed(&self, error: &RecordError) -> Reason {

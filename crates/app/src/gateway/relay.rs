@@ -219,7 +219,9 @@ impl Errand {
             let principal = Arc::clone(&self.admitted.principal);
             let purpose = route::purpose(self.head.uri.path());
             let (body, mode) = (whole, self.mode);
-            let request = recording::Request { principal, format, headers, body, mode, purpose, wishes };
+            let means = if mode == Mode::Compact { gateway.summarisers.means(&head) } else { None };
+            let request =
+                recording::Request { principal, format, headers, body, mode, purpose, wishes, means };
             let request = Arc::new(request);
             if mode == Mode::Compact {
                 return Trip { passage, upstream, head, framing, request }.run(self.alive).await;
@@ -305,10 +307,6 @@ pub(super) async fn record(
 
 /// The model a request asks, if it can be read.
 fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Asked {
-        model: String,
-    }
     let expanded;
     let body = match Coding::of(headers) {
         Coding::Identity => body,
@@ -317,6 +315,15 @@ fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
             &expanded
         }
     };
+    asked(body)
+}
+
+/// The model that a body asks which is not compressed.
+pub(super) fn asked(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        model: String,
+    }
     serde_json::from_slice(body).ok().map(|Asked { model }| model)
 }
 

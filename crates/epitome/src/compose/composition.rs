@@ -13,7 +13,9 @@ use epitome_wire::{
     seen::{Follows, Frame, Seen},
 };
 
-use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live};
+use super::{
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+};
 use crate::{
     holdout::Arm,
     recorder::{
@@ -74,8 +76,9 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        let woven = smaller(&live, &seen, frame, (call, refused));
-        match woven {
+        let recall = live.offers_recall();
+        let request = Request { seen: &seen, frame, unsent: None, recall };
+        match smaller(&live, request, (call, refused)) {
             Ok(Some((made, outgoing))) => {
                 live.work();
                 self.moved(ticket, made.head, Some(made.call));
@@ -106,7 +109,7 @@ struct Composition<'r, 'a, 'b> {
     unfit: &'r Cell<bool>,
 }
 
-impl Composition<'_, '_, '_> {
+impl<'b> Composition<'_, '_, 'b> {
     /// Writes the request down where it belongs, and says what becomes of it. `None` if it is to be placed again.
     fn take(&self, place: Place) -> Result<Option<(Ticket, Way)>, RecordError> {
         let frame = match (self.left(&place), self.seen.frame()) {
@@ -140,7 +143,7 @@ impl Composition<'_, '_, '_> {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
             let arriving = Arriving { events, records, opens };
-            match weave(&live, (after, arriving), self.seen, frame, self.arrival.body) {
+            match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
                     Ok(Some((made.head, Some(made.call))))
@@ -163,6 +166,10 @@ impl Composition<'_, '_, '_> {
         }
     }
 
+    fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
+        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall }
+    }
+
     /// Whether a policy is to be in charge of the request.
     fn left(&self, place: &Place) -> Left {
         if self.caller.purpose == Purpose::Title {
@@ -183,7 +190,8 @@ impl Composition<'_, '_, '_> {
     fn setup(&self) -> Option<Arc<Setup>> {
         let model = self.seen.model()?;
         let window = self.wishes.window.or(self.composing.window);
-        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, self.composing))
+        let answer = self.seen.answer_limit().map(Tokens);
+        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, answer, self.composing))
     }
 
     /// Records the request, which goes on as it came.
@@ -220,13 +228,13 @@ impl Composition<'_, '_, '_> {
     }
 
     /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
-    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'_>) -> Result<(Ticket, Way), RecordError> {
+    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'b>) -> Result<(Ticket, Way), RecordError> {
         let place_of = (place.session, place.thread);
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
         let untouched = || as_it_came(self.arrival.body, Left::Unfit);
         let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
             let place = (ticket.head, Arriving::default());
-            Ok((weave(&live, place, self.seen, frame, self.arrival.body)?, live))
+            Ok((weave_request(&live, place, self.request(frame))?, live))
         });
         match woven {
             Ok((Some((made, outgoing)), live)) => {
@@ -360,12 +368,10 @@ fn as_it_came(body: &str, left: Left) -> Way {
 }
 
 /// Makes the next request of a thread out of its client's. `None` if the log has another history.
-fn weave(
+pub(super) fn weave_request(
     live: &Live,
     (after, arriving): (Seq, Arriving),
-    seen: &Seen<'_>,
-    frame: Frame<'_>,
-    body: &str,
+    request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let mut loom = live.loom();
     let mut woven = None;
@@ -374,7 +380,7 @@ fn weave(
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
-        let Some(made) = loom.weave(store, state, setup, prepared, (seen, &frame), (after, whole))? else {
+        let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
         };
@@ -389,7 +395,7 @@ fn weave(
     };
     let Some((cuts, script, full)) = woven else { return Ok(None) };
     let before = loom.full();
-    loom.sent(body, frame, script);
+    loom.sent(request.seen.body(), request.frame, script);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
         epoch: made.epoch,
@@ -406,12 +412,11 @@ fn weave(
 /// The same request, after its provider refused it.
 fn smaller(
     live: &Live,
-    seen: &Seen<'_>,
-    frame: Frame<'_>,
+    request: Request<'_, '_>,
     (call, refused): (u64, Overflow),
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
-    let woven = weave(live, (head, Arriving::default()), seen, frame, seen.body())?;
+    let woven = weave_request(live, (head, Arriving::default()), request)?;
     Ok(woven.filter(|(made, _)| made.tokens < tried))
 }

@@ -7,6 +7,7 @@
 mod again;
 mod composition;
 mod live;
+mod recalling;
 mod script;
 mod units;
 mod weaving;
@@ -16,7 +17,8 @@ use std::{ops::Range, sync::Arc};
 use epitome_core::{ThreadId, Tokens, event::Trigger, policy::Policy, profile::Profiles};
 use tokio::sync::broadcast::Receiver;
 
-pub(crate) use self::{again::Scripts, live::Lives};
+pub use self::recalling::Told;
+pub(crate) use self::{again::Scripts, live::Lives, recalling::as_told};
 use crate::{
     recorder::Ticket,
     session::{Lifecycle, Warm, lifecycle::Listeners},
@@ -36,6 +38,8 @@ pub struct Composing {
     pub holdout: u32,
     /// What a user says to have the session compacted, such as `/compact`; nothing if no words do that.
     pub command: Option<String>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub recall: bool,
     /// Who hears what becomes of summaries.
     pub heard: Heard,
 }

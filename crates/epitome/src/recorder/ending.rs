@@ -1,13 +1,15 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, ThreadId, event::Time};
+use epitome_core::{Digest, Event, Fact, Link, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
     records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
-use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, place::Line};
+use crate::compose::as_told;
+
+use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -29,12 +31,40 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
     }
 }
 
+/// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
+fn told_apart(
+    ticket: &Ticket,
+    mut answer: Vec<Event>,
+    is_called_again: impl Fn(&AnswerId) -> bool,
+) -> Vec<Event> {
+    let named = |event: &Event| match &event.fact {
+        Fact::AssistantSaid { answer, .. } => answer.clone(),
+        _ => None,
+    };
+    let Some(name) = answer.iter().find_map(named).filter(is_called_again) else { return answer };
+    for event in &mut answer {
+        if let Fact::AssistantSaid { answer: Some(answer), .. } = &mut event.fact
+            && *answer == name
+        {
+            answer.0 = format!("{}#{}", name.0, ticket.head);
+        }
+    }
+    answer
+}
+
 /// What was answered. An answer that broke off is kept beside the history: the client may send it back, or not.
-pub(super) fn answer(ticket: &Ticket, end: End) -> Vec<Event> {
+pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
+    let answer = told_apart(ticket, end.answer, |name| known.is_called_again(ticket.thread, name));
     let came = match end.ending {
-        Ending::Complete => recognisable(ticket.format, end.answer),
+        Ending::Complete => {
+            let answer = recognisable(ticket.format, answer);
+            match &end.told {
+                Some(told) => as_told(ticket.format, answer, told),
+                None => answer,
+            }
+        }
         Ending::Refused | Ending::Cut | Ending::Cancelled | Ending::Unreached => {
-            end.answer.into_iter().map(beside_the_history).collect()
+            answer.into_iter().map(beside_the_history).collect()
         }
     };
     came.into_iter().map(|event| at(event, end.at)).collect()
@@ -50,12 +80,27 @@ fn beside_the_history(event: Event) -> Event {
 impl Recorder {
     /// How the call of a composed request ended.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
-        let call = ticket.call?;
-        let usage = end.answer.iter().rev().find_map(|event| match &event.fact {
+        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at)?;
+        outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
+            Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
+            None => end.ending.name().to_owned(),
+        });
+        Some(outcome)
+    }
+
+    /// How a call of a composed request was answered.
+    pub(crate) fn outcome_of(
+        &self,
+        ticket: &Ticket,
+        call: u64,
+        answer: &[Event],
+        at: Time,
+    ) -> Option<NewOutcome> {
+        let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
             _ => None,
         });
-        let answer = end.answer.iter().find_map(|event| match &event.fact {
+        let name = answer.iter().find_map(|event| match &event.fact {
             Fact::AssistantSaid { answer, .. } => answer.clone(),
             _ => None,
         });
@@ -64,11 +109,7 @@ impl Recorder {
         }
         let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
-        let error = (end.ending != Ending::Complete).then(|| match end.status {
-            Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
-            None => end.ending.name().to_owned(),
-        });
-        Some(NewOutcome { call, time: Some(end.at), answer, usage, cost, error })
+        Some(NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None })
     }
 
     /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was

@@ -26,7 +26,11 @@ use epitome_wire::{
     seen::{Memo, Seen},
 };
 
-use crate::{compose::Lives, import::title_of, session::setup::Setup};
+use crate::{
+    compose::{Lives, Told},
+    import::title_of,
+    session::setup::Setup,
+};
 
 use self::{
     known::Known,
@@ -38,6 +42,9 @@ const REMEMBERED: usize = 65_536;
 
 /// How many items a request may name instead of holding them.
 const NAMED: usize = 1_024;
+
+/// How many letters a model gets back beside the results of other calls.
+const GIVEN_BACK: usize = 8_000;
 
 /// How often a request is placed anew because somebody else wrote first.
 const TRIES: usize = 8;
@@ -89,6 +96,8 @@ pub struct Ticket {
     pub call: Option<u64>,
     /// What the call was made with.
     pub(crate) setup: Option<Arc<Setup>>,
+    /// The first event that the client does not have though its provider was told of it.
+    pub(crate) unsent: Option<Seq>,
     /// Whose it is.
     principal: String,
     format: Format,
@@ -151,6 +160,8 @@ pub struct End {
     pub at: Time,
     /// What a policy would have sent, as JSON.
     pub observed: Option<String>,
+    /// What the client was told, if that is not the answer itself.
+    pub told: Option<Told>,
 }
 
 /// How a request ended.
@@ -337,6 +348,7 @@ impl Recorder {
             model: seen.model(),
             call,
             setup: None,
+            unsent: None,
             principal: arrival.principal.to_owned(),
             format: arrival.format,
             at: arrival.at,
@@ -363,7 +375,12 @@ impl Recorder {
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
         let mut records = vec![Record::Exchange(ending::exchange(&ticket, &end))];
         records.extend(self.outcome(&ticket, &end).map(Record::Outcome));
-        let answer = ending::answer(&ticket, end);
+        let calls = match (&end.told, end.ending) {
+            (Some(Told::Without { calls, .. }), Ending::Complete) => calls.clone(),
+            _ => Vec::new(),
+        };
+        let mut answer = ending::answer(&self.known, &ticket, end);
+        answer.extend(self.results(ticket.thread, ticket.format, &calls, GIVEN_BACK));
         let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
         let mut commit = Commit::new(ticket.thread, ticket.head, answer, records);
         let done = loop {

@@ -629,7 +629,7 @@ impl Desk {
 }
 
 /// What the built-in summariser is known by.
-pub(crate) const BUILT_IN: &str = "built-in";
+pub const BUILT_IN: &str = "built-in";
 
 impl Maker {
     /// Who makes a summary that was asked for like this.

@@ -52,9 +52,9 @@ pub use self::{
     audit::{Replayed, replay_call, verify_call},
     builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
     compactor::Worked,
-    desk::{Request, Warm},
+    desk::{BUILT_IN, Request, Warm},
     error::SessionError,
-    lifecycle::{Callback, Lifecycle, NextStep},
+    lifecycle::{Callback, Fault, Lifecycle, NextStep},
 };
 use self::{
     builder::Extras,

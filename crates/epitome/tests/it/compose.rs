@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use epitome::{
-    compose::{Composing, Cut, Heard, Left, Outgoing, Way, Wishes},
+    compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
     core::{Digest, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles},
     recorder::{Arrival, End, Ending, Recorder, Ticket},
     session::verify_call,
@@ -12,6 +12,7 @@ use epitome::{
         Format,
         legality::{self, Rules},
         overflow::Overflow,
+        recall::{RECALL_TOOL, Splice, Verdict, joined},
     },
 };
 use serde_json::{Value, json};
@@ -37,6 +38,7 @@ impl Gateway {
             window: Some(Tokens(WINDOW)),
             holdout: 0,
             command: Some("/compact".to_owned()),
+            recall: false,
             heard: Heard::default(),
         };
         Self { recorder: Recorder::new(store), composing, clock: 1_000 }
@@ -80,6 +82,10 @@ impl Gateway {
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {
+        self.told(ticket, format, answer, None);
+    }
+
+    fn told(&mut self, ticket: Ticket, format: Format, answer: &Value, told: Option<Told>) {
         self.clock += 500;
         let end = End {
             answer: format.decode_response(&answer.to_string()).unwrap(),
@@ -90,6 +96,7 @@ impl Gateway {
             took: Duration::from_millis(500),
             at: Time(self.clock),
             observed: None,
+            told,
         };
         self.recorder.finish(ticket, end).unwrap();
     }
@@ -354,5 +361,170 @@ fn nothing_old_leaves_as_it_came() {
             assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())], "{format}");
         }
         assert_eq!(sent(&outgoing, &body), body);
+    }
+}
+
+#[test]
+fn results_that_answer_together_are_kept_together() {
+    // Two calls in an answer, and a word of the user right after: as clients send it.
+    let mut gateway = Gateway::new();
+    let format = Format::OpenaiChat;
+    let mut history = vec![json!({"role": "user", "content": "Begin."})];
+    for turn in 0..30 {
+        let calls: Vec<Value> = (0..2)
+            .map(|call| {
+                json!({"id": format!("call_{turn}_{call}"), "type": "function",
+                    "function": {"name": "bash", "arguments": json!({"command": format!("x {turn} {call}")}).to_string()}})
+            })
+            .collect();
+        let body = json!({"model": "some-model", "messages": history}).to_string();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        let woven = sent(&outgoing, &body);
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(text) if text.len() > 1)).count();
+        assert!(own <= 2, "turn {turn}: {own} pieces in {woven}");
+        let message = json!({"role": "assistant", "content": [{"type": "text", "text": "Going on."}], "tool_calls": calls});
+        gateway.answer(
+            ticket,
+            format,
+            &json!({"id": format!("chatcmpl-{turn}"), "object": "chat.completion", "created": 1,
+                "model": "some-model",
+                "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}),
+        );
+        history.push(message);
+        for call in 0..2 {
+            history.push(json!({"role": "tool", "tool_call_id": format!("call_{turn}_{call}"), "content": result(turn)}));
+        }
+        if turn % 3 == 0 {
+            history.push(json!({"role": "user", "content": format!("Step {turn}.")}));
+        }
+    }
+}
+
+/// An answer that says something and calls tools.
+fn calling(format: Format, name: &str, text: &str, calls: &[(&str, Value)]) -> Value {
+    let mut answer = Agent::new(format).answer();
+    match format {
+        Format::Anthropic => {
+            answer["id"] = json!(format!("msg_{name}"));
+            let mut blocks = vec![json!({"type": "text", "text": text})];
+            blocks.extend(calls.iter().map(|(tool, input)| {
+                json!({"type": "tool_use", "id": format!("{name}_{tool}"), "name": tool, "input": input})
+            }));
+            answer["content"] = json!(blocks);
+            answer["stop_reason"] = json!(if calls.is_empty() { "end_turn" } else { "tool_use" });
+        }
+        Format::OpenaiChat => {
+            answer["id"] = json!(format!("chatcmpl-{name}"));
+            let calls: Vec<Value> = calls
+                .iter()
+                .map(|(tool, input)| {
+                    json!({"id": format!("{name}_{tool}"), "type": "function",
+                        "function": {"name": tool, "arguments": input.to_string()}})
+                })
+                .collect();
+            let message = &mut answer["choices"][0]["message"];
+            message["content"] = json!(text);
+            if calls.is_empty() {
+                message.as_object_mut().unwrap().remove("tool_calls");
+                answer["choices"][0]["finish_reason"] = json!("stop");
+            } else {
+                message["tool_calls"] = json!(calls);
+            }
+        }
+        Format::OpenaiResponses => {
+            answer["id"] = json!(format!("resp_{name}"));
+            let mut output = vec![json!({"type": "message", "id": format!("m_{name}"), "role": "assistant",
+                "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]})];
+            output.extend(calls.iter().map(|(tool, input)| {
+                json!({"type": "function_call", "id": format!("f_{name}_{tool}"), "call_id": format!("{name}_{tool}"),
+                    "name": tool, "arguments": input.to_string(), "status": "completed"})
+            }));
+            answer["output"] = json!(output);
+        }
+    }
+    answer
+}
+
+/// What a client keeps of an answer that it got whole.
+fn kept(format: Format, seen: &[u8]) -> Vec<Value> {
+    let seen: Value = serde_json::from_slice(seen).unwrap();
+    match format {
+        Format::Anthropic => vec![json!({"role": "assistant", "content": seen["content"]})],
+        Format::OpenaiChat => vec![seen["choices"][0]["message"].clone()],
+        Format::OpenaiResponses => seen["output"].as_array().unwrap().clone(),
+    }
+}
+
+#[test]
+fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
+    for format in Format::ALL {
+        let Story { mut gateway, thread, mut agent, .. } = play(Agent::new(format), 30, |_, gateway| gateway);
+        gateway.composing.recall = true;
+        gateway = gateway.restarted();
+        let body = agent.body();
+        let (mut ticket, outgoing) = gateway.forward(format, &body);
+        let first = sent(&outgoing, &body);
+        assert!(first.contains(RECALL_TOOL), "{format}");
+        let handle = first.split("recall ").nth(1).unwrap().split([' ', ';']).next().unwrap().to_owned();
+        // The model asks, gets it, and answers: the client sees one answer.
+        let mut splice = Splice::whole(format);
+        let mut seen = Vec::new();
+        let asks = calling(
+            format,
+            "one",
+            "One moment.",
+            &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))],
+        );
+        splice.push(asks.to_string().as_bytes(), &mut seen);
+        let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}") };
+        let header = |_: &str| None;
+        let arrival = Arrival {
+            principal: "",
+            format,
+            body: &body,
+            header: &header,
+            at: Time(gateway.clock),
+            purpose: None,
+        };
+        let next = gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().unwrap();
+        let second = sent(&next, &body);
+        assert_eq!(next.done.cause, None, "{format}");
+        assert!(history_of(format, &second).starts_with(&history_of(format, &first)), "{format}");
+        assert!(second.contains("part_0_"), "{format}: what was asked for is there\n{second}");
+        let found = legality::check(format, &second, &Rules::of(format));
+        assert!(found.is_empty(), "{format}: {found:?}");
+        splice.continue_with();
+        let says = calling(format, "two", "It is done.", &[]);
+        splice.push(says.to_string().as_bytes(), &mut seen);
+        let Verdict::Continued { answer: Some(answer) } = splice.end(&mut seen) else { panic!("{format}") };
+        let told = Told::Joined(joined(format, &seen).unwrap());
+        gateway.told(ticket, format, &serde_json::from_str(&answer).unwrap(), Some(told));
+        // The client goes on with what it saw: the same session, and what it did not see is sent again.
+        agent.history.extend(kept(format, &seen));
+        agent.history.push(json!({"role": "user", "content": "Thank you. What now?"}));
+        for shaken in [false, true] {
+            if shaken {
+                gateway = gateway.restarted();
+            }
+            let body = agent.body();
+            let (ticket, outgoing) = gateway.forward(format, &body);
+            let third = sent(&outgoing, &body);
+            assert_eq!(ticket.thread, thread, "{format}");
+            let found = legality::check(format, &third, &Rules::of(format));
+            assert!(found.is_empty(), "{format}: {found:?}");
+            if !shaken {
+                assert_eq!(outgoing.done.cause, None, "{format}");
+            }
+            let mut before = history_of(format, &second);
+            before.iter_mut().for_each(unmark);
+            let mut after = history_of(format, &third);
+            after.iter_mut().for_each(unmark);
+            assert!(after.starts_with(&before), "{format}: {third}");
+            assert!(third.contains("It is done.") && third.contains("What now?"), "{format}");
+            let call = outgoing.done.call.unwrap().1;
+            assert_eq!(verify_call(gateway.recorder.store(), thread, call).unwrap().rendered.body, third);
+        }
+        let report = gateway.recorder.store().doctor().unwrap();
+        assert!(report.is_healthy(), "{report:#?}");
     }
 }

@@ -330,6 +330,7 @@ impl Client {
     fn end(&mut self, ticket: Ticket, answer: Vec<epitome::core::Event>, ending: Ending) {
         let end = End {
             answer,
+            told: None,
             ending,
             status: Some(200),
             bytes: 10,

@@ -15,7 +15,8 @@ use epitome::{
         profile::Money,
     },
     holdout::Arm,
-    session::{Lifecycle, NextStep},
+    recorder::Ending,
+    session::{BUILT_IN, Fault, Lifecycle, NextStep},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -25,9 +26,6 @@ use prometheus_client::{
 
 use super::{causes, models::Counted, uncompacted::uncompacted};
 use crate::gateway::savings::{Page, Paid, Saving, Savings, group};
-
-/// How the built-in summariser is called.
-const BUILT_IN: &str = "built-in";
 
 /// For how long a summariser rests that failed too often.
 const REST: Duration = Duration::from_mins(5);
@@ -53,7 +51,6 @@ pub(crate) struct Call<'a> {
 
 /// What became of a request that was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "called where exchanges end in mode compact"))]
 pub(crate) enum Overflowed {
     /// A smaller one was answered.
     Recovered,
@@ -149,11 +146,13 @@ impl Composed {
     pub(super) fn heard(&self, happened: &Lifecycle) {
         let (by, outcome) = match happened {
             Lifecycle::Ended { by, .. } => (writer(by), "ready"),
-            Lifecycle::Failed { by, next, .. } => {
+            // Nobody was asked.
+            Lifecycle::Failed { fault: Fault::Unasked, .. } => return,
+            Lifecycle::Failed { by, fault, next, .. } => {
                 if *next == NextStep::BuiltIn {
                     *self.rests() = Some(Instant::now() + REST);
                 }
-                (writer(by), "failed")
+                (writer(by), if *fault == Fault::Rejected { "rejected" } else { "failed" })
             }
             Lifecycle::Started { .. }
             | Lifecycle::Adopted { .. }
@@ -277,6 +276,14 @@ impl Composed {
 }
 
 impl Overflowed {
+    /// What became of it when that is known: the smaller one may have been refused, too.
+    pub(crate) fn after(self, ending: Ending) -> Self {
+        match ending {
+            Ending::Complete | Ending::Cut | Ending::Cancelled => self,
+            Ending::Refused | Ending::Unreached => Self::Lost,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
@@ -502,7 +509,15 @@ mod tests {
         let metrics = metrics();
         let (thread, job) = (ThreadId::derived(&["t"]), JobId::derived(&["j"]));
         let (by, none) = ("small at host".to_owned(), Tokens(0));
-        let failed = |next| Lifecycle::Failed { thread, job, by: by.clone(), error: String::new(), next };
+        let failed_by = |fault, next| Lifecycle::Failed {
+            thread,
+            job,
+            by: by.clone(),
+            fault,
+            error: String::new(),
+            next,
+        };
+        let failed = |next| failed_by(Fault::NoDraft, next);
         let ended = |by: &str| Lifecycle::Ended {
             thread,
             job: None,
@@ -514,10 +529,13 @@ mod tests {
         check(&metrics, &["epitome_summariser_breaker_open 0"]);
         metrics.heard(&failed(NextStep::BuiltIn));
         metrics.heard(&ended(BUILT_IN));
+        metrics.heard(&failed_by(Fault::Rejected, NextStep::Retry));
+        metrics.heard(&failed_by(Fault::Unasked, NextStep::Nothing));
         check(
             &metrics,
             &[
                 r#"epitome_summariser_attempts_total{by="model",outcome="failed"} 2"#,
+                r#"epitome_summariser_attempts_total{by="model",outcome="rejected"} 1"#,
                 r#"epitome_summariser_attempts_total{by="built_in",outcome="ready"} 1"#,
                 "epitome_summariser_breaker_open 1",
             ],

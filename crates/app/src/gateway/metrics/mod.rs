@@ -218,13 +218,11 @@ impl Metrics {
     }
 
     /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "called where exchanges end in mode compact"))]
     pub(crate) fn composed(&self, call: &Call<'_>) {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
     }
 
     /// Counts what became of a summary.
-    #[cfg_attr(not(test), expect(dead_code, reason = "called where exchanges end in mode compact"))]
     pub(crate) fn heard(&self, happened: &Lifecycle) {
         self.composed.heard(happened);
     }

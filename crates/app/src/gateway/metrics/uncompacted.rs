@@ -13,6 +13,10 @@ pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) ->
     if done.after == Tokens(0) {
         return None;
     }
+    // Nothing was left out of it, so it is what was sent, however well we count.
+    if done.before == done.after {
+        return Some(*usage);
+    }
     // Whoever counted the request counted what it is compared with: where the provider counts more, it would have there too.
     let measured = |tokens: Tokens| share(tokens, usage.input(), done.after);
     let input = measured(done.before).min(window.unwrap_or(Tokens(u64::MAX)));
@@ -89,17 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_counted_is_not_guessed() {
-        let done = Done {
+    fn what_nobody_counted_is_not_guessed_and_what_was_left_whole_is_what_was_sent() {
+        let whole = |tokens: u64, held: u64| Done {
             call: None,
             epoch: 0,
             cause: None,
-            before: Tokens(0),
-            after: Tokens(0),
-            held: Tokens(0),
+            before: Tokens(tokens),
+            after: Tokens(tokens),
+            held: Tokens(held),
             compaction: None,
             left: Left::Composed,
         };
-        assert_eq!(uncompacted(&done, &usage(1, 2, 3), None), None);
+        assert_eq!(uncompacted(&whole(0, 0), &usage(1, 2, 3), None), None);
+        assert_eq!(uncompacted(&whole(90, 80), &usage(1, 2, 3), None), Some(usage(1, 2, 3)));
     }
 }

@@ -1,11 +1,13 @@
 //! The gateway, between a client and a provider that are both played here, on bare sockets: what passes is compared byte
 //! by byte with what passes without it, and what is recorded is read back from the database.
 
+mod agent;
 mod bounds;
 mod broken;
 mod canary;
 mod compacted;
 mod composing;
+mod counting;
 mod crowd;
 mod doors;
 mod faults;
@@ -17,5 +19,6 @@ mod played;
 mod recorded;
 mod stopping;
 mod stores;
+mod summarising;
 mod talk;
 mod transparency;

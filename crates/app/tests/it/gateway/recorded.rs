@@ -110,6 +110,11 @@ impl Recorded {
         self.check_health();
     }
 
+    /// How many summaries were ordered.
+    pub(super) fn orders(&self) -> usize {
+        self.store.jobs(None).expect("readable").len()
+    }
+
     /// Nothing is wrong with the database.
     #[track_caller]
     pub(super) fn check_health(&self) {
