@@ -7,10 +7,11 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
 };
 
 use epitome_core::{
-    Logged, Seq,
+    Event, Logged, Seq,
     context::{self, Body, Context, Fidelity},
     seq_set::SeqSet,
 };
@@ -60,6 +61,21 @@ impl Plan {
         (self.onward <= units).then(|| self.pieces.iter())
     }
 
+    /// Whether what it sends of `units` goes on from what `before` sent of `sent`: nothing of that is sent otherwise.
+    pub fn extends(&self, units: usize, before: &Self, sent: usize) -> bool {
+        let mut now = self.flat(units);
+        before.flat(sent).all(|was| now.next() == Some(was))
+    }
+
+    /// Every unit and every word of ours by itself, in order.
+    fn flat(&self, units: usize) -> impl Iterator<Item = Flat<'_>> {
+        let pieces = self.pieces.iter().flat_map(|piece| match piece {
+            Piece::Units { from, to } => Either::Units(*from..*to),
+            Piece::Own(text) => Either::Own(Some(text)),
+        });
+        pieces.chain((self.onward..units).map(Flat::Unit))
+    }
+
     /// The units that go out as they come, of so many.
     pub fn kept(&self, units: usize) -> impl Iterator<Item = usize> {
         let pieces = self.pieces.iter().flat_map(|piece| match piece {
@@ -70,16 +86,56 @@ impl Plan {
     }
 }
 
-/// What is to be sent of a history that a context shows. `ends` are the last events of each unit, oldest first: a unit has
-/// the events after the unit before it. Units with the same end belong together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flat<'p> {
+    Unit(usize),
+    Own(&'p str),
+}
+
+/// A piece, one after another.
+enum Either<'p> {
+    Units(Range<usize>),
+    Own(Option<&'p str>),
+}
+
+impl<'p> Iterator for Either<'p> {
+    type Item = Flat<'p>;
+    fn next(&mut self) -> Option<Flat<'p>> {
+        match self {
+            Self::Units(units) => units.next().map(Flat::Unit),
+            Self::Own(text) => text.take().map(Flat::Own),
+        }
+    }
+}
+
+/// What the origin of events says that a client does not have, or not like this: calls that were answered on the way, and
+/// their results.
+pub const HIDDEN: &str = "epitome:hidden";
+
+/// Whether a client does not have an event, or not like this.
+pub fn is_hidden(event: &Event) -> bool {
+    event.origin.as_deref() == Some(HIDDEN)
+}
+
+/// What a history consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct History<'h> {
+    /// The last event of each unit, oldest first: a unit has the events after the unit before it. Units with the same end
+    /// belong together.
+    pub ends: &'h [Seq],
+    /// The first event that the client has not sent, though it is to be sent.
+    pub unsent: Option<Seq>,
+}
+
+/// What is to be sent of a history that a context shows.
 pub fn plan(
     format: Format,
     context: &Context,
     options: &RenderOptions,
-    ends: &[Seq],
+    history: History<'_>,
 ) -> Result<Plan, RenderError> {
     let rendered = render::unmarked(format, context, options)?;
-    Ok(Weaving::new(context, ends).plan(&rendered))
+    Ok(Weaving::new(context, history).plan(&rendered))
 }
 
 /// The same, with every message written afresh: as the provider takes it, whatever the client sends.
@@ -87,18 +143,24 @@ pub fn rewritten(
     format: Format,
     context: &Context,
     options: &RenderOptions,
-    ends: &[Seq],
+    history: History<'_>,
 ) -> Result<Plan, RenderError> {
     let rendered = render::unmarked(format, context, options)?;
-    let weaving = Weaving::new(context, ends);
+    let weaving = Weaving::new(context, history);
     let messages = rendered.messages.iter();
     let said = messages
         .filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
-    Ok(Plan { pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(), onward: ends.len() })
+    Ok(Plan {
+        pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(),
+        onward: history.ends.len(),
+    })
 }
 
 struct Weaving<'c> {
     ends: &'c [Seq],
+    unsent: Option<Seq>,
+    /// What the client does not have, or not like this.
+    hidden: SeqSet,
     /// The events that are shown, each with its bytes; not those beside the history.
     shown: BTreeMap<Seq, &'c str>,
     /// What was decided about.
@@ -119,10 +181,11 @@ struct Message<'t> {
 }
 
 impl<'c> Weaving<'c> {
-    fn new(context: &'c Context, ends: &'c [Seq]) -> Self {
+    fn new(context: &'c Context, History { ends, unsent }: History<'c>) -> Self {
         let left_out = SeqSet::union(context.elided().iter().map(|elision| &elision.events));
         let (shown, touched) = (BTreeMap::new(), SeqSet::default());
-        let mut weaving = Self { ends, shown, touched, left_out, summary: None };
+        let hidden = SeqSet::default();
+        let mut weaving = Self { ends, unsent, hidden, shown, touched, left_out, summary: None };
         for segment in context.segments() {
             match segment.body() {
                 Body::Prefix(event) if event.event.normal.is_none() => {}
@@ -135,6 +198,9 @@ impl<'c> Weaving<'c> {
         }
         for message in context.messages() {
             let mut show = |event: &'c Logged| {
+                if is_hidden(&event.event) {
+                    weaving.hidden.insert(event.id.seq);
+                }
                 weaving.shown.insert(event.id.seq, &event.event.raw.json);
             };
             match &message {
@@ -205,12 +271,22 @@ impl<'c> Weaving<'c> {
         let touched = events.runs().iter().any(|run| overlaps(&self.touched, run.first, run.last));
         // What comes after the last unit goes out with what stands behind the history.
         let units: BTreeSet<usize> = shown.iter().filter_map(|(seq, _)| self.unit(*seq)).collect();
+        if shown.iter().any(|(seq, _)| self.unsent.is_some_and(|unsent| *seq >= unsent)) {
+            return Some(Message { units, is_kept: false, text });
+        }
         if units.is_empty() && !touched && !events.is_empty() {
             return None;
         }
-        let same = matches!(shown[..], [(_, raw)] if raw == text);
-        let is_kept = same || !(touched || units.iter().any(|unit| self.is_touched(*unit)));
+        let hides = units.iter().any(|unit| self.hides(*unit));
+        let same = !hides && matches!(shown[..], [(_, raw)] if raw == text);
+        let is_kept = same || !hides && !(touched || units.iter().any(|unit| self.is_touched(*unit)));
         Some(Message { units, is_kept, text })
+    }
+
+    /// Whether the client does not have all of a unit.
+    fn hides(&self, unit: usize) -> bool {
+        let before = unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]);
+        overlaps(&self.hidden, before.next(), self.ends[unit])
     }
 
     /// Whether anything was decided about a unit. Between its items may stand what is none, such as a compaction.

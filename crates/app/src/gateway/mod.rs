@@ -118,6 +118,7 @@ impl Gateway {
             window: compact.window.map(Tokens),
             holdout: compact.holdout,
             command: compact.command,
+            recall: compact.recall,
             heard: Heard::default(),
         };
         let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;

@@ -187,7 +187,7 @@ impl Recording {
 impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let (ticket, composed) = match self.record(&recorder, request) {
+        let (mut ticket, composed) = match self.record(&recorder, request) {
             Ok(taken) => taken,
             Err(reason) => {
                 // Nobody may be listening, here and below.
@@ -197,6 +197,9 @@ impl Desk {
         };
         self.gateway.metrics.recorded(ticket.placed);
         if composed.is_some() {
+            if tell.is_closed() {
+                self.never_left(&recorder, &mut ticket);
+            }
             // Whoever hears of it may have it composed anew, so it has to be there.
             self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
             let _ = tell.send(Ok(composed));
@@ -221,9 +224,18 @@ impl Desk {
             let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
             composed.map_err(|error| self.failed(&error)).ok().flatten()
         });
-        // Nobody may be listening.
-        let _ = tell.send(smaller);
+        let is_made = smaller.is_some();
+        if tell.send(smaller).is_err() && is_made {
+            self.never_left(&arrived.recorder, &mut arrived.ticket);
+        }
         self.done_with(Ok(arrived));
+    }
+
+    /// Nobody waited for what was composed: the client's own request went on, or nothing did.
+    fn never_left(&self, recorder: &Recorder, ticket: &mut Ticket) {
+        if let Err(error) = recorder.never_left(ticket, now()) {
+            self.failed(&error);
+        }
     }
 
     /// Nobody is busy with the request any more.

@@ -2,12 +2,12 @@
 
 use epitome_core::{Digest, Fact, ThreadId, project::Line};
 use epitome_store::{Sqlite, records::CallRow};
-use epitome_wire::weave::{self, Piece, Plan};
+use epitome_wire::weave::{Piece, Plan};
 
 use super::{
-    script::{Form, Script, Taken},
+    script::{Chunk, Form, Script, Taken},
     units::Units,
-    weaving::LoggedForms,
+    weaving::{LoggedForms, around},
 };
 use crate::session::{SessionError, reading::parse, setup::Rendering};
 
@@ -63,15 +63,10 @@ impl Scripts {
             }
         }
         say(plan.onward, taken.last.units, &mut said)?;
-        let mut body = String::new();
-        for chunk in &taken.before {
-            body.push_str(&chunk.text(store)?);
-        }
-        body.push_str(&said.join(&taken.between));
-        for chunk in &taken.after {
-            body.push_str(&chunk.text(store)?);
-        }
-        let Some(marks) = taken.last.marks else { return Ok(body) };
+        let text = |chunks: &[Chunk]| -> Result<String, SessionError> {
+            chunks.iter().map(|chunk| Ok(chunk.text(store)?.into_owned())).collect()
+        };
+        let (head, tail) = (text(&taken.before)?, text(&taken.after)?);
         let summary = match row.call.summary {
             Some(id) => Some(store.event(id)?),
             None => None,
@@ -80,7 +75,9 @@ impl Scripts {
             Fact::Compacted(compaction) => Some(compaction.summary.text()),
             _ => None,
         });
-        Ok(weave::marked(rendering.format, body, marks, summary))
+        let Script { recall, marks, .. } = taken.last;
+        let history = said.join(&taken.between);
+        Ok(around(rendering.format, &head, &history, &tail, recall, marks, summary))
     }
 }
 

@@ -3,17 +3,25 @@
 use std::{cell::Cell, sync::Arc};
 
 use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
-use epitome_store::{Head, Start, StoreError, records::Commit};
+use epitome_store::{
+    Head, NewThread, Sqlite, Start, StoreError,
+    records::{BecomesHead, Commit, Opens},
+};
 use epitome_wire::{
     caller::{Caller, Purpose},
     overflow::Overflow,
     seen::{Follows, Frame, Seen},
 };
 
-use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live};
+use super::{
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+};
 use crate::{
     holdout::Arm,
-    recorder::{Arrival, RecordError, Recorder, Ticket, place::Place},
+    recorder::{
+        Arrival, Placed, RecordError, Recorder, Ticket,
+        place::{Line, Place},
+    },
     session::{
         SessionError,
         desk::{Arriving, Made},
@@ -64,12 +72,13 @@ impl Recorder {
         arrival: &Arrival<'_>,
         refused: Overflow,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(_), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        let woven = smaller(&live, &seen, frame, refused);
-        match woven {
+        let recall = live.offers_recall();
+        let request = Request { seen: &seen, frame, unsent: None, recall };
+        match smaller(&live, request, (call, refused)) {
             Ok(Some((made, outgoing))) => {
                 live.work();
                 self.moved(ticket, made.head, Some(made.call));
@@ -100,7 +109,7 @@ struct Composition<'r, 'a, 'b> {
     unfit: &'r Cell<bool>,
 }
 
-impl Composition<'_, '_, '_> {
+impl<'b> Composition<'_, '_, 'b> {
     /// Writes the request down where it belongs, and says what becomes of it. `None` if it is to be placed again.
     fn take(&self, place: Place) -> Result<Option<(Ticket, Way)>, RecordError> {
         let frame = match (self.left(&place), self.seen.frame()) {
@@ -109,6 +118,7 @@ impl Composition<'_, '_, '_> {
             (left, _) => return self.pass(place, left).map(Some),
         };
         let Some(setup) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
+        let place = self.beside_its_answer(place)?;
         if let Some(focus) = self.command() {
             return self.compact(place, &setup, &focus).map(Some);
         }
@@ -133,7 +143,7 @@ impl Composition<'_, '_, '_> {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
             let arriving = Arriving { events, records, opens };
-            match weave(&live, (after, arriving), self.seen, frame, self.arrival.body) {
+            match weave(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
                     Ok(Some((made.head, Some(made.call))))
@@ -156,6 +166,10 @@ impl Composition<'_, '_, '_> {
         }
     }
 
+    fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
+        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall }
+    }
+
     /// Whether a policy is to be in charge of the request.
     fn left(&self, place: &Place) -> Left {
         if self.caller.purpose == Purpose::Title {
@@ -176,7 +190,8 @@ impl Composition<'_, '_, '_> {
     fn setup(&self) -> Option<Arc<Setup>> {
         let model = self.seen.model()?;
         let window = self.wishes.window.or(self.composing.window);
-        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, self.composing))
+        let answer = self.seen.answer_limit().map(Tokens);
+        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, answer, self.composing))
     }
 
     /// Records the request, which goes on as it came.
@@ -213,13 +228,13 @@ impl Composition<'_, '_, '_> {
     }
 
     /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
-    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'_>) -> Result<(Ticket, Way), RecordError> {
+    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'b>) -> Result<(Ticket, Way), RecordError> {
         let place_of = (place.session, place.thread);
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
         let untouched = || as_it_came(self.arrival.body, Left::Unfit);
         let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
             let place = (ticket.head, Arriving::default());
-            Ok((weave(&live, place, self.seen, frame, self.arrival.body)?, live))
+            Ok((weave(&live, place, self.request(frame))?, live))
         });
         match woven {
             Ok((Some((made, outgoing)), live)) => {
@@ -233,6 +248,41 @@ impl Composition<'_, '_, '_> {
             Err(error) => {
                 tracing::warn!(target: "epitome::compose", %error, "a request goes on as it came");
                 Ok((ticket, untouched()))
+            }
+        }
+    }
+
+    /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
+    /// for it. A fork that waits for its answer still is the same question, asked once more.
+    fn beside_its_answer(&self, place: Place) -> Result<Place, StoreError> {
+        if place.placed != Placed::Forked || place.opens.is_some() {
+            return Ok(place);
+        }
+        let store = self.recorder.store();
+        let of = store.thread(place.thread)?;
+        let at = decided(store, &place)?;
+        let mut time = 0_u64;
+        loop {
+            time += 1;
+            let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
+            let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+            match store.thread(id) {
+                Ok(known) if known.head.link.normal == place.link => {
+                    return Ok(Place { thread: id, after: known.head.seq, placed: Placed::Retried, ..place });
+                }
+                Ok(_) => {}
+                Err(StoreError::UnknownThread(_)) => {
+                    let start = Start::Fork { of: of.id, at };
+                    let key = place.key.clone();
+                    let thread = NewThread { id, session: place.session, name: of.name, start, key };
+                    let head = match place.line {
+                        Line::Main => BecomesHead::Yes,
+                        Line::Side => BecomesHead::No,
+                    };
+                    let opens = Some(Opens { session: None, thread, head });
+                    return Ok(Place { thread: id, after: at, opens, ..place });
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -295,6 +345,16 @@ impl Composition<'_, '_, '_> {
     }
 }
 
+/// Where a question ends with all that was decided for it before it was answered.
+fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
+    let next = store.digests(place.thread, place.after.next(), usize::MAX >> 1)?;
+    let answered = next.iter().find(|(_, digest, _)| digest.is_some());
+    let answered = answered.map_or(Seq(u64::MAX >> 1), |(seq, ..)| *seq);
+    let calls = store.calls(place.thread, 0, usize::MAX >> 1)?;
+    let heads = calls.iter().map(|row| row.call.head);
+    Ok(heads.filter(|head| (place.after..answered).contains(head)).max().unwrap_or(place.after))
+}
+
 /// Whoever was first: the request is placed again.
 fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     match error {
@@ -311,9 +371,7 @@ fn as_it_came(body: &str, left: Left) -> Way {
 fn weave(
     live: &Live,
     (after, arriving): (Seq, Arriving),
-    seen: &Seen<'_>,
-    frame: Frame<'_>,
-    body: &str,
+    request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let mut loom = live.loom();
     let mut woven = None;
@@ -322,7 +380,7 @@ fn weave(
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
-        let Some(made) = loom.weave(store, state, setup, prepared, (seen, &frame), whole)? else {
+        let Some(made) = loom.weave(store, state, setup, prepared, &request, whole)? else {
             is_other = true;
             return Err(SessionError::Busy);
         };
@@ -337,7 +395,7 @@ fn weave(
     };
     let Some((cuts, script, full)) = woven else { return Ok(None) };
     let before = loom.full();
-    loom.sent(body, frame, script);
+    loom.sent(request.seen.body(), request.frame, script);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
         epoch: made.epoch,
@@ -354,13 +412,11 @@ fn weave(
 /// The same request, after its provider refused it.
 fn smaller(
     live: &Live,
-    seen: &Seen<'_>,
-    frame: Frame<'_>,
-    refused: Overflow,
+    request: Request<'_, '_>,
+    (call, refused): (u64, Overflow),
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
-    let tried = live.desk.last_tokens()?;
-    live.desk.overflowed(refused)?;
+    let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
-    let woven = weave(live, (head, Arriving::default()), seen, frame, seen.body())?;
+    let woven = weave(live, (head, Arriving::default()), request)?;
     Ok(woven.filter(|(made, _)| made.tokens < tried))
 }

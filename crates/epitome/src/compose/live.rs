@@ -35,6 +35,7 @@ pub(crate) struct Live {
     loom: Mutex<Loom>,
     /// Who summarises with the newest request's means.
     newest: Option<Arc<Newest>>,
+    recall: bool,
 }
 
 impl Live {
@@ -49,7 +50,7 @@ impl Live {
         let (maker, newest) = maker(&setup, composing, summariser);
         let heard = composing.heard.listeners.clone();
         let desk = Desk::fresh(Arc::clone(store), place, Arc::clone(&setup), maker, heard, clock());
-        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
+        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest, recall: composing.recall }
     }
 
     /// Of a thread that is there.
@@ -65,7 +66,7 @@ impl Live {
         let loom = Loom::restore(store, place.1)?;
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
         let desk = Desk::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
-        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
+        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest, recall: composing.recall })
     }
 
     pub(super) fn loom(&self) -> MutexGuard<'_, Loom> {
@@ -81,6 +82,11 @@ impl Live {
     /// What its calls are made with.
     pub(super) fn setup(&self) -> Arc<Setup> {
         Arc::clone(&self.setup)
+    }
+
+    /// Whether its model is offered a tool by which it gets back what was left out.
+    pub(super) fn offers_recall(&self) -> bool {
+        self.recall
     }
 
     /// The newest request came with these means.
@@ -117,8 +123,8 @@ pub(crate) struct Lives {
     setups: Mutex<Setups>,
 }
 
-/// How requests are made, by format, model and window.
-type Setups = HashMap<(Format, String, Option<Tokens>), Arc<Setup>>;
+/// How requests are made, by format, model, window and the most that is answered.
+type Setups = HashMap<(Format, String, Option<Tokens>, Option<Tokens>), Arc<Setup>>;
 
 /// How many models anybody asks.
 const MODELS: usize = 256;
@@ -144,14 +150,21 @@ impl Lives {
         format: Format,
         model: &str,
         window: Option<Tokens>,
+        answer: Option<Tokens>,
         composing: &Composing,
     ) -> Arc<Setup> {
         let mut setups = self.setups.lock().unwrap_or_else(PoisonError::into_inner);
         if setups.len() >= MODELS {
             setups.clear();
         }
-        let make = || Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
-        let setup = setups.entry((format, model.to_owned(), window)).or_insert_with(|| Arc::new(make()));
+        let make = || {
+            let setup = Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
+            Arc::new(match answer {
+                Some(answer) => setup.answered_with(window, answer),
+                None => setup,
+            })
+        };
+        let setup = setups.entry((format, model.to_owned(), window, answer)).or_insert_with(make);
         Arc::clone(setup)
     }
 

@@ -36,6 +36,8 @@ pub struct Composing {
     pub holdout: u32,
     /// What a user says to have the session compacted, such as `/compact`; nothing if no words do that.
     pub command: Option<String>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub recall: bool,
     /// Who hears what becomes of summaries.
     pub heard: Heard,
 }

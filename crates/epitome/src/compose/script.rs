@@ -36,6 +36,9 @@ pub(crate) struct Script {
     /// Cache marks that were placed because the client asked for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marks: Option<Breakpoints>,
+    /// Whether the model was offered a tool by which it gets back what was left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) recall: bool,
 }
 
 /// A piece of what stands around a history.

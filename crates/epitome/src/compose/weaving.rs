@@ -14,10 +14,11 @@ use epitome_core::{
 };
 use epitome_store::{Sqlite, records::Content};
 use epitome_wire::{
-    legality,
+    Format, legality,
+    recall::{self, Edit},
     render::Breakpoints,
     seen::{Frame, Seen},
-    weave::{self, Piece, Plan},
+    weave::{self, History, Piece, Plan},
 };
 
 use super::{
@@ -51,6 +52,19 @@ pub(super) struct Loom {
     stored: HashSet<Digest>,
     /// What is left out by now.
     saved: Tokens,
+    /// How many events the client does not have.
+    hidden: usize,
+}
+
+/// A client's request that is to be taken over.
+#[derive(Debug)]
+pub(super) struct Request<'s, 'b> {
+    pub(super) seen: &'s Seen<'b>,
+    pub(super) frame: Frame<'b>,
+    /// The first event that the client has not sent, though it is to be sent: what was said and done on the way.
+    pub(super) unsent: Option<Seq>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub(super) recall: bool,
 }
 
 /// What a plan is made of: as long as it is the same, nothing more was decided.
@@ -58,12 +72,10 @@ pub(super) struct Loom {
 struct Planned {
     changes: Changes,
     standing: Option<Seq>,
-}
-
-impl Planned {
-    fn of(context: &Context) -> Self {
-        Self { changes: context.changes(), standing: context.standing() }
-    }
+    /// How many events the client does not have.
+    hidden: usize,
+    /// The first event that the client has not sent, though it is to be sent.
+    unsent: Option<Seq>,
 }
 
 /// The last request, by its bytes.
@@ -124,9 +136,10 @@ impl Loom {
         state: &mut State,
         setup: &Setup,
         prepared: &mut Prepared,
-        (seen, frame): (&Seen<'_>, &Frame<'_>),
+        request: &Request<'_, '_>,
         whole: Tokens,
     ) -> Result<Option<Woven>, SessionError> {
+        let Request { seen, frame, .. } = request;
         self.follow(state.view.line());
         let count = frame.units.len();
         if self.units.ends(seen.units().iter().map(|unit| unit.digest)).len() < count {
@@ -137,21 +150,21 @@ impl Loom {
         if self.lead_changed() {
             self.saved = Tokens(0);
         }
-        let is_new = self.replan(setup, context, seen, frame)?;
+        let goes_on = self.replan(setup, context, request)?;
         let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
         let (script, changed) = self.script(store, state.view.line(), (seen, frame), full, &mut pieces)?;
-        if (changed || (is_new && !state_is_first(state))) && prepared.cause.is_none() {
+        if (changed || !goes_on) && prepared.cause.is_none() && state.view.last().is_some() {
             // The policy left what was sent as it was: it was the client that did not.
             let cause = if changed { Cause::Client } else { Cause::Format };
             state.view.reset(cause.clone());
             prepared.cause = Some(cause);
         }
         let marks = setup_marks(setup, seen.body());
-        let script = Script { marks, ..script };
+        let script = Script { marks, recall: request.recall, ..script };
         let summary = summary_of(state.view.context());
-        let (cuts, hash, bytes) = finish(setup, seen.body(), frame, middle, marks, summary.as_deref());
+        let (cuts, hash, bytes) = finish(setup, request, middle, marks, summary.as_deref());
         pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
         let rendering = self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
@@ -176,42 +189,50 @@ impl Loom {
         let through = self.units.through();
         let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
         for event in news.into_iter().rev() {
+            self.hidden += usize::from(weave::is_hidden(&event.event));
             self.units.push(event);
         }
     }
 
-    /// Makes another plan, if anything more was decided; says whether it is another.
+    /// Makes another plan, if anything more was decided; says whether what was sent stays as it was.
     fn replan(
         &mut self,
         setup: &Setup,
         context: &Context,
-        seen: &Seen<'_>,
-        frame: &Frame<'_>,
+        request: &Request<'_, '_>,
     ) -> Result<bool, SessionError> {
-        let now = Planned::of(context);
+        let Request { seen, frame, unsent, .. } = request;
+        let (changes, standing) = (context.changes(), context.standing());
+        let now = Planned { changes, standing, hidden: self.hidden, unsent: *unsent };
         if self.planned == Some(now) {
-            return Ok(false);
+            return Ok(true);
         }
+        let count = frame.units.len();
         let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
-        let is_untouched = now.standing.is_none() && now.changes == Changes::default();
+        let history =
+            History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
+        let is_untouched =
+            standing.is_none() && changes == Changes::default() && self.hidden == 0 && unsent.is_none();
         let plan = if is_untouched {
             Plan::default()
         } else {
             let plan =
-                weave::plan(setup.format, context, &setup.options, ends).map_err(CompactError::from)?;
+                weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
-                weave::rewritten(setup.format, context, &setup.options, ends).map_err(CompactError::from)?
+                weave::rewritten(setup.format, context, &setup.options, history)
+                    .map_err(CompactError::from)?
             }
         };
         self.planned = Some(now);
         if plan == self.plan {
-            return Ok(false);
+            return Ok(true);
         }
+        let goes_on = plan.extends(count, &self.plan, self.taken.last.units);
         self.plan = plan;
         self.rendering = None;
-        Ok(true)
+        Ok(goes_on)
     }
 
     /// The script of a request, and whether it says something else where it said something before.
@@ -275,10 +296,6 @@ impl Loom {
         }
         Ok((script, changed))
     }
-}
-
-fn state_is_first(state: &State) -> bool {
-    state.view.last().is_none()
 }
 
 /// What the log has of units, as a client would send it.
@@ -349,7 +366,13 @@ fn is_legal(setup: &Setup, body: &str, plan: &Plan, frame: &Frame<'_>) -> bool {
     let Some(middle) = middle(plan, frame) else { return false };
     let woven = frame.head().to_owned() + &text_of(&middle, body) + frame.tail();
     let found = legality::check(setup.format, &woven, &setup.options.rules);
-    found.is_empty() || found.len() <= legality::check(setup.format, body, &setup.options.rules).len()
+    if found.is_empty() || found.len() <= legality::check(setup.format, body, &setup.options.rules).len() {
+        return true;
+    }
+    // Only where: not what anybody said.
+    let place = found.first().and_then(|found| found.message);
+    tracing::info!(target: "epitome::compose", ?place, breaches = found.len(), "a history is written afresh");
+    false
 }
 
 fn text_of(cuts: &[Cut], body: &str) -> String {
@@ -359,7 +382,7 @@ fn text_of(cuts: &[Cut], body: &str) -> String {
 /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.
 fn setup_marks(setup: &Setup, body: &str) -> Option<Breakpoints> {
     let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
-    (placed && setup.format == epitome_wire::Format::Anthropic && !body.contains("cache_control"))
+    (placed && setup.format == Format::Anthropic && !body.contains("cache_control"))
         .then_some(setup.options.breakpoints)
 }
 
@@ -373,30 +396,31 @@ pub(super) fn summary_of(context: &Context) -> Option<String> {
 /// The whole body, the hash of what is recorded of it, and its length.
 fn finish(
     setup: &Setup,
-    body: &str,
-    frame: &Frame<'_>,
+    request: &Request<'_, '_>,
     middle: Vec<Cut>,
     marks: Option<Breakpoints>,
     summary: Option<&str>,
 ) -> (Vec<Cut>, Digest, u64) {
-    let (before, after) = if frame.is_plain() {
+    let Request { seen, frame, recall, .. } = request;
+    let (body, is_plain) = (seen.body(), frame.is_plain());
+    if *recall || marks.is_some() {
+        let said = text_of(&middle, body);
+        let written =
+            |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
+        let sent = written(frame.head(), frame.tail());
+        let hash = if is_plain {
+            Digest::of(sent.as_bytes())
+        } else {
+            Digest::of(written(&frame.before().concat(), &frame.after().concat()).as_bytes())
+        };
+        let bytes = sent.len() as u64;
+        return (vec![Cut::Own(sent)], hash, bytes);
+    }
+    let (before, after) = if is_plain {
         (vec![frame.head().into()], vec![frame.tail().into()])
     } else {
         (frame.before(), frame.after())
     };
-    if let Some(marks) = marks {
-        let said = text_of(&middle, body);
-        let sent =
-            weave::marked(setup.format, frame.head().to_owned() + &said + frame.tail(), marks, summary);
-        let bytes = sent.len() as u64;
-        let hash = if frame.is_plain() {
-            Digest::of(sent.as_bytes())
-        } else {
-            let told = before.concat() + &said + &after.concat();
-            Digest::of(weave::marked(setup.format, told, marks, summary).as_bytes())
-        };
-        return (vec![Cut::Own(sent)], hash, bytes);
-    }
     let said = middle.iter().map(|cut| cut.text(body));
     let bytes = said.clone().map(str::len).sum::<usize>() + frame.head().len() + frame.tail().len();
     let pieces = before.iter().map(|piece| &**piece).chain(said).chain(after.iter().map(|piece| &**piece));
@@ -405,6 +429,34 @@ fn finish(
     cuts.extend(middle);
     cuts.push(Cut::Client(frame.end()..body.len()));
     (joined(cuts), hash, bytes as u64)
+}
+
+/// A history with what stands around it, the tool that is offered and the marks that are placed.
+pub(super) fn around(
+    format: Format,
+    head: &str,
+    history: &str,
+    tail: &str,
+    recall: bool,
+    marks: Option<Breakpoints>,
+    summary: Option<&str>,
+) -> String {
+    // Something must stand where the history stands, and what that is is nothing to the tools.
+    let bare = [head, "null", tail].concat();
+    let offer = if recall { recall::offer(format, &bare) } else { None };
+    let body = match offer {
+        Some(edit) if edit.at.end <= head.len() => [&*edit.apply(head), history, tail].concat(),
+        Some(edit) => {
+            let moved = head.len() + "null".len();
+            let at = edit.at.start.saturating_sub(moved)..edit.at.end.saturating_sub(moved);
+            [head, history, &*Edit { at, ..edit }.apply(tail)].concat()
+        }
+        None => [head, history, tail].concat(),
+    };
+    match marks {
+        Some(marks) => weave::marked(format, body, marks, summary),
+        None => body,
+    }
 }
 
 /// Cuts of which no two could be one.

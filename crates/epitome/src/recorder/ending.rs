@@ -1,13 +1,13 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, ThreadId};
+use epitome_core::{Digest, Event, Fact, Link, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
     records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
-use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, place::Line};
+use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -29,12 +29,34 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
     }
 }
 
+/// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
+fn told_apart(
+    ticket: &Ticket,
+    mut answer: Vec<Event>,
+    is_called_again: impl Fn(&AnswerId) -> bool,
+) -> Vec<Event> {
+    let named = |event: &Event| match &event.fact {
+        Fact::AssistantSaid { answer, .. } => answer.clone(),
+        _ => None,
+    };
+    let Some(name) = answer.iter().find_map(named).filter(is_called_again) else { return answer };
+    for event in &mut answer {
+        if let Fact::AssistantSaid { answer: Some(answer), .. } = &mut event.fact
+            && *answer == name
+        {
+            answer.0 = format!("{}#{}", name.0, ticket.head);
+        }
+    }
+    answer
+}
+
 /// What was answered. An answer that broke off is kept beside the history: the client may send it back, or not.
-pub(super) fn answer(ticket: &Ticket, end: End) -> Vec<Event> {
+pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
+    let answer = told_apart(ticket, end.answer, |name| known.is_called_again(ticket.thread, name));
     let came = match end.ending {
-        Ending::Complete => recognisable(ticket.format, end.answer),
+        Ending::Complete => recognisable(ticket.format, answer),
         Ending::Refused | Ending::Cut | Ending::Cancelled | Ending::Unreached => {
-            end.answer.into_iter().map(beside_the_history).collect()
+            answer.into_iter().map(beside_the_history).collect()
         }
     };
     came.into_iter().map(|event| at(event, end.at)).collect()
@@ -69,6 +91,17 @@ impl Recorder {
             None => end.ending.name().to_owned(),
         });
         Some(NewOutcome { call, time: Some(end.at), answer, usage, cost, error })
+    }
+
+    /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was
+    /// written down never left, and whatever is answered is no answer to it.
+    pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
+        let Some(call) = ticket.call.take() else { return Ok(()) };
+        let error = Some("never left: it was not ready in time".to_owned());
+        let outcome = NewOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
+        let commit = Commit::new(ticket.thread, ticket.head, Vec::new(), vec![Record::Outcome(outcome)]);
+        self.append_unsaid(ticket.thread, &commit)?;
+        Ok(())
     }
 
     /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what

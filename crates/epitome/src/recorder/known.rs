@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary};
+use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary, id::AnswerId};
 use epitome_store::Head;
 
 use super::{Ticket, own_compaction::mark, place::Line};
@@ -48,6 +48,8 @@ struct Inner {
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
     summaries: VecDeque<OwnSummary>,
+    /// What the last answer of a thread was called by its provider.
+    answers: HashMap<ThreadId, AnswerId>,
     /// What users said, the session they spoke in last at the end.
     said: VecDeque<Said>,
 }
@@ -163,6 +165,15 @@ impl Known {
             inner.heads.clear();
         }
         inner.heads.insert(session, thread);
+    }
+
+    /// Whether a thread's last answer was called like this too: some servers call all of theirs the same.
+    pub(super) fn is_called_again(&self, thread: ThreadId, answer: &AnswerId) -> bool {
+        let mut inner = self.inner();
+        if inner.answers.len() >= 2 * THREADS {
+            inner.answers.clear();
+        }
+        inner.answers.insert(thread, answer.clone()).as_ref() == Some(answer)
     }
 
     /// A client had its session summarised.

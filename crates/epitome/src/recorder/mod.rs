@@ -363,7 +363,7 @@ impl Recorder {
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
         let mut records = vec![Record::Exchange(ending::exchange(&ticket, &end))];
         records.extend(self.outcome(&ticket, &end).map(Record::Outcome));
-        let answer = ending::answer(&ticket, end);
+        let answer = ending::answer(&self.known, &ticket, end);
         let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
         let mut commit = Commit::new(ticket.thread, ticket.head, answer, records);
         let done = loop {

@@ -560,11 +560,6 @@ impl Desk {
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
     }
 
-    /// What the last request was estimated at.
-    pub(crate) fn last_tokens(&self) -> Result<Tokens, SessionError> {
-        self.state()?.last.map(|(_, tokens)| tokens).ok_or(SessionError::NoCall)
-    }
-
     /// A call was answered, and the provider counted this.
     pub(crate) fn counted(&self, call: u64, usage: &Usage) {
         if let Ok(mut state) = self.state()
@@ -579,23 +574,36 @@ impl Desk {
     pub(crate) fn failed(&self, error: String) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
-        let now = Some(self.now());
-        let outcome =
-            NewOutcome { call, time: now, answer: None, usage: None, cost: None, error: Some(error) };
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![Record::Outcome(outcome.clone())])))?;
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
         Ok(())
+    }
+
+    fn failure(&self, call: u64, error: String) -> Record {
+        let time = Some(self.now());
+        Record::Outcome(NewOutcome { call, time, answer: None, usage: None, cost: None, error: Some(error) })
     }
 
     /// The last request was refused as too long: the next one is smaller.
     pub(crate) fn overflowed(&self, refused: Overflow) -> Result<(), SessionError> {
-        self.failed(Overflowed(refused).to_string())?;
+        let (call, _) = self.state()?.last.ok_or(SessionError::NoCall)?;
+        self.overflowed_at(call, refused)?;
+        Ok(())
+    }
+
+    /// A call was refused as too long, of which there may be several at a time. Gives what it was estimated at.
+    pub(crate) fn overflowed_at(&self, call: u64, refused: Overflow) -> Result<Tokens, SessionError> {
         let mut state = self.state()?;
-        let (_, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        let estimated = match state.last {
+            Some((last, estimated)) if last == call => estimated,
+            _ => self.store.call(self.thread, call)?.call.estimated,
+        };
+        let error = Overflowed(refused).to_string();
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
         state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: Trigger::Overflow, focus: None };
         let now = Some(self.now());
         self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;
-        Ok(())
+        Ok(estimated)
     }
 
     /// A desk for another thread, with everything else as it is here.

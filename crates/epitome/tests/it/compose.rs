@@ -16,34 +16,35 @@ use epitome::{
 };
 use serde_json::{Value, json};
 
-const WINDOW: u64 = 16_000;
+pub(super) const WINDOW: u64 = 16_000;
 
 /// A gateway that composes, over a store of its own.
-struct Gateway {
-    recorder: Recorder,
-    composing: Composing,
+pub(super) struct Gateway {
+    pub(super) recorder: Recorder,
+    pub(super) composing: Composing,
     clock: i64,
 }
 
 impl Gateway {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::on(Arc::new(Sqlite::temporary(Options::default()).unwrap()))
     }
 
-    fn on(store: Arc<Sqlite>) -> Self {
+    pub(super) fn on(store: Arc<Sqlite>) -> Self {
         let composing = Composing {
             policy: Policy::named("epitome").unwrap().clone(),
             profiles: Arc::new(Profiles::builtin()),
             window: Some(Tokens(WINDOW)),
             holdout: 0,
             command: Some("/compact".to_owned()),
+            recall: false,
             heard: Heard::default(),
         };
         Self { recorder: Recorder::new(store), composing, clock: 1_000 }
     }
 
     /// Another process on the same database: nothing is remembered.
-    fn restarted(self) -> Self {
+    pub(super) fn restarted(self) -> Self {
         Self {
             recorder: Recorder::new(Arc::clone(self.recorder.store())),
             composing: self.composing,
@@ -51,7 +52,7 @@ impl Gateway {
         }
     }
 
-    fn compose(&mut self, format: Format, body: &str, wishes: &Wishes) -> (Ticket, Way) {
+    pub(super) fn compose(&mut self, format: Format, body: &str, wishes: &Wishes) -> (Ticket, Way) {
         self.clock += 1_000;
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let at = Time(self.clock);
@@ -60,13 +61,13 @@ impl Gateway {
         (composed.ticket, composed.way)
     }
 
-    fn forward(&mut self, format: Format, body: &str) -> (Ticket, Outgoing) {
+    pub(super) fn forward(&mut self, format: Format, body: &str) -> (Ticket, Outgoing) {
         let (ticket, way) = self.compose(format, body, &Wishes::default());
         let Way::Forward(outgoing) = way else { panic!("{way:?}") };
         (ticket, outgoing)
     }
 
-    fn smaller(
+    pub(super) fn smaller(
         &mut self,
         ticket: &mut Ticket,
         format: Format,
@@ -79,7 +80,7 @@ impl Gateway {
         self.recorder.compose_smaller(ticket, &arrival, refused).unwrap()
     }
 
-    fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {
+    pub(super) fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {
         self.clock += 500;
         let end = End {
             answer: format.decode_response(&answer.to_string()).unwrap(),
@@ -96,21 +97,21 @@ impl Gateway {
 }
 
 /// An agent that calls a tool in every turn and sends its whole history each time.
-struct Agent {
-    format: Format,
-    history: Vec<Value>,
-    turns: usize,
+pub(super) struct Agent {
+    pub(super) format: Format,
+    pub(super) history: Vec<Value>,
+    pub(super) turns: usize,
     /// How it writes JSON: some leave a space after commas.
-    spaced: bool,
+    pub(super) spaced: bool,
 }
 
 impl Agent {
-    fn new(format: Format) -> Self {
+    pub(super) fn new(format: Format) -> Self {
         let task = json!({"role": "user", "content": "Find out why the build fails, and mend it."});
         Self { format, history: vec![task], turns: 0, spaced: false }
     }
 
-    fn body(&self) -> String {
+    pub(super) fn body(&self) -> String {
         let mut history: Vec<Value> = self.history.clone();
         let tool = json!({"type": "object", "properties": {"command": {"type": "string"}}});
         let body = match self.format {
@@ -133,7 +134,7 @@ impl Agent {
     }
 
     /// What the model answers in this turn.
-    fn answer(&self) -> Value {
+    pub(super) fn answer(&self) -> Value {
         let turn = self.turns;
         let (call, arguments) = (format!("call_{turn}"), json!({"command": format!("step {turn}")}));
         match self.format {
@@ -158,7 +159,7 @@ impl Agent {
     }
 
     /// Takes the answer as clients do, in words of its own, and runs the tool.
-    fn goes_on(&mut self, result: &str) {
+    pub(super) fn goes_on(&mut self, result: &str) {
         let turn = self.turns;
         let (call, arguments) = (format!("call_{turn}"), json!({"command": format!("step {turn}")}));
         match self.format {
@@ -187,7 +188,7 @@ impl Agent {
     }
 }
 
-fn mark(message: &mut Value) {
+pub(super) fn mark(message: &mut Value) {
     let cache = json!({"type": "ephemeral"});
     match &mut message["content"] {
         Value::Array(blocks) => blocks.last_mut().unwrap()["cache_control"] = cache,
@@ -210,16 +211,16 @@ fn spaced(value: &Value) -> String {
     }
 }
 
-fn result(turn: usize) -> String {
+pub(super) fn result(turn: usize) -> String {
     let lines = (0..40).map(|line| format!("{turn}.{line}: file src/part_{turn}_{line}.rs was looked at"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn sent(outgoing: &Outgoing, body: &str) -> String {
+pub(super) fn sent(outgoing: &Outgoing, body: &str) -> String {
     outgoing.cuts.iter().map(|cut| cut.text(body)).collect()
 }
 
-fn history_of(format: Format, body: &str) -> Vec<Value> {
+pub(super) fn history_of(format: Format, body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap();
     let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
     body[key].as_array().unwrap().clone()
@@ -354,5 +355,41 @@ fn nothing_old_leaves_as_it_came() {
             assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())], "{format}");
         }
         assert_eq!(sent(&outgoing, &body), body);
+    }
+}
+
+#[test]
+fn results_that_answer_together_are_kept_together() {
+    // Two calls in an answer, and a word of the user right after: as clients send it.
+    let mut gateway = Gateway::new();
+    let format = Format::OpenaiChat;
+    let mut history = vec![json!({"role": "user", "content": "Begin."})];
+    for turn in 0..30 {
+        let calls: Vec<Value> = (0..2)
+            .map(|call| {
+                json!({"id": format!("call_{turn}_{call}"), "type": "function",
+                    "function": {"name": "bash", "arguments": json!({"command": format!("x {turn} {call}")}).to_string()}})
+            })
+            .collect();
+        let body = json!({"model": "some-model", "messages": history}).to_string();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        let woven = sent(&outgoing, &body);
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(text) if text.len() > 1)).count();
+        assert!(own <= 2, "turn {turn}: {own} pieces in {woven}");
+        let message = json!({"role": "assistant", "content": [{"type": "text", "text": "Going on."}], "tool_calls": calls});
+        gateway.answer(
+            ticket,
+            format,
+            &json!({"id": format!("chatcmpl-{turn}"), "object": "chat.completion", "created": 1,
+                "model": "some-model",
+                "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}),
+        );
+        history.push(message);
+        for call in 0..2 {
+            history.push(json!({"role": "tool", "tool_call_id": format!("call_{turn}_{call}"), "content": result(turn)}));
+        }
+        if turn % 3 == 0 {
+            history.push(json!({"role": "user", "content": format!("Step {turn}.")}));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::{
     http::{Message, Wire},
-    played::{Gateway, Provider, Step, addressed, get, ok, post},
+    played::{Gateway, Provider, RECORDING, Step, addressed, get, ok, post},
 };
 
 const BODY: &str = "{\"model\":\"m\",\"messages\":[]}";
@@ -128,7 +128,7 @@ fn the_model_decides_between_providers_where_the_configuration_says_so() {
 fn what_is_too_large_or_too_much_at_a_time_is_refused() {
     let provider = Provider::new();
     let gateway = Gateway::with(&provider, &[], "[limits]\nbody = \"1KiB\"\nrequests = 1\n");
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let large = post("/v1/messages", &format!("x-epitome-mode: {mode}\r\n"), &"x".repeat(1025));
         check_refused(&gateway.ask(&large), 413, "too_large", "request_too_large");
         let endless = format!(
@@ -154,17 +154,19 @@ fn what_is_too_large_or_too_much_at_a_time_is_refused() {
 
 #[test]
 fn what_cannot_be_recorded_is_forwarded_or_refused_as_configured() {
-    let provider = Provider::new();
-    let asked = call("x-epitome-mode: record\r\n");
-    // Where nothing is recorded by itself there is no store.
-    let open = Gateway::before(&provider, "off");
-    provider.answers(ok("", "{}"));
-    assert_eq!(open.ask(&asked).status(), 200);
-    assert_eq!(provider.saw().text(), BODY);
-    let metrics = open.ask(&get("/metrics", "")).text();
-    assert!(metrics.contains("epitome_unrecorded_total{reason=\"store\"} 1\n"), "{metrics}");
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let asked = call(&format!("x-epitome-mode: {mode}\r\n"));
+        // Where nothing is recorded by itself there is no store.
+        let open = Gateway::before(&provider, "off");
+        provider.answers(ok("", "{}"));
+        assert_eq!(open.ask(&asked).status(), 200);
+        assert_eq!(provider.saw().text(), BODY);
+        let metrics = open.ask(&get("/metrics", "")).text();
+        assert!(metrics.contains("epitome_unrecorded_total{reason=\"store\"} 1\n"), "{metrics}");
 
-    let shut = Gateway::with(&provider, &["--mode", "off", "--fail-closed"], "");
-    check_refused(&shut.ask(&asked), 503, "unrecorded", "overloaded_error");
-    assert!(provider.saw_nothing());
+        let shut = Gateway::with(&provider, &["--mode", "off", "--fail-closed"], "");
+        check_refused(&shut.ask(&asked), 503, "unrecorded", "overloaded_error");
+        assert!(provider.saw_nothing());
+    }
 }
