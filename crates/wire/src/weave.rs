@@ -150,7 +150,10 @@ pub fn rewritten(
     let messages = rendered.messages.iter();
     let said = messages
         .filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
-    Ok(Plan { pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(), onward: history.ends.len() })
+    Ok(Plan {
+        pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(),
+        onward: history.ends.len(),
+    })
 }
 
 struct Weaving<'c> {

@@ -13,7 +13,9 @@ use epitome_wire::{
     seen::{Follows, Frame, Seen},
 };
 
-use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request};
+use super::{
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+};
 use crate::{
     holdout::Arm,
     recorder::{

@@ -170,8 +170,7 @@ impl Lives {
             setups.clear();
         }
         let make = || {
-            let setup =
-                Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
+            let setup = Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
             Arc::new(match answer {
                 Some(answer) => setup.answered_with(window, answer),
                 None => setup,

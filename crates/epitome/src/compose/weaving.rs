@@ -209,17 +209,20 @@ impl Loom {
         }
         let count = frame.units.len();
         let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
-        let history = History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
+        let history =
+            History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
         let is_untouched =
             standing.is_none() && changes == Changes::default() && self.hidden == 0 && unsent.is_none();
         let plan = if is_untouched {
             Plan::default()
         } else {
-            let plan = weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
+            let plan =
+                weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
-                weave::rewritten(setup.format, context, &setup.options, history).map_err(CompactError::from)?
+                weave::rewritten(setup.format, context, &setup.options, history)
+                    .map_err(CompactError::from)?
             }
         };
         self.planned = Some(now);
@@ -402,7 +405,8 @@ fn finish(
     let (body, is_plain) = (seen.body(), frame.is_plain());
     if *recall || marks.is_some() {
         let said = text_of(&middle, body);
-        let written = |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
+        let written =
+            |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
         let sent = written(frame.head(), frame.tail());
         let hash = if is_plain {
             Digest::of(sent.as_bytes())

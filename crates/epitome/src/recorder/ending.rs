@@ -32,7 +32,11 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
 }
 
 /// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
-fn told_apart(ticket: &Ticket, mut answer: Vec<Event>, is_called_again: impl Fn(&AnswerId) -> bool) -> Vec<Event> {
+fn told_apart(
+    ticket: &Ticket,
+    mut answer: Vec<Event>,
+    is_called_again: impl Fn(&AnswerId) -> bool,
+) -> Vec<Event> {
     let named = |event: &Event| match &event.fact {
         Fact::AssistantSaid { answer, .. } => answer.clone(),
         _ => None,
