@@ -328,7 +328,7 @@ impl Passage {
         let (done, recorded) = oneshot::channel();
         let composed = self.fate.as_ref().and_then(Fate::done).cloned();
         let overflow = self.overflow;
-        recording.depart(Departure { passed, copy, how, done, composed, overflow });
+        recording.depart(Departure { passed, copy, how, composed, overflow, done });
         Some(recorded)
     }
 }

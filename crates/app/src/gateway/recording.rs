@@ -188,7 +188,7 @@ impl Desk {
     fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
         let (mut ticket, composed) = match self.record(&recorder, request) {
-            Ok(recorded) => recorded,
+            Ok(taken) => taken,
             Err(reason) => {
                 // Nobody may be listening, here and below.
                 let _ = tell.send(Err(reason));
@@ -296,7 +296,7 @@ impl Desk {
     }
 
     fn depart(&self, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, done, composed, overflow } = departure;
+        let Departure { passed, copy, how, composed, overflow, done } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;

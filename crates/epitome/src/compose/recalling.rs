@@ -125,14 +125,16 @@ pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Ev
     answer
 }
 
-/// The events of an answer of which the client has nothing but what is no call of the tool.
+/// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
+/// sent again as they were said, all the same.
 fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
-    let hides = |event: &Event| {
-        is_said(event)
-            && (format != Format::OpenaiResponses
-                || event.fact.calls().any(|call| recall::is_recall_call(call).is_some()))
+    let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
+    let hide = |event: Event| match format {
+        _ if !is_said(&event) => event,
+        Format::OpenaiResponses if !is_call(&event) => Event { origin: Some(HIDDEN.to_owned()), ..event },
+        _ => hidden(event),
     };
-    answer.into_iter().map(|event| if hides(&event) { hidden(event) } else { event }).collect()
+    answer.into_iter().map(hide).collect()
 }
 
 fn is_said(event: &Event) -> bool {

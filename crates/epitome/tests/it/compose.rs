@@ -465,7 +465,8 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         let (mut ticket, outgoing) = gateway.forward(format, &body);
         let first = sent(&outgoing, &body);
         assert!(first.contains(RECALL_TOOL), "{format}");
-        let handle = first.split("recall ").nth(1).unwrap().split([' ', ';']).next().unwrap().to_owned();
+        assert!(first.contains(&format!("recall {}:", thread.short())), "{format}");
+        let handle = format!("{}:4-8", thread.short());
         // The model asks, gets it, and answers: the client sees one answer.
         let mut splice = Splice::whole(format);
         let mut seen = Vec::new();

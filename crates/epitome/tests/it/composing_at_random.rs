@@ -338,6 +338,7 @@ impl Client {
             took: Duration::from_millis(1),
             at: Time(1_000_000),
             observed: None,
+            told: None,
         };
         self.gateway.recorder.finish(ticket, end).unwrap();
     }

@@ -84,6 +84,11 @@ impl Recorded {
         lines.join("\n")
     }
 
+    /// How many summaries were ordered.
+    pub(super) fn orders(&self) -> usize {
+        self.store.jobs(None).expect("readable").len()
+    }
+
     /// All calls of all threads, once each.
     pub(super) fn calls(&self) -> Vec<CallRow> {
         let of = |thread: ThreadRow| {
@@ -108,11 +113,6 @@ impl Recorded {
             assert!(again.is_same(), "call {} of {}", row.number, row.thread);
         }
         self.check_health();
-    }
-
-    /// How many summaries were ordered.
-    pub(super) fn orders(&self) -> usize {
-        self.store.jobs(None).expect("readable").len()
     }
 
     /// Nothing is wrong with the database.
