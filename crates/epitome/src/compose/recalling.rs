@@ -161,21 +161,12 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, Stri
         for recalled in recalled {
             let event = &recalled.event;
             // A string takes all that is written to it.
-            let _ = writeln!(
-                text,
-                "[{} {}]\n{}\n",
-                event.id.seq,
-                event.event.fact.kind(),
-                event.event.fact.text()
-            );
+            let _ = writeln!(text, "[{} {}]\n{}\n", event.id.seq, event.event.fact.kind(), event.event.fact.text());
         }
         return Ok(text);
     }
     let Some(query) = &asked.query else {
-        return Err(
-            "Say which: `handle` as a summary or a stub gives it, or `query` with words to look for."
-                .to_owned(),
-        );
+        return Err("Say which: `handle` as a summary or a stub gives it, or `query` with words to look for.".to_owned());
     };
     let search = Search { words: query.clone(), scope: Scope::Thread(thread), limit: PLACES };
     let hits = store.search(&search).map_err(|error| error.to_string())?;

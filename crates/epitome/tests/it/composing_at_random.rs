@@ -338,7 +338,6 @@ impl Client {
             took: Duration::from_millis(1),
             at: Time(1_000_000),
             observed: None,
-            told: None,
         };
         self.gateway.recorder.finish(ticket, end).unwrap();
     }
