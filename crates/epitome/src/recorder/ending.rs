@@ -80,7 +80,7 @@ fn beside_the_history(event: Event) -> Event {
 impl Recorder {
     /// How the call of a composed request ended.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
-        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at)?;
+        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at);
         outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
             Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
             None => end.ending.name().to_owned(),
@@ -89,13 +89,7 @@ impl Recorder {
     }
 
     /// How a call of a composed request was answered.
-    pub(crate) fn outcome_of(
-        &self,
-        ticket: &Ticket,
-        call: u64,
-        answer: &[Event],
-        at: Time,
-    ) -> Option<NewOutcome> {
+    pub(crate) fn outcome_of(&self, ticket: &Ticket, call: u64, answer: &[Event], at: Time) -> NewOutcome {
         let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
             _ => None,
@@ -109,7 +103,7 @@ impl Recorder {
         }
         let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
-        Some(NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None })
+        NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None }
     }
 
     /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was

@@ -207,6 +207,12 @@ pub enum RecordError {
     Busy,
 }
 
+/// Takes a request where it belongs; `None` if it is to be placed again.
+type Take<'t> = dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError> + 't;
+
+/// Writes a request, and says where its thread ends then and which call it is; `None` if it cannot.
+type Write<'w> = dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
+
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
@@ -227,7 +233,7 @@ impl Recorder {
     pub(crate) fn arrive_by(
         &self,
         arrival: &Arrival<'_>,
-        take: &mut dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError>,
+        take: &mut Take<'_>,
     ) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
@@ -321,7 +327,7 @@ impl Recorder {
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
-        write: &mut dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError>,
+        write: &mut Write<'_>,
     ) -> Result<Option<Ticket>, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();

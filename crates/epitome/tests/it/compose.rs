@@ -470,12 +470,23 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         // The model asks, gets it, and answers: the client sees one answer.
         let mut splice = Splice::whole(format);
         let mut seen = Vec::new();
-        let asks = calling(format, "one", "One moment.", &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))]);
+        let asks = calling(
+            format,
+            "one",
+            "One moment.",
+            &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))],
+        );
         splice.push(asks.to_string().as_bytes(), &mut seen);
         let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}") };
         let header = |_: &str| None;
-        let arrival =
-            Arrival { principal: "", format, body: &body, header: &header, at: Time(gateway.clock), purpose: None };
+        let arrival = Arrival {
+            principal: "",
+            format,
+            body: &body,
+            header: &header,
+            at: Time(gateway.clock),
+            purpose: None,
+        };
         let next = gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().unwrap();
         let second = sent(&next, &body);
         assert_eq!(next.done.cause, None, "{format}");
