@@ -236,7 +236,6 @@ pub(super) fn history_of(format: Format, body: &str) -> Vec<Value> {
 struct Story {
     gateway: Gateway,
     thread: ThreadId,
-    session: SessionId,
     calls: Vec<u64>,
     bodies: Vec<String>,
     epochs: u64,
@@ -268,15 +267,12 @@ fn play(agent: Agent, turns: usize, mut before: impl FnMut(usize, Gateway) -> Ga
         assert_eq!(history_of(format, &woven).pop(), Some(newest), "turn {turn}");
         calls.push(done.call.unwrap().1);
         epochs = done.epoch;
-        if std::env::var_os("SHOW").is_some() {
-            println!("{format} {turn}: {done:?}");
-        }
         bodies.push(woven);
         gateway.answer(ticket, format, &agent.answer());
         agent.goes_on(&result(turn));
     }
-    let (thread, session) = story.unwrap();
-    Story { gateway, thread, session, calls, bodies, epochs, agent }
+    let (thread, _) = story.unwrap();
+    Story { gateway, thread, calls, bodies, epochs, agent }
 }
 
 impl Story {
