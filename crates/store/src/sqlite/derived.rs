@@ -50,8 +50,8 @@ pub(super) fn count(event: &Event, counter: &dyn TokenCounter) -> Vec<Tokens> {
 #[derive(Default)]
 pub(super) struct Derivations {
     known: HashMap<ThreadId, Derivation>,
-    /// Texts, by the rows of their events, that are still to go into the search index. The index writes what it has in
-    /// mind to its tables at every savepoint, so a group of jobs adds to it once, after the last of them.
+    /// Texts, by the rows of their events, that are still to go into the search index: once for a group of jobs, after the
+    /// last of them.
     unindexed: Vec<(i64, Arc<str>)>,
 }
 
@@ -77,16 +77,6 @@ impl Derivations {
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.unindexed.clear();
-    }
-
-    /// How much is still to be indexed.
-    pub(super) fn unindexed(&self) -> usize {
-        self.unindexed.len()
-    }
-
-    /// Leaves out what was to be indexed after there was so much of it: the job that wrote it was undone.
-    pub(super) fn take_back(&mut self, before: usize) {
-        self.unindexed.truncate(before);
     }
 
     /// Adds what is still to be indexed to the search index. It belongs into the transaction of the events.

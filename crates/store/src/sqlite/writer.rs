@@ -1,8 +1,8 @@
 //! The one thread that writes, with group commit: whatever waits when a commit ends goes into the next one.
 //!
-//! Each job runs in a savepoint, so that one refused append does not take its neighbours along; one commit, and so
-//! one sync of the disk, answers them all. If a whole group fails, its jobs are tried again one by one: a job too
-//! large for the disk fails alone.
+//! One commit, and so one sync of the disk, answers them all. A job that is refused before it has written anything leaves
+//! its neighbours alone, and nearly all that are refused are. If a whole group fails, its jobs are tried again one by one,
+//! so that a job too large for the disk fails alone: a savepoint around each would cost every job what hardly one needs.
 
 use std::{
     path::PathBuf,
@@ -237,17 +237,12 @@ fn attempt(
 ) -> Result<Vec<Result<(), Fault>>, Fault> {
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group.iter_mut() {
-        let indexed = derivations.unindexed();
-        run(connection, "SAVEPOINT job")?;
+        let changes = connection.total_changes();
         let outcome = job.run(&mut Desk { connection, derivations });
-        match &outcome {
-            Ok(()) => run(connection, "RELEASE job")?,
-            // SQLite gives up the whole transaction when it runs out of disk or memory.
-            Err(_) if connection.is_autocommit() => return outcome.map(|()| Vec::new()),
-            Err(_) => {
-                connection.execute_batch("ROLLBACK TO job; RELEASE job")?;
-                derivations.take_back(indexed);
-            }
+        // Most jobs are refused before they write anything. One that has written takes all with it; then each is tried
+        // alone. So does SQLite itself when it runs out of disk or memory.
+        if outcome.is_err() && (connection.is_autocommit() || connection.total_changes() != changes) {
+            return outcome.map(|()| Vec::new());
         }
         outcomes.push(outcome);
     }
