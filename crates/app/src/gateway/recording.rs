@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY, TOKEN},
-    config::Mode,
+    config::{Mode, Unrecorded},
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::Reason,
@@ -177,7 +177,12 @@ impl Desk {
             at: now(),
             purpose: request.purpose,
         };
-        recorder.arrive(&arrival).map_err(|error| self.failed(&error))
+        // What only passes may be written with its answer: nothing waits for it before.
+        let ticket = match (request.mode, self.gateway.unrecorded) {
+            (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
+            _ => recorder.arrive(&arrival),
+        };
+        ticket.map_err(|error| self.failed(&error))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.

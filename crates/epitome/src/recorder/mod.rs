@@ -8,6 +8,7 @@ mod known;
 mod own_compaction;
 mod place;
 mod spawned;
+mod unwritten;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,6 +32,7 @@ use crate::import::title_of;
 use self::{
     known::Known,
     place::{Line, Place, Placing},
+    unwritten::{Mark, Unwritten},
 };
 
 /// How many messages are remembered by their bytes: some hundred long sessions, a few megabytes.
@@ -93,6 +95,17 @@ pub struct Ticket {
     instructions: Digest,
     key: Option<String>,
     line: Line,
+    /// The request itself, where it is written with its answer.
+    unwritten: Option<Arc<Unwritten>>,
+}
+
+/// When a request is written down.
+#[derive(Debug)]
+enum Writing {
+    /// Before anything else is done with it.
+    AtOnce,
+    /// With its answer, or when another request comes that has one of these marks.
+    WithAnswer(Vec<Mark>),
 }
 
 /// How a request was placed.
@@ -200,27 +213,49 @@ impl Recorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
+        self.receive(arrival, |_| Writing::AtOnce)
+    }
+
+    /// The same, but what is new may be written only when it is [finished](Self::finish), together with its answer. Other
+    /// requests to this recorder are placed as if it were written.
+    pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
+        self.receive(arrival, Writing::WithAnswer)
+    }
+
+    fn receive(
+        &self,
+        arrival: &Arrival<'_>,
+        writing: impl FnOnce(Vec<Mark>) -> Writing,
+    ) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
-        self.resolve(arrival.principal, &mut seen)?;
         // Requests of one session find their places one after another: a title and the first turn come together. So do those
         // without an id that begin alike: each must see what became of the one before.
         let begins = seen.units().first().map(|unit| unit.digest.to_string());
         let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
         let _turn = self.known.turn_of(arrival.principal, session);
+        let marks = self.known.marks(arrival.principal, &caller, &seen);
+        self.write_down(&marks)?;
+        self.resolve(arrival.principal, &mut seen)?;
+        let writing = writing(marks);
         let mut tries = 0;
         loop {
             let place = Placing::new(self, arrival, &seen, &caller).place()?;
+            // What was not written was not seen.
+            if tries < TRIES && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
+                tries += 1;
+                continue;
+            }
             let opened = place.opens.is_some().then_some((place.thread, place.link));
-            match self.take(arrival, &seen, &caller, place) {
+            match self.take(arrival, &seen, &caller, place, &writing) {
                 Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
                     self.known.forget(thread);
                     tries += 1;
                     // The thread that was to be made is there: this request was seen before, by this gateway or another.
                     if let Some((thread, link)) = opened
                         && let Some(place) = self.seen_before(thread, link)?
-                        && let Ok(ticket) = self.take(arrival, &seen, &caller, place)
+                        && let Ok(ticket) = self.take(arrival, &seen, &caller, place, &writing)
                     {
                         return Ok(ticket);
                     }
@@ -228,6 +263,17 @@ impl Recorder {
                 taken => return taken,
             }
         }
+    }
+
+    /// Writes the requests down that have one of these marks; gives how many there were.
+    fn write_down(&self, marks: &[Mark]) -> Result<usize, StoreError> {
+        let unwritten = self.known.unwritten(marks);
+        for unwritten in &unwritten {
+            unwritten.write(&self.store)?;
+            self.known.is_written(unwritten);
+            self.known.forget(unwritten.thread);
+        }
+        Ok(unwritten.len())
     }
 
     /// Fills in items that the request only names, as many as a client would.
@@ -271,6 +317,7 @@ impl Recorder {
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
+        writing: &Writing,
     ) -> Result<Ticket, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
@@ -279,6 +326,7 @@ impl Recorder {
         {
             self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
+        let mut unwritten = None;
         let head = if events.is_empty() && opens.is_none() {
             after
         } else {
@@ -288,9 +336,21 @@ impl Recorder {
                 } else {
                     Vec::new()
                 };
+            let head = Seq(after.0 + events.len() as u64);
             let commit = Commit { thread, after, events, records, opens };
-            self.store.commit(commit)?.seq
+            match writing {
+                Writing::AtOnce => drop(self.store.commit(commit)?),
+                Writing::WithAnswer(marks) => {
+                    let marks = marks.iter().copied().chain([self.known.mark_of(session)]).collect();
+                    unwritten = Some(Arc::new(Unwritten::new(commit, marks)));
+                }
+            }
+            self.known.forget(thread);
+            head
         };
+        if let Some(unwritten) = &unwritten {
+            self.known.leaves_unwritten(unwritten);
+        }
         if line == Line::Main {
             self.known.goes_on_with(session, thread);
         }
@@ -310,25 +370,20 @@ impl Recorder {
             instructions: seen.instructions(),
             key,
             line,
+            unwritten,
         };
         self.known.asked(&ticket);
         Ok(ticket)
     }
 
     /// Records how a request ended, and what was answered.
-    #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
-    pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
+    pub fn finish(&self, mut ticket: Ticket, end: End) -> Result<(), RecordError> {
+        let place = (ticket.thread, ticket.head);
         let exchange = Record::Exchange(ending::exchange(&ticket, &end));
         let answer = ending::answer(&ticket, end);
         let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
-        let commit = Commit::new(ticket.thread, ticket.head, answer, vec![exchange]);
-        let done = match self.store.commit(commit.clone()) {
-            Ok(head) => Ok((ticket.thread, head)),
-            // Somebody asked the same again, or the client went on without waiting: a line of its own.
-            Err(StoreError::Conflict { .. }) => self.beside(&ticket, &commit),
-            Err(error) => Err(error.into()),
-        };
-        self.known.answered(&ticket);
+        let done = self.write_answer(&mut ticket, answer, exchange);
+        self.known.answered(place);
         let (thread, head) = done?;
         if ticket.purpose == Purpose::Turn {
             self.known.stands(&ticket, thread, head);
