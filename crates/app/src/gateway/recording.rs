@@ -9,7 +9,7 @@ use bytes::Bytes;
 use epitome::{
     core::event::Time,
     observe::Observed,
-    recorder::{Arrival, End, Ending, Placed, RecordError, Recorder, Ticket},
+    recorder::{Arrival, End, Ending, Finish, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
     wire::{Format, caller::Purpose},
 };
@@ -123,10 +123,13 @@ impl Recording {
         let mut stage = self.desk.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Arriving => *stage = Stage::Leaving(departure),
-            Stage::Arrived(ticket) => {
+            Stage::Arrived(arrived) => {
                 drop(stage);
+                if is_soon_read(&arrived, &departure) {
+                    return self.desk.depart(arrived, *departure);
+                }
                 let runtime = self.desk.gateway.runtime.clone();
-                runtime.spawn_blocking(move || self.desk.depart(ticket, *departure));
+                runtime.spawn_blocking(move || self.desk.depart(arrived, *departure));
             }
             // There is one recording, and it is gone with this.
             Stage::Leaving(_) | Stage::Gone => {}
@@ -135,7 +138,7 @@ impl Recording {
 }
 
 impl Desk {
-    fn arrive(&self, request: &Request, tell: oneshot::Sender<Recorded>) {
+    fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Recorded>) {
         let recorder = self.shelf.recorder();
         let taken = self.record(&recorder, request);
         // Nobody may be listening.
@@ -205,7 +208,8 @@ impl Desk {
         }
     }
 
-    fn depart(&self, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
+    /// Nothing in here waits for the store.
+    fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
         let Departure { passed, copy, how, done } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
@@ -238,14 +242,31 @@ impl Desk {
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
         };
-        let recorded = recorded
-            .and_then(|(ticket, recorder)| recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
+        let gateway = Arc::clone(&self.gateway);
+        match recorded {
+            Ok((ticket, recorder)) => {
+                let settling = Arc::clone(&recorder);
+                recorder.finish_then(ticket, end, move |finish| match finish {
+                    Ok(Finish::Done) => self.departed(Ok(()), done),
+                    Err(error) => self.departed(Err(error), done),
+                    Ok(Finish::Unsettled(unfinished)) => {
+                        let runtime = self.gateway.runtime.clone();
+                        runtime.spawn_blocking(move || self.departed(settling.settle(*unfinished), done));
+                    }
+                });
+            }
+            // Nobody may be listening: the client may be gone.
+            Err(reason) => drop(done.send(Err(reason))),
+        }
+        passed.tell(&gateway.metrics, ending, &said, place);
+    }
+
+    fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<Recorded>) {
+        let recorded = recorded.map_err(|error| self.failed(&error));
         if recorded.is_ok() {
             self.gateway.health.works();
         }
-        // Nobody may be listening: the client may be gone.
         let _ = done.send(recorded);
-        passed.tell(&self.gateway.metrics, ending, &said, place);
     }
 
     fn failed(&self, error: &RecordError) -> Reason {
@@ -266,6 +287,14 @@ impl Desk {
         // Nothing in there is ever half done.
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether what is left to do is done before a thread that waits for work would begin with it.
+fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
+    const BYTES: usize = 16 << 10;
+    let request = arrived.as_ref().map_or(0, |arrived| arrived.ticket.unwritten_bytes());
+    let answer = departure.copy.as_ref().map_or(0, AnswerCopy::expected_work);
+    request.saturating_add(answer) <= BYTES
 }
 
 /// A header as far as the recorder may see it: no key gets any nearer to the store.

@@ -3,7 +3,7 @@
 use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
-    records::{BecomesHead, Commit, NewExchange, Opens, Record},
+    records::{BecomesHead, Commit, NewExchange, Opens},
 };
 use epitome_wire::seen::recognisable;
 
@@ -48,37 +48,9 @@ fn beside_the_history(event: Event) -> Event {
 }
 
 impl Recorder {
-    /// Writes an answer down after its request, or with it; gives where that is.
-    pub(super) fn write_answer(
-        &self,
-        ticket: &mut Ticket,
-        answer: Vec<Event>,
-        exchange: Record,
-    ) -> Result<(ThreadId, Head), RecordError> {
-        if let Some(unwritten) = ticket.unwritten.take() {
-            let mut waiting = unwritten.waiting();
-            if let Some(request) = waiting.take() {
-                let written = self.store.commit(joined(request.clone(), &answer, &exchange));
-                self.known.is_written(&unwritten);
-                match written {
-                    Ok(head) => return Ok((ticket.thread, head)),
-                    Err(StoreError::Conflict { .. }) => self.write_elsewhere(ticket, request)?,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        let commit = Commit::new(ticket.thread, ticket.head, answer, vec![exchange]);
-        match self.store.commit(commit.clone()) {
-            Ok(head) => Ok((ticket.thread, head)),
-            // Somebody asked the same again, or the client went on without waiting: a line of its own.
-            Err(StoreError::Conflict { .. }) => self.beside(ticket, &commit),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Another process went on with the thread of a request before that was written: it may have written the very same, or
     /// else the request is a fork.
-    fn write_elsewhere(&self, ticket: &mut Ticket, request: Commit) -> Result<(), RecordError> {
+    pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
         let found = match self.seen_before(request.thread, ticket.link)? {
             Some(place) => (place.thread, place.after, place.placed),
             None => self.fork_away(ticket, request)?,
@@ -87,7 +59,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn fork_away(&self, ticket: &Ticket, request: Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
+    fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
         let (of, at, end) = (request.thread, request.after, ticket.link);
         let key = ticket.key.clone();
         let id = ThreadId::derived(&[
@@ -101,7 +73,7 @@ impl Recorder {
             NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
-        match self.store.commit(Commit::opening(opens, request.events, Vec::new())) {
+        match self.store.commit(Commit::opening(opens, request.events.clone(), Vec::new())) {
             Ok(head) => Ok((id, head.seq, Placed::Forked)),
             // So did a third one, with the very same request.
             Err(error @ StoreError::Conflict { .. }) => match self.seen_before(id, end)? {
@@ -162,13 +134,6 @@ impl Recorder {
             }
         }
     }
-}
-
-/// A request with its answer.
-fn joined(mut request: Commit, answer: &[Event], exchange: &Record) -> Commit {
-    request.events.extend_from_slice(answer);
-    request.records.push(exchange.clone());
-    request
 }
 
 fn chained(link: Digest, events: &[Event]) -> Digest {

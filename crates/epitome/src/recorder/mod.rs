@@ -4,6 +4,7 @@
 //! Nothing here changes a byte of what passes. All of it blocks on the store: callers in async code give it a thread.
 
 mod ending;
+mod finishing;
 mod known;
 mod own_compaction;
 mod place;
@@ -29,6 +30,7 @@ use epitome_wire::{
 
 use crate::import::title_of;
 
+pub use self::finishing::{Finish, Unfinished};
 use self::{
     known::Known,
     place::{Line, Place, Placing},
@@ -49,7 +51,7 @@ const TRIES: usize = 8;
 pub struct Recorder {
     store: Arc<Sqlite>,
     memo: Memo,
-    known: Known,
+    known: Arc<Known>,
 }
 
 /// A request that has come.
@@ -97,6 +99,14 @@ pub struct Ticket {
     line: Line,
     /// The request itself, where it is written with its answer.
     unwritten: Option<Arc<Unwritten>>,
+    unwritten_bytes: usize,
+}
+
+impl Ticket {
+    /// How much of the request is still to be written.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
 }
 
 /// When a request is written down.
@@ -203,7 +213,7 @@ pub enum RecordError {
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Known::default() }
+        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default() }
     }
 
     /// The store.
@@ -326,7 +336,7 @@ impl Recorder {
         {
             self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
-        let mut unwritten = None;
+        let (mut unwritten, mut unwritten_bytes) = (None, 0);
         let head = if events.is_empty() && opens.is_none() {
             after
         } else {
@@ -341,6 +351,7 @@ impl Recorder {
             match writing {
                 Writing::AtOnce => drop(self.store.commit(commit)?),
                 Writing::WithAnswer(marks) => {
+                    unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
                     let marks = marks.iter().copied().chain([self.known.mark_of(session)]).collect();
                     unwritten = Some(Arc::new(Unwritten::new(commit, marks)));
                 }
@@ -371,27 +382,10 @@ impl Recorder {
             key,
             line,
             unwritten,
+            unwritten_bytes,
         };
         self.known.asked(&ticket);
         Ok(ticket)
-    }
-
-    /// Records how a request ended, and what was answered.
-    pub fn finish(&self, mut ticket: Ticket, end: End) -> Result<(), RecordError> {
-        let place = (ticket.thread, ticket.head);
-        let exchange = Record::Exchange(ending::exchange(&ticket, &end));
-        let answer = ending::answer(&ticket, end);
-        let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
-        let done = self.write_answer(&mut ticket, answer, exchange);
-        self.known.answered(place);
-        let (thread, head) = done?;
-        if ticket.purpose == Purpose::Turn {
-            self.known.stands(&ticket, thread, head);
-        }
-        if let Some(summary) = summary.flatten() {
-            self.known.compacting(&ticket, summary);
-        }
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     hash::BuildHasher,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
 use epitome_core::{Digest, SessionId, ThreadId};
@@ -18,21 +18,50 @@ use epitome_wire::{caller::Caller, seen::Seen};
 pub(super) struct Unwritten {
     pub(super) thread: ThreadId,
     marks: Vec<Mark>,
-    commit: Mutex<Option<Commit>>,
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nobody has written it.
+    Waiting(Commit),
+    /// Its answer takes it along.
+    Leaving,
+    /// It is written, or nobody can.
+    Gone,
+}
+
+/// A request on its way into the store. Whoever wants it written waits until this is dropped.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) commit: Commit,
+    of: Arc<Unwritten>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        *self.of.state() = State::Gone;
+        self.of.left.notify_all();
+    }
 }
 
 impl Unwritten {
     pub(super) fn new(commit: Commit, marks: Vec<Mark>) -> Self {
-        Self { thread: commit.thread, marks, commit: Mutex::new(Some(commit)) }
+        let thread = commit.thread;
+        Self { thread, marks, state: Mutex::new(State::Waiting(commit)), left: Condvar::new() }
     }
 
     /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
     /// finds another place for it.
     pub(super) fn write(&self, store: &Sqlite) -> Result<(), StoreError> {
-        let mut waiting = self.waiting();
-        if let Some(commit) = &*waiting {
+        let mut state = self.state();
+        while matches!(*state, State::Leaving) {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let State::Waiting(commit) = &*state {
             match store.commit(commit.clone()) {
-                Ok(_) => *waiting = None,
+                Ok(_) => *state = State::Gone,
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -40,12 +69,39 @@ impl Unwritten {
         Ok(())
     }
 
-    /// What is to be written, if it was not. Whoever wants it written meanwhile waits for the end of this.
-    pub(super) fn waiting(&self) -> MutexGuard<'_, Option<Commit>> {
-        // A commit is there or is not.
-        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes it along, if it is not written; waits for whoever is writing it.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
+        self.taken(self.state())
+    }
+
+    /// The same, unless somebody is writing it just now: then nothing is known.
+    pub(super) fn try_leave(self: &Arc<Self>) -> Result<Option<Leaving>, Busy> {
+        match self.state.try_lock() {
+            Ok(state) => Ok(self.taken(state)),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(self.taken(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => Err(Busy),
+        }
+    }
+
+    fn taken(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Leaving> {
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Waiting(commit) => {
+                *state = State::Leaving;
+                Some(Leaving { commit, of: Arc::clone(self) })
+            }
+            State::Leaving | State::Gone => None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in there is ever half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Somebody is writing a request just now.
+#[derive(Debug)]
+pub(super) struct Busy;
 
 /// Something by which a request and another may belong together. Two that have nothing in common may have one by accident,
 /// which only costs a commit.

@@ -33,7 +33,7 @@ impl Gateway {
         let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         let arrival =
             Arrival { principal, format, body: &body, header: &header, at: Time(self.clock), purpose: None };
-        self.recorder.arrive(&arrival).unwrap()
+        self.recorder.expect(&arrival).unwrap()
     }
 
     fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {

@@ -6,7 +6,7 @@
 
 use std::{
     path::PathBuf,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver, SendError, Sender},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -117,6 +117,26 @@ impl Writer {
         let reply = move |outcome| drop(send.send(outcome));
         self.submit(doing, Work::Grouped(Box::new(Task { work, value: None, reply })))?;
         self.wait(doing, &answer)
+    }
+
+    /// The same without waiting: `then` is told how it ended, at once or on the writing thread.
+    pub(super) fn write_then<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
+    ) {
+        let Some(queue) = &self.queue else {
+            return then(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
+        };
+        let (path, patience) = (self.path.clone(), self.patience);
+        let reply = move |outcome: Result<T, Fault>| {
+            then(outcome.map_err(|fault| fault.explained(doing, &path, patience)));
+        };
+        let job = Work::Grouped(Box::new(Task { work, value: None, reply }));
+        if let Err(SendError(Work::Grouped(job))) = queue.send(job) {
+            job.answer(Err(StoreError::WriterGone { path: self.path.clone() }.into()));
+        }
     }
 
     /// Does `work`, which manages its own transactions, between two commits.
