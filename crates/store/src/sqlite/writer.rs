@@ -186,13 +186,12 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
     while let Ok(first) = jobs.recv() {
         let mut group = Vec::new();
         let mut alone = None;
-        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many.
-        let until = Instant::now() + gather;
-        let waits = !gather.is_zero() && Instant::now() < busy_until;
-        let next = || {
-            let left = until.saturating_duration_since(Instant::now());
-            if waits { jobs.recv_timeout(left).ok() } else { jobs.try_recv().ok() }
-        };
+        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many: asleep,
+        // so that nobody who comes has to wake the writer.
+        if Instant::now() < busy_until {
+            std::thread::sleep(gather);
+        }
+        let next = || jobs.try_recv().ok();
         for work in std::iter::once(first).chain(std::iter::from_fn(next)).take(GROUP) {
             match work {
                 Work::Grouped(job) => group.push(job),
