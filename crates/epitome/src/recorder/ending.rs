@@ -69,8 +69,7 @@ impl Recorder {
             key.as_deref().unwrap_or_default(),
         ]);
         let name = self.store.thread(of)?.name;
-        let thread =
-            NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
+        let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
         match self.store.commit(Commit::opening(opens, request.events.clone(), Vec::new())) {

@@ -109,7 +109,12 @@ pub(super) struct Busy;
 pub(super) struct Mark(u64);
 
 /// The marks that a request has before anybody knows where it belongs.
-pub(super) fn marks(hasher: &impl BuildHasher, principal: &str, caller: &Caller, seen: &Seen<'_>) -> Vec<Mark> {
+pub(super) fn marks(
+    hasher: &impl BuildHasher,
+    principal: &str,
+    caller: &Caller,
+    seen: &Seen<'_>,
+) -> Vec<Mark> {
     let ids = [&caller.session, &caller.thread, &caller.parent].into_iter().flatten();
     let mut marks: Vec<Mark> = ids.map(|id| Mark(hasher.hash_one(("id", principal, id)))).collect();
     let begins: Option<Digest> = seen.units().first().map(|unit| unit.digest);

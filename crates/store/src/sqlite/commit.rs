@@ -26,11 +26,7 @@ impl Sqlite {
 
     /// The same without waiting for it. `then` is told how it ended, at once or by the thread that writes, and must not wait
     /// for the store itself. It is dropped untold if that thread dies.
-    pub fn commit_then(
-        &self,
-        commit: Commit,
-        then: impl FnOnce(Result<Head, StoreError>) + Send + 'static,
-    ) {
+    pub fn commit_then(&self, commit: Commit, then: impl FnOnce(Result<Head, StoreError>) + Send + 'static) {
         match Prepared::new(commit, self.options.counter.as_deref()) {
             Ok(mut prepared) => {
                 let work = move |desk: &mut Desk<'_>| prepared.run(desk);
@@ -99,7 +95,7 @@ impl Prepared {
 }
 
 /// Makes the thread of a commit, and its session if that is new; gives where the thread ends, if it is new.
-fn open(desk: &Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
+fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
     let Opens { session, thread, head } = opens;
     match session {
         Some(session) => drop(sessions::create(desk, session)?),

@@ -6,7 +6,7 @@
 
 use std::{
     path::PathBuf,
-    sync::mpsc::{self, Receiver, SendError, Sender},
+    sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SendError, Sender},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    derived::Derivations,
+    behind::Backlog,
     fault::Fault,
     schema::{self, Undo},
 };
@@ -27,8 +27,8 @@ const GROUP: usize = 256;
 pub(super) struct Desk<'c> {
     /// The connection, in a transaction.
     pub(super) connection: &'c Connection,
-    /// How far the turns of recently written threads have been derived.
-    pub(super) derivations: &'c mut Derivations,
+    /// What is still to be derived.
+    pub(super) backlog: &'c mut Backlog,
 }
 
 /// A handle to the writing thread. Dropping it finishes what is queued and ends the thread.
@@ -47,7 +47,7 @@ enum Work {
     Alone(Box<Solo>),
 }
 
-type Solo = dyn FnOnce(&mut Connection, &mut Derivations) + Send;
+type Solo = dyn FnOnce(&mut Connection, &mut Backlog) + Send;
 
 trait Job: Send {
     /// Does the work. It may be called again if the transaction was lost.
@@ -87,11 +87,12 @@ impl Writer {
         path: PathBuf,
         patience: Duration,
         gather: Duration,
+        backlog: Backlog,
     ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("epitome-writer".to_owned())
-            .spawn(move || serve(connection, &jobs, gather))
+            .spawn(move || serve(connection, &jobs, gather, backlog))
             .map_err(|source| StoreError::Io {
                 doing: "starting the writer of",
                 path: path.clone(),
@@ -143,13 +144,13 @@ impl Writer {
     pub(super) fn write_alone<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl FnOnce(&mut Connection, &mut Derivations) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &mut Backlog) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.submit(
             doing,
-            Work::Alone(Box::new(move |connection, derivations| {
-                let _ = reply.send(work(connection, derivations));
+            Work::Alone(Box::new(move |connection, backlog| {
+                let _ = reply.send(work(connection, backlog));
             })),
         )?;
         self.wait(doing, &answer)
@@ -180,10 +181,22 @@ impl Drop for Writer {
     }
 }
 
-fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
-    let mut derivations = Derivations::default();
+fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mut backlog: Backlog) {
     let mut busy_until = Instant::now();
-    while let Ok(first) = jobs.recv() {
+    loop {
+        let next = match backlog.patience() {
+            None => jobs.recv().map_err(|RecvError| RecvTimeoutError::Disconnected),
+            Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+            Some(left) => jobs.recv_timeout(left),
+        };
+        let first = match next {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                catch_up(&connection, &mut backlog);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         let mut group = Vec::new();
         let mut alone = None;
         // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many: asleep,
@@ -201,20 +214,38 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
                 }
             }
         }
-        commit(&connection, &mut derivations, group);
+        commit(&connection, &mut backlog, group);
         busy_until = Instant::now() + gather;
         if let Some(work) = alone {
             // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
             // then it is as it was.
             let _ = schema::keep_undo(&connection, Undo::InFiles);
-            work(&mut connection, &mut derivations);
+            work(&mut connection, &mut backlog);
             let _ = schema::keep_undo(&connection, Undo::InMemory);
+        }
+    }
+    catch_up(&connection, &mut backlog);
+}
+
+/// Derives what was put off. If that cannot be now, it is when somebody needs it.
+fn catch_up(connection: &Connection, backlog: &mut Backlog) {
+    if backlog.patience().is_none() {
+        return;
+    }
+    let done = run(connection, "BEGIN IMMEDIATE")
+        .map_err(Fault::from)
+        .and_then(|()| backlog.catch_up(connection))
+        .and_then(|()| Ok(run(connection, "COMMIT")?));
+    if done.is_err() {
+        backlog.forget();
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
         }
     }
 }
 
 /// Runs a group in one transaction and answers every job of it.
-fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec<Box<dyn Job>>) {
+fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn Job>>) {
     if group.is_empty() {
         return;
     }
@@ -224,14 +255,14 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
         }
         return;
     }
-    match attempt(connection, derivations, &mut group) {
+    match attempt(connection, backlog, &mut group) {
         Ok(outcomes) => {
             for (job, outcome) in group.into_iter().zip(outcomes) {
                 job.answer(outcome);
             }
         }
         Err(fault) => {
-            derivations.forget();
+            backlog.forget();
             if !connection.is_autocommit() {
                 // It fails only if SQLite has rolled back by itself, which is what is wanted.
                 let _ = connection.execute_batch("ROLLBACK");
@@ -240,7 +271,7 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
                 Ok([job]) => job.answer(Err(fault)),
                 Err(group) => {
                     for job in group {
-                        commit(connection, derivations, vec![job]);
+                        commit(connection, backlog, vec![job]);
                     }
                 }
             }
@@ -251,13 +282,13 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
 /// Runs all jobs and commits. The outer error means that none of them happened.
 fn attempt(
     connection: &Connection,
-    derivations: &mut Derivations,
+    backlog: &mut Backlog,
     group: &mut [Box<dyn Job>],
 ) -> Result<Vec<Result<(), Fault>>, Fault> {
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group.iter_mut() {
         let changes = connection.total_changes();
-        let outcome = job.run(&mut Desk { connection, derivations });
+        let outcome = job.run(&mut Desk { connection, backlog });
         // Most jobs are refused before they write anything. One that has written takes all with it; then each is tried
         // alone. So does SQLite itself when it runs out of disk or memory.
         if outcome.is_err() && (connection.is_autocommit() || connection.total_changes() != changes) {
@@ -265,8 +296,9 @@ fn attempt(
         }
         outcomes.push(outcome);
     }
-    derivations.index(connection)?;
+    backlog.end(connection)?;
     run(connection, "COMMIT")?;
+    backlog.committed();
     Ok(outcomes)
 }
 
@@ -297,7 +329,8 @@ mod tests {
     fn writer() -> Writer {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
-        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO).unwrap()
+        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO, Backlog::default())
+            .unwrap()
     }
 
     fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
@@ -333,7 +366,7 @@ mod tests {
     fn a_group_whose_transaction_is_lost_is_tried_one_by_one() {
         let writer = writer();
         writer
-            .write_alone("grouping", |connection, derivations| {
+            .write_alone("grouping", |connection, backlog| {
                 let mut answers = Vec::new();
                 let mut group: Vec<Box<dyn Job>> = Vec::new();
                 for job in 0..3 {
@@ -351,7 +384,7 @@ mod tests {
                     group.push(Box::new(Task { work, value: None, reply }));
                     answers.push(answer);
                 }
-                commit(connection, derivations, group);
+                commit(connection, backlog, group);
                 let outcomes: Vec<bool> =
                     answers.iter().map(|answer| answer.recv().unwrap().is_ok()).collect();
                 assert_eq!(outcomes, [true, false, true]);
