@@ -3,7 +3,10 @@
 //! The recorder blocks, so it works on threads of its own while bytes pass. A request is recorded beside the wait for its
 //! answer; an answer that ends sooner is recorded by the same thread, right after.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use epitome::{
@@ -46,6 +49,21 @@ pub(super) struct Request {
     pub(super) mode: Mode,
     /// What it is for, where its path says so.
     pub(super) purpose: Option<Purpose>,
+}
+
+/// How long a request may wait for its answer before it is written without it, and how often that is looked after.
+const PATIENCE: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Has requests written down whose answers take their time, as long as there is a gateway.
+pub(super) async fn look_after(gateway: Weak<Gateway>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(gateway) = gateway.upgrade() else { return };
+        let Some(shelf) = gateway.shelf.clone() else { return };
+        let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
+        gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
+    }
 }
 
 /// What became of a record.

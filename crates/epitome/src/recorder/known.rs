@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary};
+use epitome_core::{
+    Digest, Seq, SessionId, ThreadId,
+    event::{Summary, Time},
+};
 use epitome_store::Head;
 use epitome_wire::{caller::Caller, seen::Seen};
 
@@ -182,6 +185,11 @@ impl Known {
     /// A request is written, or was tried to be: it is no longer anybody's business but its answer's.
     pub(super) fn is_written(&self, unwritten: &Arc<Unwritten>) {
         self.inner().unwritten.take(unwritten);
+    }
+
+    /// Requests that came before a time and are not written.
+    pub(super) fn unwritten_before(&self, time: Time) -> Vec<Arc<Unwritten>> {
+        self.inner().unwritten.before(time)
     }
 
     /// Requests with one of these marks that are not written.

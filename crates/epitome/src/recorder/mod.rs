@@ -226,8 +226,8 @@ impl Recorder {
         self.receive(arrival, |_| Writing::AtOnce)
     }
 
-    /// The same, but what is new may be written only when it is [finished](Self::finish), together with its answer. Other
-    /// requests to this recorder are placed as if it were written.
+    /// The same, but what is new is written when it is [finished](Self::finish), together with its answer, unless somebody
+    /// [wants it before](Self::write_down_before). Other requests to this recorder are placed as if it were written.
     pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
         self.receive(arrival, Writing::WithAnswer)
     }
@@ -272,6 +272,19 @@ impl Recorder {
                 }
                 taken => return taken,
             }
+        }
+    }
+
+    /// Has the requests written that came before a time and still wait for their answers. Does not wait for the store.
+    pub fn write_down_before(&self, time: Time) {
+        for unwritten in self.known.unwritten_before(time) {
+            let Ok(Some(leaving)) = unwritten.try_leave() else { continue };
+            let known = Arc::clone(&self.known);
+            self.store.commit_then(leaving.commit.clone(), move |written| match written {
+                Ok(_) => known.is_written(&unwritten),
+                // Its answer tells of what is wrong, or finds another place.
+                Err(_) => leaving.stays(),
+            });
         }
     }
 
@@ -353,7 +366,7 @@ impl Recorder {
                 Writing::WithAnswer(marks) => {
                     unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
                     let marks = marks.iter().copied().chain([self.known.mark_of(session)]).collect();
-                    unwritten = Some(Arc::new(Unwritten::new(commit, marks)));
+                    unwritten = Some(Arc::new(Unwritten::new(commit, arrival.at, marks)));
                 }
             }
             self.known.forget(thread);

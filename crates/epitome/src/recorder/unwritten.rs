@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
-use epitome_core::{Digest, SessionId, ThreadId};
+use epitome_core::{Digest, SessionId, ThreadId, event::Time};
 use epitome_store::{Sqlite, StoreError, records::Commit};
 use epitome_wire::{caller::Caller, seen::Seen};
 
@@ -17,6 +17,8 @@ use epitome_wire::{caller::Caller, seen::Seen};
 #[derive(Debug)]
 pub(super) struct Unwritten {
     pub(super) thread: ThreadId,
+    /// When it came.
+    at: Time,
     marks: Vec<Mark>,
     state: Mutex<State>,
     left: Condvar,
@@ -26,7 +28,7 @@ pub(super) struct Unwritten {
 enum State {
     /// Nobody has written it.
     Waiting(Commit),
-    /// Its answer takes it along.
+    /// Somebody writes it, its answer most likely.
     Leaving,
     /// It is written, or nobody can.
     Gone,
@@ -37,28 +39,33 @@ enum State {
 pub(super) struct Leaving {
     pub(super) commit: Commit,
     of: Arc<Unwritten>,
+    becomes: State,
+}
+
+impl Leaving {
+    /// It could not be written.
+    pub(super) fn stays(mut self) {
+        self.becomes = State::Waiting(self.commit.clone());
+    }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        *self.of.state() = State::Gone;
+        *self.of.state() = std::mem::replace(&mut self.becomes, State::Gone);
         self.of.left.notify_all();
     }
 }
 
 impl Unwritten {
-    pub(super) fn new(commit: Commit, marks: Vec<Mark>) -> Self {
+    pub(super) fn new(commit: Commit, at: Time, marks: Vec<Mark>) -> Self {
         let thread = commit.thread;
-        Self { thread, marks, state: Mutex::new(State::Waiting(commit)), left: Condvar::new() }
+        Self { thread, at, marks, state: Mutex::new(State::Waiting(commit)), left: Condvar::new() }
     }
 
     /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
     /// finds another place for it.
     pub(super) fn write(&self, store: &Sqlite) -> Result<(), StoreError> {
-        let mut state = self.state();
-        while matches!(*state, State::Leaving) {
-            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut state = self.settled();
         if let State::Waiting(commit) = &*state {
             match store.commit(commit.clone()) {
                 Ok(_) => *state = State::Gone,
@@ -71,26 +78,36 @@ impl Unwritten {
 
     /// Takes it along, if it is not written; waits for whoever is writing it.
     pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
-        self.taken(self.state())
+        self.taken(self.settled())
     }
 
     /// The same, unless somebody is writing it just now: then nothing is known.
     pub(super) fn try_leave(self: &Arc<Self>) -> Result<Option<Leaving>, Busy> {
-        match self.state.try_lock() {
-            Ok(state) => Ok(self.taken(state)),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(self.taken(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => Err(Busy),
-        }
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Busy),
+        };
+        if let State::Leaving = *state { Err(Busy) } else { Ok(self.taken(state)) }
     }
 
     fn taken(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Leaving> {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Waiting(commit) => {
                 *state = State::Leaving;
-                Some(Leaving { commit, of: Arc::clone(self) })
+                Some(Leaving { commit, of: Arc::clone(self), becomes: State::Gone })
             }
             State::Leaving | State::Gone => None,
         }
+    }
+
+    /// How it is once nobody is writing it.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while let State::Leaving = *state {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -155,12 +172,19 @@ impl Shelf {
 
     /// Those with any of these marks.
     pub(super) fn with(&self, marks: &[Mark]) -> Vec<Arc<Unwritten>> {
-        let mut found: Vec<Arc<Unwritten>> = Vec::new();
-        for unwritten in marks.iter().filter_map(|mark| self.by_mark.get(mark)).flatten() {
-            if !found.iter().any(|other| Arc::ptr_eq(other, unwritten)) {
-                found.push(Arc::clone(unwritten));
-            }
-        }
-        found
+        once(marks.iter().filter_map(|mark| self.by_mark.get(mark)).flatten().cloned())
     }
+
+    /// Those that came before a time.
+    pub(super) fn before(&self, time: Time) -> Vec<Arc<Unwritten>> {
+        once(self.by_mark.values().flatten().filter(|unwritten| unwritten.at < time).cloned())
+    }
+}
+
+/// Each of them once.
+fn once(unwritten: impl Iterator<Item = Arc<Unwritten>>) -> Vec<Arc<Unwritten>> {
+    let mut found: Vec<Arc<Unwritten>> = unwritten.collect();
+    found.sort_by_key(|unwritten| (unwritten.at, Arc::as_ptr(unwritten)));
+    found.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    found
 }
