@@ -263,14 +263,20 @@ impl Desk {
         let gateway = Arc::clone(&self.gateway);
         match recorded {
             Ok((ticket, recorder)) => {
-                let settling = Arc::clone(&recorder);
-                recorder.finish_then(ticket, end, move |finish| match finish {
-                    Ok(Finish::Done) => self.departed(Ok(()), done),
-                    Err(error) => self.departed(Err(error), done),
-                    Ok(Finish::Unsettled(unfinished)) => {
-                        let runtime = self.gateway.runtime.clone();
-                        runtime.spawn_blocking(move || self.departed(settling.settle(*unfinished), done));
-                    }
+                let owner = Arc::clone(&recorder);
+                recorder.finish_then(ticket, end, move |finish| {
+                    let finished = match finish {
+                        Ok(Finish::Unsettled(unfinished)) => {
+                            let runtime = self.gateway.runtime.clone();
+                            runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
+                            return;
+                        }
+                        Ok(Finish::Done) => Ok(()),
+                        Err(error) => Err(error),
+                    };
+                    // The thread that writes must not be the last to let go of its store. This desk keeps the gateway alive.
+                    drop(owner);
+                    self.departed(finished, done);
                 });
             }
             // Nobody may be listening: the client may be gone.

@@ -72,7 +72,7 @@ impl Unfinished {
     }
 
     /// It is written: its thread ends here.
-    fn is_done(self, known: &Known, (thread, head): (ThreadId, Head)) {
+    fn ends(self, known: &Known, (thread, head): (ThreadId, Head)) {
         self.no_longer_waits(known);
         if self.ticket.purpose == Purpose::Turn {
             known.stands(&self.ticket, thread, head);
@@ -113,7 +113,7 @@ impl Recorder {
             then(match written {
                 Ok(head) => {
                     let thread = unfinished.ticket.thread;
-                    unfinished.is_done(&known, (thread, head));
+                    unfinished.ends(&known, (thread, head));
                     Ok(Finish::Done)
                 }
                 Err(StoreError::Conflict { .. }) => Ok(Finish::Unsettled(unfinished)),
@@ -129,7 +129,7 @@ impl Recorder {
     pub fn settle(&self, mut unfinished: Unfinished) -> Result<(), RecordError> {
         match self.write(&mut unfinished) {
             Ok(place) => {
-                unfinished.is_done(&self.known, place);
+                unfinished.ends(&self.known, place);
                 Ok(())
             }
             Err(error) => {

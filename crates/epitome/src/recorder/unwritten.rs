@@ -27,7 +27,7 @@ pub(super) struct Unwritten {
 #[derive(Debug)]
 enum State {
     /// Nobody has written it.
-    Waiting(Commit),
+    Waiting(Box<Commit>),
     /// Somebody writes it, its answer most likely.
     Leaving,
     /// It is written, or nobody can.
@@ -45,7 +45,7 @@ pub(super) struct Leaving {
 impl Leaving {
     /// It could not be written.
     pub(super) fn stays(mut self) {
-        self.becomes = State::Waiting(self.commit.clone());
+        self.becomes = State::Waiting(Box::new(self.commit.clone()));
     }
 }
 
@@ -59,7 +59,7 @@ impl Drop for Leaving {
 impl Unwritten {
     pub(super) fn new(commit: Commit, at: Time, marks: Vec<Mark>) -> Self {
         let thread = commit.thread;
-        Self { thread, at, marks, state: Mutex::new(State::Waiting(commit)), left: Condvar::new() }
+        Self { thread, at, marks, state: Mutex::new(State::Waiting(Box::new(commit))), left: Condvar::new() }
     }
 
     /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
@@ -67,7 +67,7 @@ impl Unwritten {
     pub(super) fn write(&self, store: &Sqlite) -> Result<(), StoreError> {
         let mut state = self.settled();
         if let State::Waiting(commit) = &*state {
-            match store.commit(commit.clone()) {
+            match store.commit(Commit::clone(commit)) {
                 Ok(_) => *state = State::Gone,
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
@@ -95,7 +95,7 @@ impl Unwritten {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Waiting(commit) => {
                 *state = State::Leaving;
-                Some(Leaving { commit, of: Arc::clone(self), becomes: State::Gone })
+                Some(Leaving { commit: *commit, of: Arc::clone(self), becomes: State::Gone })
             }
             State::Leaving | State::Gone => None,
         }

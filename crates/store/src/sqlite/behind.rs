@@ -55,7 +55,7 @@ struct Batch {
 impl Backlog {
     /// Nothing yet. Without a lag all is derived in the transaction it belongs to.
     pub(super) fn new(lag: Duration, counter: Option<Arc<dyn TokenCounter>>) -> Self {
-        Self { lag, counter, ..Self::default() }
+        Self { counter, lag, ..Self::default() }
     }
 
     /// Takes what was appended to `thread` after `before`.

@@ -270,13 +270,11 @@ impl Sqlite {
         let seen = self.lend(doing, |connection| {
             Ok(if behind::is_behind(connection)? { None } else { Some(read(connection)?) })
         })?;
-        match seen {
-            Some(seen) => Ok(seen),
-            None => {
-                self.catch_up(doing);
-                self.lend(doing, read)
-            }
+        if let Some(seen) = seen {
+            return Ok(seen);
         }
+        self.catch_up(doing);
+        self.lend(doing, read)
     }
 
     /// Derives what was put off. Where nothing can be written, what was derived before is all there is to see.

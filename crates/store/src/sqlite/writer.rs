@@ -174,7 +174,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        // A thread that is told of its own end, as the last to have the store, cannot wait for itself.
+        if let Some(thread) =
+            self.thread.take_if(|thread| thread.thread().id() != std::thread::current().id())
+        {
             // A writer that panicked has already answered its callers with an error.
             let _ = thread.join();
         }

@@ -17,9 +17,11 @@ fn filled(place: &Place) -> Sqlite {
     store
 }
 
+type Ask = fn(&Sqlite) -> usize;
+
 #[test]
 fn whoever_asks_for_what_was_put_off_has_it() {
-    let ask: [(&str, fn(&Sqlite) -> usize); 4] = [
+    let ask: [(&str, Ask); 4] = [
         ("turns", |store| store.turns(thread("t")).unwrap().len()),
         ("sums", |store| usize::try_from(store.sessions().unwrap()[0].turns).unwrap()),
         ("counts", |store| store.counts(thread("t"), Seq(1), 2).unwrap().len()),

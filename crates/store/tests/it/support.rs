@@ -68,7 +68,7 @@ pub(crate) fn counting() -> Options {
 }
 
 pub(crate) fn late() -> Options {
-    Options { lag: Duration::from_secs(3600), ..counting() }
+    Options { lag: Duration::from_hours(1), ..counting() }
 }
 
 pub(crate) fn session(name: &str) -> SessionId {
