@@ -8,6 +8,8 @@ MODELS = {CHAT: "test-model", MESSAGES: "claude-sonnet-4-5", RESPONSES: "gpt-5"}
 PROMPT = "TASK-{word}: write hello into {word}.txt with the shell, then say that you are done."
 # An agent that takes longer has lost its way.
 PATIENCE = 120
+# The room for an answer that the gateway leaves where nobody asks for any.
+ANSWER = 16_000
 
 
 class Agent:
@@ -18,6 +20,15 @@ class Agent:
     compacts = "overflow"
     # How long a model has to think before it answers, in seconds.
     pace = 0.0
+    # On a long task: how many tokens the provider takes, and beside them the room for an answer that the agent asks for, by format
+    # (if it asks for none, what the gateway leaves by itself).
+    takes, answer = 40_000, {}
+    # Whether it tells of calls that were made at once as if they had come one after another, and when resumed at times of others in
+    # another order: that is another history.
+    parts = False
+    # What keeps it from shortening its history by the mere number of calls, however small its requests are.
+    steady = {}
+    patience = PATIENCE
 
     def __init__(self, program, form, folder, base):
         self.program, self.form, self.base = program, form, base
@@ -26,7 +37,7 @@ class Agent:
         self.work.mkdir()
         subprocess.run(["git", "init", "--quiet"], cwd=self.work, check=True)
         self.log = folder / "agent.log"
-        self.begun = False
+        self.begun, self.more = False, {}
         self.set_up()
 
     def write(self, path, text):
@@ -39,13 +50,13 @@ class Agent:
         command = [self.program, *(self.resume(words) if self.begun else self.begin(words))]
         self.begun = True
         paths = f"{pathlib.Path(self.program).parent}:/usr/local/bin:/usr/bin:/bin:{node_folder()}"
-        environment = {"HOME": str(self.home), "PATH": paths, "TERM": "dumb", **self.environment()}
+        environment = {"HOME": str(self.home), "PATH": paths, "TERM": "dumb", **self.environment(), **self.more}
         with open(self.log, "ab") as log:
             log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             log.flush()
             try:
                 done = subprocess.run(
-                    command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=PATIENCE
+                    command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=self.patience
                 )
                 return done.returncode
             except subprocess.TimeoutExpired:
@@ -59,6 +70,9 @@ def node_folder():
 class Goose(Agent):
     # It keeps the times of messages in seconds; a model faster than that makes it lose calls when it resumes.
     pace = 1.05
+    answer = {MESSAGES: 64_000, RESPONSES: 128_000}
+    parts = True
+    steady = {"GOOSE_TOOL_PAIR_SUMMARIZATION": "false"}
 
     def set_up(self):
         self.write(
@@ -84,6 +98,7 @@ class Goose(Agent):
 
 class Pi(Agent):
     APIS = {CHAT: "openai-completions", MESSAGES: "anthropic-messages", RESPONSES: "openai-responses"}
+    answer = dict.fromkeys(APIS, 8_000)
 
     def set_up(self):
         cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
@@ -108,6 +123,8 @@ class Pi(Agent):
 class Claude(Agent):
     subagents = True
     compacts = "/compact"
+    # Its tools and instructions alone are 29 000.
+    takes, answer = 64_000, {MESSAGES: 32_000}
 
     def set_up(self):
         """It needs no file."""
@@ -156,6 +173,7 @@ class CodexBuiltIn(Codex):
 class OpenCode(Agent):
     subagents = True
     PACKAGES = {CHAT: "@ai-sdk/openai-compatible", MESSAGES: "@ai-sdk/anthropic", RESPONSES: "@ai-sdk/openai"}
+    answer = dict.fromkeys(PACKAGES, 8_000)
 
     def set_up(self):
         model = f"gateway/{MODELS[self.form]}"

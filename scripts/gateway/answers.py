@@ -29,6 +29,13 @@ class Say:
     thought: str = ""
     compaction: str = ""
     usage: int = 0
+    # Of the usage, what a cache held; half of it unless somebody knows.
+    cached: int | None = None
+    # A thought that only its author can read.
+    sealed: str = ""
+
+    def from_cache(self):
+        return self.usage // 2 if self.cached is None else self.cached
 
 
 def whole(form, say, request, seed):
@@ -71,7 +78,7 @@ def chat_calls(say, seed):
 
 
 def chat_usage(say):
-    cached = {"cached_tokens": say.usage // 2}
+    cached = {"cached_tokens": say.from_cache()}
     return {
         "prompt_tokens": say.usage,
         "completion_tokens": 20,
@@ -118,6 +125,8 @@ def chat_events(say, request, seed):
 def messages_blocks(say, seed):
     if say.thought:
         yield {"type": "thinking", "thinking": say.thought, "signature": f"signed{seed}"}
+    if say.sealed:
+        yield {"type": "redacted_thinking", "data": f"{say.sealed}{seed}"}
     if say.text:
         yield {"type": "text", "text": say.text}
     for number, call in enumerate(say.calls):
@@ -130,11 +139,10 @@ def messages_head(request, seed):
 
 
 def messages_usage(say, output):
-    half = say.usage // 2
     return {
-        "input_tokens": say.usage - half,
+        "input_tokens": say.usage - say.from_cache(),
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": half,
+        "cache_read_input_tokens": say.from_cache(),
         "output_tokens": output,
     }
 
@@ -172,6 +180,8 @@ def messages_deltas(block):
         added = [{"type": "thinking_delta", "thinking": word} for word in words(block["thinking"])]
         signed = {"type": "signature_delta", "signature": block["signature"]}
         return {"type": "thinking", "thinking": "", "signature": ""}, [*added, signed]
+    if block["type"] == "redacted_thinking":
+        return block, []
     pieces = slices(json.dumps(block["input"]))
     return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
@@ -202,10 +212,9 @@ def responses_items(say, seed):
 
 
 def responses_whole(say, request, seed):
-    half = say.usage // 2
     usage = {
         "input_tokens": say.usage,
-        "input_tokens_details": {"cached_tokens": half},
+        "input_tokens_details": {"cached_tokens": say.from_cache()},
         "output_tokens": 20,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": say.usage + 20,

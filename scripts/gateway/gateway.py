@@ -47,14 +47,14 @@ class Gateway:
             self.process.kill()
             return self.process.wait()
 
-    def ask(self, *arguments):
+    def ask(self, *arguments, codes=(0,)):
         """What the command line says about the database, as JSON lines."""
-        return ask(self.database, *arguments)
+        return ask(self.database, *arguments, codes=codes)
 
 
-def ask(database, *arguments):
-    """What the command line says about a database, as JSON lines."""
+def ask(database, *arguments, codes=(0,)):
+    """What the command line says about a database, as JSON lines; it has to end with one of these codes."""
     done = subprocess.run([program(), "--db", database, *arguments], capture_output=True, text=True)
-    if done.returncode:
+    if done.returncode not in codes:
         raise RuntimeError(f"epitome {' '.join(arguments)}: {done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.split("\n") if line.strip()]

@@ -4,6 +4,7 @@ import pathlib, subprocess, sys
 from gateway import CACHE
 
 PYTHON = ["openai==3.49.0", "anthropic==2.8.0"]
+HASH = ["blake3==1.0.11"]
 NODE = ["openai@6.49.0", "@anthropic-ai/sdk@1.8.0"]
 AGENTS = {
     "goose": "@aaif/goose@0.20.1",
@@ -22,6 +23,18 @@ def python():
         run([folder / "bin" / "pip", "install", "--quiet", *PYTHON])
         done(folder, PYTHON)
     return folder / "bin" / "python"
+
+
+def blake3():
+    """The hash that audit rows have of a body, in hexadecimal digits."""
+    folder = CACHE / "blake3"
+    if not_yet(folder, HASH):
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", folder, *HASH])
+        done(folder, HASH)
+    sys.path.append(str(folder))
+    import blake3
+
+    return lambda data: blake3.blake3(data).hexdigest()
 
 
 def node():

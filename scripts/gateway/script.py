@@ -13,16 +13,15 @@ import history
 SHELLS = ["bash", "shell", "exec_command", "shell_command", "developer__shell"]
 SPAWNERS = ["agent", "task", "spawn_agent"]
 SUMMARISING = re.compile(r"summar|compact", re.I)
-# An agent that asks more often than this goes in circles.
-ENOUGH = 60
 
 
 @dataclasses.dataclass
 class Shell:
-    """Runs a command. High usage makes some agents compact by themselves."""
+    """Runs a command, perhaps with another beside it. High usage makes some agents compact by themselves."""
 
     command: str
     usage: int | None = None
+    beside: str | None = None
 
 
 @dataclasses.dataclass
@@ -43,10 +42,10 @@ class Overflow:
 class Script:
     """The steps of each task, and what each request turned out to be: `turn`, `title`, `compaction` or `other`.
 
-    `pace` is how many seconds the model thinks."""
+    `pace` is how many seconds the model thinks, and after `enough` requests an agent is taken to go in circles."""
 
-    def __init__(self):
-        self.tasks, self.asked, self.summaries, self.pace = {}, 0, 0, 0.0
+    def __init__(self, enough=60):
+        self.tasks, self.asked, self.summaries, self.pace, self.enough = {}, 0, 0, 0.0, enough
 
     def __call__(self, request):
         request.purpose, request.task = "other", None
@@ -57,7 +56,7 @@ class Script:
         if not request.form:
             return Fail(404, {"error": {"type": "not_found_error", "message": "not found"}})
         self.asked += 1
-        if self.asked > ENOUGH:
+        if self.asked > self.enough:
             return Fail(400, {"error": {"type": "invalid_request_error", "message": "the script has had enough"}})
         time.sleep(self.pace)
         return self.answer(request)
@@ -83,8 +82,9 @@ class Script:
         if isinstance(step, Overflow):
             return overflow(request.form)
         if isinstance(step, Shell):
-            call = fill(pick(offered, SHELLS), {("command", "cmd"): step.command})
-            return Say("Running it.", [call], thought="A command will do.", usage=step.usage or usage)
+            tool, commands = pick(offered, SHELLS), filter(None, [step.command, step.beside])
+            calls = [fill(tool, {("command", "cmd"): command}) for command in commands]
+            return Say("Running it.", calls, thought="A command will do.", usage=step.usage or usage)
         if isinstance(step, Spawn):
             return Say("Sending somebody.", [spawn(offered, step.task)], usage=usage)
         return wait(offered, lines, usage)

@@ -24,6 +24,15 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
+
+    /// The hash of several pieces of bytes, as if they were one.
+    pub fn of_all<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for piece in pieces {
+            hasher.update(piece);
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
 }
 
 impl fmt::Display for Digest {

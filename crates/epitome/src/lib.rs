@@ -18,6 +18,7 @@
 pub mod compact;
 pub mod compose;
 pub mod eval;
+pub mod holdout;
 pub mod import;
 pub mod kept;
 pub mod lineage;

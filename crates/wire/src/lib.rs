@@ -3,7 +3,8 @@
 //! The only crate that knows provider JSON. Pure: bytes in, events out, and the other way round. [`Format`] reads and
 //! writes whole requests and responses, [`StreamDecoder`] reads streamed ones, and [`anthropic`], [`openai_chat`] and
 //! [`openai_responses`] read single messages and items. [`render`] writes what a model should see, and [`legality`] checks
-//! it. What this version does not understand is carried with its bytes, never refused.
+//! it. [`recall`] is a tool that a gateway answers on the way. What this version does not understand is carried with its
+//! bytes, never refused.
 
 pub mod anthropic;
 pub mod ask;
@@ -12,10 +13,13 @@ pub mod legality;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod overflow;
+pub mod recall;
 pub mod render;
+pub mod reply;
 pub mod say;
 pub mod seen;
 pub mod transcripts;
+pub mod weave;
 
 mod answered;
 mod compact_tool;

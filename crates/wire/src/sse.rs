@@ -71,7 +71,7 @@ impl Payloads {
 }
 
 /// A line's field name and value; `None` for the empty line that ends an event. A comment's name is empty.
-fn field(line: &[u8]) -> Option<(&str, &[u8])> {
+pub(crate) fn field(line: &[u8]) -> Option<(&str, &[u8])> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if line.is_empty() {
         return None;

@@ -115,7 +115,7 @@ enum Command {
     Models(models::Args),
     /// List the policies, and explain them.
     Policies(policies::Args),
-    /// Stand between agents and their providers: forward everything unchanged, and record it.
+    /// Stand between agents and their providers: record what passes, and keep it inside the models' windows if told to.
     Serve(serve::Args),
     /// Play sessions again under policies: what each would have cost and lost.
     Replay(replay::Args),

@@ -40,6 +40,12 @@ What would the default policy have saved?
   epitome serve --mode observe
   curl -s http://127.0.0.1:8787/metrics | grep observed
 
+Keep every agent inside its model's window: what is old leaves the request, a summary stands for it, and the log keeps all:
+
+  epitome serve --mode compact
+  epitome serve --mode compact --holdout 0.1  (a tenth of the sessions as they are, to measure what it saves)
+  curl -s http://127.0.0.1:8787/epitome/savings
+
 Before a model of your own, on any free port, for a script (its address is the only line on standard output):
 
   epitome serve --openai-upstream http://127.0.0.1:8080/v1 --listen 127.0.0.1:0 --log json
@@ -47,7 +53,8 @@ Before a model of your own, on any free port, for a script (its address is the o
 For a team: tokens, keys and limits in a file. Keys stay in the environment.
 
   listen = \"0.0.0.0:8787\"
-  mode = \"record\"                             # off, record, observe
+  mode = \"record\"                             # off, record, observe, compact
+  policy = \"epitome\"                          # of observe and compact: a name or a file
   on_store_failure = \"fail_open\"              # or fail_closed
 
   [[upstream]]                                # the first that fits counts
@@ -67,6 +74,19 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
 
   [routes]
   \"/v1/messages\" = \"observe\"
+
+  [compact]                                   # how, where the mode is compact
+  window = 128000                             # tokens; by default what is known of each model
+  holdout = 0.1                               # share of sessions left as they are, 0 to 0.5; 0 by default
+  command = \"/compact\"                        # what a user says; none by default: agents such as Claude Code have a
+                                              # /compact of their own, which never gets here
+  recall = true                               # a tool by which the model gets back what was left out; false by default
+
+  [compact.summariser]                        # use = \"built-in\" (the default), use = \"session\", or a model:
+  model = \"gpt-5-mini\"
+  url = \"https://api.openai.com/v1\"
+  format = \"openai-chat\"                      # the default
+  key_env = \"OPENAI_API_KEY\"
 
   [limits]
   body = \"64MiB\"

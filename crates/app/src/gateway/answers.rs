@@ -40,7 +40,8 @@ impl Trouble {
             StatusCode::NOT_FOUND,
             "unknown_path",
             "Epitome's gateway serves POST /v1/chat/completions, POST /v1/responses and POST /v1/messages, passes on \
-             everything else under /v1, and has /healthz, /readyz and /metrics: check the client's base address",
+             everything else under /v1, and has /healthz, /readyz, /metrics and /epitome/savings: check the client's \
+             base address",
         )
     }
 
@@ -108,8 +109,23 @@ impl Trouble {
         Self::new(
             StatusCode::BAD_REQUEST,
             "unknown_mode",
-            "x-epitome-mode is none of off, record and observe: send one of these, or leave the header out",
+            "x-epitome-mode is none of off, record, observe and compact: send one of these, or leave the header out",
         )
+    }
+
+    /// The window that was asked for is none.
+    pub(super) fn wrong_window() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "wrong_window",
+            "x-epitome-window is no positive number of tokens: send one such as 128000, or leave the header out",
+        )
+    }
+
+    /// What a compaction is to attend to is too long.
+    pub(super) fn long_focus(limit: usize) -> Self {
+        let message = format!("x-epitome-compact is longer than {limit} letters: say it shorter");
+        Self::new(StatusCode::BAD_REQUEST, "long_focus", message)
     }
 
     /// There is no key to show the provider.

@@ -71,6 +71,46 @@ pub(super) fn to_client(headers: HeaderMap) -> HeaderMap {
     sent
 }
 
+/// The headers of a request whose body is another one than the client's, not compressed and `length` bytes long: what they say
+/// of the client's bytes is left behind.
+pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers {
+        if *name == header::CONTENT_LENGTH {
+            sent.insert(name, HeaderValue::from(length));
+        } else if !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    sent
+}
+
+/// The headers of a question of our own, beside a request that its provider got with these: not compressed, and answered so in
+/// one piece of JSON. A request's key for not being done twice is its own.
+pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
+    for (name, value) in headers {
+        let is_of_request = *name == header::CONTENT_LENGTH
+            || *name == header::CONTENT_TYPE
+            || *name == header::ACCEPT
+            || *name == header::ACCEPT_ENCODING
+            || name.as_str() == "idempotency-key";
+        if !is_of_request && !is_of_connection(name) && !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    let json = HeaderValue::from_static("application/json");
+    sent.insert(header::CONTENT_TYPE, json.clone());
+    sent.insert(header::ACCEPT, json);
+    sent
+}
+
+/// Whether a header is about the very bytes of a body.
+fn is_of_bytes(name: &HeaderName) -> bool {
+    *name == header::CONTENT_ENCODING
+        || matches!(name.as_str(), "content-md5" | "digest" | "content-digest" | "repr-digest")
+}
+
 /// A key in the header where a provider of `format` looks for it.
 fn keyed(key: &Key, format: Format) -> (HeaderName, HeaderValue) {
     match format {
@@ -175,6 +215,49 @@ mod tests {
         let expect = [("accept", "*/*"), ("authorization", "Bearer k"), ("host", "api.example")];
         let bare = map(&[("accept", "*/*")]);
         assert_eq!(lines(&to_provider(&bare, &HOST, Some((&key, Format::OpenaiChat)))), expect);
+    }
+
+    #[test]
+    fn of_another_body_the_headers_say_nothing_of_the_clients_bytes() {
+        let headers = map(&[
+            ("host", "h"),
+            ("content-encoding", "gzip"),
+            ("content-length", "9"),
+            ("content-digest", "sha-256=:x:"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+        ]);
+        let expect =
+            [("host", "h"), ("content-length", "1000"), ("anthropic-beta", "a"), ("anthropic-beta", "b")];
+        assert_eq!(lines(&recut(&headers, 1_000)), expect);
+        let chunked = map(&[("transfer-encoding", "chunked"), ("accept", "*/*")]);
+        assert_eq!(lines(&recut(&chunked, 7)), lines(&chunked));
+    }
+
+    #[test]
+    fn a_question_has_the_headers_of_a_request_but_what_they_say_of_its_body_and_answer() {
+        let headers = map(&[
+            ("host", "h"),
+            ("content-encoding", "gzip"),
+            ("content-length", "9"),
+            ("transfer-encoding", "chunked"),
+            ("content-type", "application/json; charset=utf-8"),
+            ("accept", "text/event-stream"),
+            ("accept-encoding", "br"),
+            ("idempotency-key", "once"),
+            ("authorization", "Bearer k"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+        ]);
+        let expect = [
+            ("host", "h"),
+            ("authorization", "Bearer k"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+        ];
+        assert_eq!(lines(&of_question(&headers)), expect);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A request's body on its way in: never more than the limit of it, and never waited for too long.
 
 use std::{
+    collections::VecDeque,
     error::Error,
     fmt,
     pin::Pin,
@@ -20,10 +21,10 @@ use super::{config::Limits, patience::Patience};
 pub(super) enum Outbound {
     /// Passed on as it comes.
     Streamed(Inbound),
-    /// Here as a whole.
+    /// Here as a whole, in one piece or several.
     Whole {
-        /// What is left to send.
-        left: Option<Bytes>,
+        /// What is left to send; no piece is empty.
+        left: VecDeque<Bytes>,
         /// How it came, and leaves.
         framing: Framing,
     },
@@ -162,14 +163,14 @@ impl Body for Outbound {
     ) -> Poll<Option<Result<Frame<Bytes>, IntakeError>>> {
         match self.get_mut() {
             Self::Streamed(inbound) => Pin::new(inbound).poll_frame(cx),
-            Self::Whole { left, .. } => Poll::Ready(left.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Whole { left, .. } => Poll::Ready(left.pop_front().map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Streamed(inbound) => inbound.is_end_stream(),
-            Self::Whole { left, framing } => left.is_none() && *framing == Framing::Length,
+            Self::Whole { left, framing } => left.is_empty() && *framing == Framing::Length,
         }
     }
 
@@ -178,7 +179,7 @@ impl Body for Outbound {
             Self::Streamed(inbound) => inbound.size_hint(),
             Self::Whole { framing: Framing::Chunks, .. } => SizeHint::default(),
             Self::Whole { left, .. } => {
-                SizeHint::with_exact(left.as_ref().map_or(0, |bytes| bytes.len() as u64))
+                SizeHint::with_exact(left.iter().map(|piece| piece.len() as u64).sum())
             }
         }
     }
@@ -187,6 +188,13 @@ impl Body for Outbound {
 impl Outbound {
     /// A body that is here as a whole.
     pub(super) fn whole(bytes: Bytes, framing: Framing) -> Self {
-        Self::Whole { left: Some(bytes).filter(|bytes| !bytes.is_empty()), framing }
+        Self::pieces([bytes], framing)
+    }
+
+    /// A body that is here in pieces.
+    pub(super) fn pieces(pieces: impl IntoIterator<Item = Bytes>, framing: Framing) -> Self {
+        // An empty chunk would be the last one.
+        let left = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        Self::Whole { left, framing }
     }
 }

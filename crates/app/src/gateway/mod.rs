@@ -2,12 +2,16 @@
 
 mod admission;
 mod answers;
+mod begun;
+mod composing;
 pub(crate) mod config;
 mod copy;
 mod expand;
+mod fate;
 mod headers;
 mod health;
 mod intake;
+mod listening;
 pub(crate) mod metrics;
 mod passage;
 mod passing;
@@ -15,18 +19,26 @@ mod patience;
 mod recording;
 mod relay;
 mod route;
+mod savings;
 pub(crate) mod screen;
 mod server;
 mod shelf;
 mod shutdown;
+mod summariser;
 pub(crate) mod telemetry;
 mod upstream;
+mod wishes;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
-    core::profile::Profiles, observe::Observer, recorder::RecordError, store::Sqlite, wire::Format,
+    compose::{Composing, Heard},
+    core::{Tokens, profile::Profiles},
+    observe::Observer,
+    recorder::RecordError,
+    store::Sqlite,
+    wire::Format,
 };
 use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
@@ -36,9 +48,10 @@ use self::{
     answers::Trouble,
     config::{Config, Limits, Mode, Unrecorded},
     health::Health,
-    metrics::{Metrics, Reason},
+    metrics::{Metrics, Reason, Uncomposed},
     shelf::Shelf,
     shutdown::Signals,
+    summariser::Summarisers,
     upstream::Upstreams,
 };
 
@@ -60,6 +73,7 @@ pub(crate) async fn serve(
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let address = listener.local_addr().context("finding out where the gateway listens")?;
     let gateway = Arc::new(Gateway::new(config, address, store)?);
+    listening::begin(&gateway);
     ready(address);
     server::run(gateway, listener, signals).await;
     Ok(())
@@ -71,10 +85,14 @@ struct Gateway {
     admission: Admission,
     mode: Mode,
     routes: BTreeMap<String, Mode>,
-    upstreams: Upstreams,
+    upstreams: Arc<Upstreams>,
     limits: Limits,
     unrecorded: Unrecorded,
     shelf: Option<Arc<Shelf>>,
+    /// How requests are composed in mode `compact`.
+    composing: Composing,
+    /// Who writes the summaries for that.
+    summarisers: Summarisers,
     observer: Observer,
     metrics: Metrics,
     health: Health,
@@ -91,17 +109,30 @@ impl Gateway {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact: _, listen: _ } = config;
+        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact, listen: _ } =
+            config;
         let profiles = Arc::new(Profiles::builtin());
+        let composing = Composing {
+            policy: policy.clone(),
+            profiles: Arc::clone(&profiles),
+            window: compact.window.map(Tokens),
+            holdout: compact.holdout,
+            command: compact.command,
+            recall: compact.recall,
+            heard: Heard::default(),
+        };
+        let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),
             mode,
             routes,
-            upstreams: Upstreams::new(upstreams, &limits)?,
+            upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
             limits,
             unrecorded,
             shelf,
+            composing,
+            summarisers,
             observer: Observer::new(policy, Arc::clone(&profiles)),
             metrics: Metrics::new(profiles),
             health,
@@ -116,6 +147,12 @@ impl Gateway {
         self.metrics.unrecorded(reason);
         telemetry::unrecorded(reason, error);
         reason
+    }
+
+    /// A request goes on as it came though it was to be composed.
+    fn uncomposed(&self, reason: Uncomposed) {
+        self.metrics.uncomposed(reason);
+        telemetry::uncomposed(reason);
     }
 
     /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls

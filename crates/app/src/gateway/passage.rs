@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
+    compose::{self, Done},
     core::{
         event::Usage,
         id::{AnswerId, ModelName},
@@ -23,8 +24,9 @@ use super::{
     Gateway,
     config::Mode,
     copy::{AnswerCopy, Read, is_streamed},
-    metrics::{Finished, InFlight, Metrics},
-    recording::{Recorded, Recording},
+    fate::Fate,
+    metrics::{Finished, InFlight, Metrics, Reason, composed::Overflowed},
+    recording::{Composed, Recorded, Recording, Refused},
     telemetry::{self, Place, Told},
     upstream::Upstream,
 };
@@ -48,6 +50,10 @@ pub(super) struct Passage {
     first_byte: Option<Duration>,
     copy: Option<AnswerCopy>,
     recording: Option<Recording>,
+    /// What became of it in mode `compact`.
+    fate: Option<Fate>,
+    /// What became of it after its provider refused it as too long.
+    overflow: Option<Overflowed>,
     stage: Stage,
     _place: OwnedSemaphorePermit,
     _in_flight: InFlight,
@@ -166,6 +172,10 @@ pub(super) struct Departure {
     pub(super) copy: Option<AnswerCopy>,
     /// How it ended.
     pub(super) how: How,
+    /// What was done to it in mode `compact`.
+    pub(super) composed: Option<Done>,
+    /// What became of it after its provider refused it as too long.
+    pub(super) overflow: Option<Overflowed>,
     /// Told when it is recorded.
     pub(super) done: oneshot::Sender<Recorded>,
 }
@@ -195,6 +205,8 @@ impl Passage {
             first_byte: None,
             copy: None,
             recording: None,
+            fate: (mode == Mode::Compact).then_some(Fate::Refused),
+            overflow: None,
             stage: Stage::Passing,
             _place: place,
             _in_flight: gateway.metrics.arrived(),
@@ -221,18 +233,46 @@ impl Passage {
         self.recording = Some(recording);
     }
 
-    /// Waits until its request is recorded.
-    pub(super) async fn arrived(&mut self) -> Recorded {
+    /// Waits until its request is recorded, and composed if it is to be.
+    pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match &mut self.recording {
             Some(recording) => recording.arrived().await,
-            None => Ok(()),
+            None => Ok(None),
         }
+    }
+
+    /// The request as it is composed anew, smaller, because its provider refused it as too long; `None` if it cannot be.
+    pub(super) async fn smaller(&mut self, refused: Refused) -> Option<compose::Outgoing> {
+        match &self.recording {
+            Some(recording) => recording.smaller(refused).await,
+            None => None,
+        }
+    }
+
+    /// In mode `compact`, this became of it.
+    pub(super) fn came_to(&mut self, fate: Fate) {
+        self.fate = Some(fate);
+    }
+
+    /// Its provider refused it as too long, and this became of it.
+    pub(super) fn overflowed(&mut self, overflow: Overflowed) {
+        self.overflow = Some(overflow);
+    }
+
+    /// What became of it in mode `compact`; nothing in others.
+    pub(super) fn fate(&self) -> Option<&Fate> {
+        self.fate.as_ref()
     }
 
     /// The head of its answer has come.
     pub(super) fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
-        self.status = Some(status);
         self.is_answered = true;
+        self.says(status, headers);
+    }
+
+    /// It is answered under this head, by its provider or here.
+    pub(super) fn says(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.status = Some(status);
         self.is_streamed = is_streamed(headers);
         if let (Some(format), Some(_)) = (self.format, &self.recording) {
             self.copy = Some(AnswerCopy::new(format, status, headers));
@@ -286,7 +326,9 @@ impl Passage {
             return None;
         };
         let (done, recorded) = oneshot::channel();
-        recording.depart(Departure { passed, copy, how, done });
+        let composed = self.fate.as_ref().and_then(Fate::done).cloned();
+        let overflow = self.overflow;
+        recording.depart(Departure { passed, copy, how, composed, overflow, done });
         Some(recorded)
     }
 }

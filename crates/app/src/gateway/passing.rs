@@ -14,10 +14,10 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
 use super::{
+    begun::Begun,
     config::Unrecorded,
     metrics::Reason,
     passage::{How, Passage},
@@ -26,7 +26,7 @@ use super::{
 };
 
 /// How long an answer is held for a store that does not come to an end, where answers are not to be held by the store.
-const HELD: Duration = Duration::from_secs(2);
+pub(super) const HELD: Duration = Duration::from_secs(2);
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) enum Outgoing {
 /// A provider's answer on its way.
 #[derive(Debug)]
 pub(super) struct Passing {
-    inner: Incoming,
+    inner: Begun,
     passage: Passage,
     patience: Patience,
     held: Option<Held>,
@@ -61,7 +61,7 @@ type Broken = Box<dyn Error + Send + Sync>;
 
 impl Passing {
     /// Passes an answer on, which may pause for so long.
-    pub(super) fn new(inner: Incoming, mut passage: Passage, pause: Duration) -> Self {
+    pub(super) fn new(inner: Begun, mut passage: Passage, pause: Duration) -> Self {
         let is_done = inner.is_end_stream();
         if is_done {
             // There is nothing to hold.

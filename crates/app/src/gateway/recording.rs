@@ -10,11 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
+    compose::{self, Outgoing, Way, Wishes},
     core::event::Time,
     observe::Observed,
     recorder::{Arrival, End, Ending, Finish, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
-    wire::{Format, caller::Purpose},
+    wire::{Format, caller::Purpose, overflow::Overflow},
 };
 use http::{HeaderMap, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -25,9 +26,10 @@ use super::{
     config::{Mode, Unrecorded},
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
-    metrics::Reason,
+    metrics::{Reason, composed::Call},
     passage::Departure,
     shelf::Shelf,
+    summariser::Means,
     telemetry::{self, Place},
 };
 
@@ -49,6 +51,30 @@ pub(super) struct Request {
     pub(super) mode: Mode,
     /// What it is for, where its path says so.
     pub(super) purpose: Option<Purpose>,
+    /// What it wants of being composed, where it is.
+    pub(super) wishes: Wishes,
+    /// What it lends to whoever summarises its session.
+    pub(super) means: Option<Arc<Means>>,
+}
+
+/// A request that was composed.
+#[derive(Debug)]
+pub(super) struct Composed {
+    /// What becomes of it.
+    pub(super) way: Way,
+    /// The client's body, not compressed, which it is made of.
+    pub(super) body: Bytes,
+}
+
+/// A composed request that its provider refused as too long.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// The request.
+    pub(super) request: Arc<Request>,
+    /// Its body, not compressed.
+    pub(super) body: Bytes,
+    /// What the provider says.
+    pub(super) overflow: Overflow,
 }
 
 /// How long a request may wait for its answer before it is written without it, and how often that is looked after.
@@ -69,18 +95,23 @@ pub(super) async fn look_after(gateway: Weak<Gateway>) {
 /// What became of a record.
 pub(super) type Recorded = Result<(), Reason>;
 
+/// What became of a request's record, and of the request if it was to be composed.
+type Taken = Result<Option<Composed>, Reason>;
+
 /// The record of an exchange.
 #[derive(Debug)]
 pub(super) struct Recording {
     desk: Arc<Desk>,
     /// Tells when the request is recorded.
-    arrived: Option<oneshot::Receiver<Recorded>>,
+    arrived: Option<oneshot::Receiver<Taken>>,
 }
 
 #[derive(Debug)]
 struct Desk {
     gateway: Arc<Gateway>,
     shelf: Arc<Shelf>,
+    /// Whose exchange it is.
+    principal: Arc<str>,
     stage: Mutex<Stage>,
     _alive: Alive,
     _place: OwnedSemaphorePermit,
@@ -88,11 +119,11 @@ struct Desk {
 
 #[derive(Debug)]
 enum Stage {
-    /// The request is being recorded.
+    /// The request is being recorded, or composed anew.
     Arriving,
     /// The request is recorded, or is not; there is no answer yet.
     Arrived(Result<Box<Arrived>, Reason>),
-    /// The answer ended while the request was being recorded: whoever does that goes on with it.
+    /// The answer ended while somebody was busy with the request: whoever is goes on with it.
     Leaving(Box<Departure>),
     /// Nothing is left to do here.
     Gone,
@@ -110,13 +141,14 @@ struct Arrived {
 
 impl Recording {
     /// Begins to record a request.
-    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Request) -> Result<Self, Reason> {
+    pub(super) fn begin(gateway: &Arc<Gateway>, alive: Alive, request: Arc<Request>) -> Result<Self, Reason> {
         let shelf = gateway.shelf.as_ref().ok_or(Reason::Store)?;
         // A store that is stuck must not fill the memory with what waits for it.
         let place = Arc::clone(&gateway.records).try_acquire_owned().map_err(|_| Reason::Store)?;
         let desk = Arc::new(Desk {
             gateway: Arc::clone(gateway),
             shelf: Arc::clone(shelf),
+            principal: Arc::clone(&request.principal),
             stage: Mutex::new(Stage::Arriving),
             _alive: alive,
             _place: place,
@@ -127,12 +159,30 @@ impl Recording {
         Ok(Self { desk, arrived: Some(arrived) })
     }
 
-    /// Waits until the request is recorded.
-    pub(super) async fn arrived(&mut self) -> Recorded {
+    /// Waits until the request is recorded, and composed if it is to be.
+    pub(super) async fn arrived(&mut self) -> Taken {
         match self.arrived.take() {
             Some(arrived) => arrived.await.unwrap_or(Err(Reason::Store)),
-            None => Ok(()),
+            None => Ok(None),
         }
+    }
+
+    /// Has the request composed anew, smaller. `None` if it cannot be.
+    pub(super) async fn smaller(&self, refused: Refused) -> Option<Outgoing> {
+        let arrived = {
+            let mut stage = self.desk.stage();
+            match std::mem::replace(&mut *stage, Stage::Arriving) {
+                Stage::Arrived(Ok(arrived)) => arrived,
+                other => {
+                    *stage = other;
+                    return None;
+                }
+            }
+        };
+        let (tell, told) = oneshot::channel();
+        let working = Arc::clone(&self.desk);
+        self.desk.gateway.runtime.spawn_blocking(move || working.compose_smaller(arrived, &refused, tell));
+        told.await.ok().flatten()
     }
 
     /// Records how it ended.
@@ -156,16 +206,61 @@ impl Recording {
 }
 
 impl Desk {
-    fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Recorded>) {
+    fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let taken = self.record(&recorder, request);
-        // Nobody may be listening.
-        let _ = tell.send(taken.as_ref().map(|_| ()).map_err(|reason| *reason));
-        let arrived = taken.map(|ticket| {
-            self.gateway.metrics.recorded(ticket.placed);
+        let (mut ticket, composed) = match self.record(&recorder, request) {
+            Ok(taken) => taken,
+            Err(reason) => {
+                // Nobody may be listening, here and below.
+                let _ = tell.send(Err(reason));
+                return self.done_with(Err(reason));
+            }
+        };
+        self.gateway.metrics.recorded(ticket.placed);
+        if composed.is_some() {
+            if tell.is_closed() {
+                self.never_left(&recorder, &mut ticket);
+            }
+            // Whoever hears of it may have it composed anew, so it has to be there.
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
+            let _ = tell.send(Ok(composed));
+        } else {
+            // Nobody waits for an observation.
+            let _ = tell.send(Ok(None));
             let observed = self.observe(recorder.store(), request, &ticket);
-            Box::new(Arrived { ticket, recorder, observed })
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed })));
+        }
+    }
+
+    fn compose_smaller(
+        self: Arc<Self>,
+        mut arrived: Box<Arrived>,
+        refused: &Refused,
+        tell: oneshot::Sender<Option<Outgoing>>,
+    ) {
+        let Refused { request, body, overflow } = refused;
+        let smaller = str::from_utf8(body).ok().and_then(|body| {
+            let header = |name: &str| shown(&request.headers, name);
+            let arrival = request.arrival(body, &header);
+            let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
+            composed.map_err(|error| self.failed(&error)).ok().flatten()
         });
+        let is_made = smaller.is_some();
+        if tell.send(smaller).is_err() && is_made {
+            self.never_left(&arrived.recorder, &mut arrived.ticket);
+        }
+        self.done_with(Ok(arrived));
+    }
+
+    /// Nobody waited for what was composed: the client's own request went on, or nothing did.
+    fn never_left(&self, recorder: &Recorder, ticket: &mut Ticket) {
+        if let Err(error) = recorder.never_left(ticket, now()) {
+            self.failed(&error);
+        }
+    }
+
+    /// Nobody is busy with the request any more.
+    fn done_with(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>) {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Leaving(departure) => {
@@ -176,34 +271,33 @@ impl Desk {
         }
     }
 
-    fn record(&self, recorder: &Recorder, request: &Request) -> Result<Ticket, Reason> {
-        let expanded;
-        let body = match Coding::of(&request.headers) {
-            Coding::Identity => &request.body[..],
+    fn record(&self, recorder: &Recorder, request: &Request) -> Result<(Ticket, Option<Composed>), Reason> {
+        let plain = match Coding::of(&request.headers) {
+            Coding::Identity => request.body.clone(),
             coding => {
-                expanded =
-                    expand(coding, &request.body, self.gateway.limits.body).map_err(|error| match error {
-                        ExpandError::TooLarge => self.missed(Reason::TooLarge),
-                        ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
-                    })?;
-                &expanded
+                let expanded = expand(coding, &request.body, self.gateway.limits.body);
+                expanded.map(Bytes::from).map_err(|error| match error {
+                    ExpandError::TooLarge => self.missed(Reason::TooLarge),
+                    ExpandError::Garbage => self.missed(Reason::UnreadableRequest),
+                })?
             }
         };
-        let Ok(body) = str::from_utf8(body) else { return Err(self.missed(Reason::UnreadableRequest)) };
-        let arrival = Arrival {
-            principal: &request.principal,
-            format: request.format,
-            body,
-            header: &|name| shown(&request.headers, name),
-            at: now(),
-            purpose: request.purpose,
-        };
-        // What only passes may be written with its answer: nothing waits for it before.
-        let ticket = match (request.mode, self.gateway.unrecorded) {
-            (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
-            _ => recorder.arrive(&arrival),
-        };
-        ticket.map_err(|error| self.failed(&error))
+        let Ok(body) = str::from_utf8(&plain) else { return Err(self.missed(Reason::UnreadableRequest)) };
+        let header = |name: &str| shown(&request.headers, name);
+        let arrival = request.arrival(body, &header);
+        if request.mode != Mode::Compact {
+            // What only passes may be written with its answer: nothing waits for it before.
+            let ticket = match (request.mode, self.gateway.unrecorded) {
+                (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
+                _ => recorder.arrive(&arrival),
+            };
+            return Ok((ticket.map_err(|error| self.failed(&error))?, None));
+        }
+        let Gateway { composing, summarisers, upstreams, .. } = &*self.gateway;
+        let summariser = summarisers.of(upstreams, (request.format, body), request.means.as_ref());
+        let composed = recorder.compose(&arrival, composing, &request.wishes, summariser.as_ref());
+        let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
+        Ok((ticket, Some(Composed { way, body: plain })))
     }
 
     /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
@@ -226,9 +320,9 @@ impl Desk {
         }
     }
 
-    /// Nothing in here waits for the store.
+    /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, done } = departure;
+        let Departure { passed, copy, how, composed, overflow, done } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;
@@ -246,6 +340,7 @@ impl Desk {
             .as_ref()
             .ok()
             .map(|(ticket, _)| Place { session: ticket.session, thread: ticket.thread });
+        let model = recorded.as_ref().ok().and_then(|(ticket, _)| ticket.model.clone());
         // What was refused has cost nothing, either way.
         if let (Ending::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
@@ -259,8 +354,9 @@ impl Desk {
             took: passed.took,
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
+            told: None,
         };
-        let gateway = Arc::clone(&self.gateway);
+        let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
         match recorded {
             Ok((ticket, recorder)) => {
                 let owner = Arc::clone(&recorder);
@@ -283,6 +379,17 @@ impl Desk {
             Err(reason) => drop(done.send(Err(reason))),
         }
         passed.tell(&gateway.metrics, ending, &said, place);
+        if let (Some(done), Some(place)) = (&composed, place) {
+            gateway.metrics.composed(&Call {
+                principal: &principal,
+                session: place.session,
+                model: model.as_ref().map(|model| model.0.as_str()),
+                done,
+                usage: said.usage.as_ref(),
+                overflow: overflow.map(|overflow| overflow.after(ending)),
+                recalls: 0,
+            });
+        }
     }
 
     fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<Recorded>) {
@@ -313,10 +420,22 @@ impl Desk {
     }
 }
 
+impl Request {
+    /// The request as the recorder takes it: its body, not compressed, and its headers.
+    fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
+        let Self { principal, format, purpose, .. } = self;
+        Arrival { principal, format: *format, body, header, at: now(), purpose: *purpose }
+    }
+}
+
 /// Whether what is left to do is done before a thread that waits for work would begin with it.
 fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
     const BYTES: usize = 16 << 10;
-    let request = arrived.as_ref().map_or(0, |arrived| arrived.ticket.unwritten_bytes());
+    // How a composed request ended is told to whoever composes, who may be busy.
+    let request = arrived.as_ref().map_or(0, |arrived| match arrived.ticket.call {
+        Some(_) => usize::MAX,
+        None => arrived.ticket.unwritten_bytes(),
+    });
     let answer = departure.copy.as_ref().map_or(0, AnswerCopy::expected_work);
     request.saturating_add(answer) <= BYTES
 }

@@ -1,28 +1,36 @@
-//! The road: a request in, its provider's answer out, and nothing of either changed.
+//! The road: a request in, its provider's answer out, and nothing of either changed unless it is to be composed.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use epitome::{recorder::Ending, wire::Format};
+use epitome::{
+    compose::Wishes,
+    recorder::Ending,
+    wire::{Format, reply::Reply},
+};
 use http::{HeaderMap, Request, Response, StatusCode, Version, request::Parts};
 use http_body::Body;
 use hyper::body::Incoming;
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::{
     Gateway,
     admission::{Admitted, KeyShown},
     answers::{Trouble, own},
+    begun::{self, Begun},
+    composing::{self, Reached, Trip},
     config::{Mode, Unrecorded},
     expand::{Coding, expand},
-    headers,
+    fate, headers,
     intake::{Framing, Inbound, IntakeError, Outbound},
-    metrics::{Finished, Reason},
+    metrics::{Finished, Reason, Uncomposed},
     passage::{How, Passage},
-    passing::{Outgoing, Passing},
-    recording::{self, Alive, Recording},
+    passing::{self, Outgoing, Passing},
+    recording::{self, Alive, Composed, Recording},
     route::{self, Route},
     upstream::{Choice, SendError, Upstream},
+    wishes::wishes,
 };
 
 /// Answers a request.
@@ -44,6 +52,7 @@ pub(super) async fn answer(
             Err(why) => own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
         }),
         Route::Metrics => counted(&gateway, &head.headers),
+        Route::Savings => saved(&gateway, &head.headers),
         Route::Socket => Err(Trouble::no_sockets()),
         Route::Unknown => Err(Trouble::unknown_path()),
     };
@@ -81,6 +90,12 @@ fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>,
     Ok(own(StatusCode::OK, KIND, gateway.metrics.text()))
 }
 
+/// What somebody's sessions saved.
+fn saved(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
+    let admitted = gateway.admission.admit(headers)?;
+    Ok(own(StatusCode::OK, "application/json", gateway.metrics.savings(&admitted.principal)))
+}
+
 async fn relay(
     gateway: &Arc<Gateway>,
     alive: Alive,
@@ -96,12 +111,21 @@ async fn relay(
     let (admitted, mode, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
     let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
     let errand = Errand { alive, lane, mode, admitted, head };
-    match errand.run(&mut passage, body).await {
-        Ok(response) => Ok(passed(passage, response)),
+    let answered = match errand.run(&mut passage, body).await {
+        Ok(Reached::Provider(response)) => return Ok(passed(passage, response)),
+        Ok(Reached::Here(reply)) => replied(&mut passage, reply).await,
         Err(Failure { how, trouble }) => {
             passage.fails(trouble.status, how);
             Err(trouble)
         }
+    };
+    match (passage.fate(), lane.call()) {
+        (Some(fate), Some(format)) => {
+            let mut answer = answered.unwrap_or_else(|trouble| trouble.answer(format));
+            answer.headers_mut().insert(fate::HEADER, fate.header());
+            Ok(answer)
+        }
+        _ => answered,
     }
 }
 
@@ -122,14 +146,37 @@ fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
 }
 
 /// The answer of a provider, as the client gets it.
-fn passed(mut passage: Passage, response: Response<Incoming>) -> Response<Outgoing> {
+fn passed(mut passage: Passage, response: Response<Begun>) -> Response<Outgoing> {
     let (mut head, body) = response.into_parts();
     passage.answered(head.status, &head.headers);
     head.headers = headers::to_client(head.headers);
+    if let Some(fate) = passage.fate() {
+        head.headers.insert(fate::HEADER, fate.header());
+    }
     // How a provider counts its versions is nothing to the client's connection.
     head.version = Version::HTTP_11;
     let pause = passage.gateway().limits.pause;
     Response::from_parts(head, Outgoing::Passing(Box::new(Passing::new(body, passage, pause))))
+}
+
+/// An answer in a model's place, as the client gets it: when it is in the log, like any other.
+async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoing>, Trouble> {
+    let body = Bytes::from(reply.body);
+    let answer = own(StatusCode::OK, reply.kind, body.clone());
+    passage.says(StatusCode::OK, answer.headers());
+    passage.passes(&body);
+    let Some(recorded) = passage.end(How::Ended) else { return Ok(answer) };
+    match passage.gateway().unrecorded {
+        Unrecorded::Forward => {
+            // It is told all the same.
+            let _ = timeout(passing::HELD, recorded).await;
+            Ok(answer)
+        }
+        Unrecorded::Refuse => match recorded.await.unwrap_or(Err(Reason::Store)) {
+            Err(Reason::Store) => Err(Trouble::unrecorded(Reason::Store)),
+            Ok(()) | Err(_) => Ok(answer),
+        },
+    }
 }
 
 /// What is to be done with a request that was let in.
@@ -142,18 +189,19 @@ struct Errand {
 }
 
 /// Why a request did not pass.
-struct Failure {
+pub(super) struct Failure {
     how: How,
     trouble: Trouble,
 }
 
 impl Errand {
-    async fn run(mut self, passage: &mut Passage, body: Incoming) -> Result<Response<Incoming>, Failure> {
+    async fn run(mut self, passage: &mut Passage, body: Incoming) -> Result<Reached, Failure> {
         let gateway = Arc::clone(passage.gateway());
         let formats = self.lane.formats();
         let by_model = gateway.upstreams.choice(formats) == Choice::ByModel;
         let framing = Framing::of(&self.head.headers);
         passage.came(body.size_hint().lower());
+        let wishes = if self.mode == Mode::Compact { wishes(&self.head.headers)? } else { Wishes::default() };
         let inbound = Inbound::new(body, &gateway.limits)?;
         let (outbound, whole) = if by_model || self.mode != Mode::Off {
             let whole = inbound.gather().await?;
@@ -166,50 +214,75 @@ impl Errand {
         let upstream =
             gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
         passage.goes_to(upstream);
-        let (request, headers) = self.addressed(upstream, outbound)?;
+        let (head, headers) = self.addressed(upstream)?;
         if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (self.mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
             let purpose = route::purpose(self.head.uri.path());
             let (body, mode) = (whole, self.mode);
-            let arrived = recording::Request { principal, format, headers, body, mode, purpose };
-            record(passage, self.alive, arrived).await?;
+            let means = if mode == Mode::Compact { gateway.summarisers.means(&head) } else { None };
+            let request =
+                recording::Request { principal, format, headers, body, mode, purpose, wishes, means };
+            let request = Arc::new(request);
+            if mode == Mode::Compact {
+                return Trip { passage, upstream, head, framing, request }.run(self.alive).await;
+            }
+            record(passage, self.alive, request).await?;
         }
-        gateway.upstreams.send(request).await.map_err(|error| {
-            tracing::warn!(upstream = upstream.name(), error = error.code(), "a request got no answer");
-            Failure { how: error.how(), trouble: error.trouble(upstream.name()) }
-        })
+        let response = send(&gateway, upstream, Request::from_parts(head, outbound)).await?;
+        Ok(Reached::Provider(begun::unread(response)))
     }
 
-    /// The request as `upstream` gets it, and the headers it came with.
-    fn addressed(
-        &mut self,
-        upstream: &Upstream,
-        body: Outbound,
-    ) -> Result<(Request<Outbound>, HeaderMap), Trouble> {
+    /// The head of the request as `upstream` gets it, and the headers it came with.
+    fn addressed(&mut self, upstream: &Upstream) -> Result<(Parts, HeaderMap), Trouble> {
         if self.admitted.key == KeyShown::Ours && upstream.key().is_none() {
             return Err(Trouble::no_key());
         }
         let path = self.head.uri.path_and_query().cloned().ok_or_else(Trouble::unknown_path)?;
-        let mut request = Request::new(body);
-        *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = upstream.at(path).map_err(|_| Trouble::unknown_path())?;
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = self.head.method.clone();
+        head.uri = upstream.at(path).map_err(|_| Trouble::unknown_path())?;
         let key = upstream.key().zip(upstream.format(self.lane.formats()));
-        *request.headers_mut() = headers::to_provider(&self.head.headers, upstream.host(), key);
+        head.headers = headers::to_provider(&self.head.headers, upstream.host(), key);
         // How the client writes the names of its headers is in here.
-        *request.extensions_mut() = std::mem::take(&mut self.head.extensions);
-        Ok((request, std::mem::take(&mut self.head.headers)))
+        head.extensions = std::mem::take(&mut self.head.extensions);
+        Ok((head, std::mem::take(&mut self.head.headers)))
     }
 }
 
-/// Begins to record a request; where nothing may pass that is not recorded, waits for that.
-async fn record(passage: &mut Passage, alive: Alive, request: recording::Request) -> Result<(), Trouble> {
+/// Sends a request to `upstream`, and waits for the head of its answer.
+pub(super) async fn send(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    request: Request<Outbound>,
+) -> Result<Response<Incoming>, Failure> {
+    gateway.upstreams.send(request).await.map_err(|error| {
+        tracing::warn!(upstream = upstream.name(), error = error.code(), "a request got no answer");
+        Failure { how: error.how(), trouble: error.trouble(upstream.name()) }
+    })
+}
+
+/// Begins to record a request; where nothing may pass that is not recorded, waits for that. One that is to be composed waits
+/// for it in any case, but where it may pass unrecorded, not for long: `None` if it was not composed.
+pub(super) async fn record(
+    passage: &mut Passage,
+    alive: Alive,
+    request: Arc<recording::Request>,
+) -> Result<Option<Composed>, Trouble> {
     let gateway = Arc::clone(passage.gateway());
+    let mode = request.mode;
     let recorded = match Recording::begin(&gateway, alive, request) {
         Ok(recording) => {
             passage.recorded_by(recording);
-            match gateway.unrecorded {
-                Unrecorded::Forward => Ok(()),
-                Unrecorded::Refuse => passage.arrived().await,
+            match (gateway.unrecorded, mode) {
+                (Unrecorded::Refuse, _) => passage.arrived().await,
+                (Unrecorded::Forward, Mode::Compact) => {
+                    let composed = timeout(composing::HELD, passage.arrived()).await;
+                    composed.unwrap_or_else(|_| {
+                        gateway.uncomposed(Uncomposed::Late);
+                        Ok(None)
+                    })
+                }
+                (Unrecorded::Forward, _) => Ok(None),
             }
         }
         Err(reason) => {
@@ -218,20 +291,22 @@ async fn record(passage: &mut Passage, alive: Alive, request: recording::Request
         }
     };
     match (recorded, gateway.unrecorded) {
+        (Ok(composed), _) => Ok(composed),
         (Err(reason @ (Reason::Store | Reason::TooLarge)), Unrecorded::Refuse) => {
             Err(Trouble::unrecorded(reason))
         }
         // Nobody can record what cannot be read, and its provider will say so.
-        _ => Ok(()),
+        (Err(reason), _) => {
+            if mode == Mode::Compact {
+                gateway.uncomposed(Uncomposed::Unrecorded(reason));
+            }
+            Ok(None)
+        }
     }
 }
 
 /// The model a request asks, if it can be read.
 fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Asked {
-        model: String,
-    }
     let expanded;
     let body = match Coding::of(headers) {
         Coding::Identity => body,
@@ -240,6 +315,15 @@ fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
             &expanded
         }
     };
+    asked(body)
+}
+
+/// The model that a body asks which is not compressed.
+pub(super) fn asked(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        model: String,
+    }
     serde_json::from_slice(body).ok().map(|Asked { model }| model)
 }
 

@@ -22,6 +22,8 @@ pub(super) enum Route {
     Ready,
     /// What the gateway counts.
     Metrics,
+    /// What compaction saves.
+    Savings,
     /// Nowhere.
     Unknown,
 }
@@ -59,6 +61,7 @@ impl Route {
             (&Method::GET | &Method::HEAD, "/healthz") => Self::Health,
             (&Method::GET | &Method::HEAD, "/readyz") => Self::Ready,
             (&Method::GET | &Method::HEAD, "/metrics") => Self::Metrics,
+            (&Method::GET | &Method::HEAD, "/epitome/savings") => Self::Savings,
             _ => Self::Unknown,
         }
     }
@@ -68,7 +71,13 @@ impl Route {
         match self {
             Self::Call(format) => format,
             Self::Pass(formats) => formats[0],
-            Self::Socket | Self::Greeting | Self::Health | Self::Ready | Self::Metrics | Self::Unknown => {
+            Self::Socket
+            | Self::Greeting
+            | Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::Savings
+            | Self::Unknown => {
                 if is_anthropic(headers) {
                     Format::Anthropic
                 } else {
@@ -185,6 +194,9 @@ mod tests {
         check("GET /readyz", &[], Route::Ready);
         check("GET /metrics", &[], Route::Metrics);
         check("POST /metrics", &[], Route::Unknown);
+        check("GET /epitome/savings?x=1", &[], Route::Savings);
+        check("POST /epitome/savings", &[], Route::Unknown);
+        check("GET /epitome/savings/", &[], Route::Unknown);
         check("GET /v1", &[], Route::Unknown);
         check("OPTIONS *", &[], Route::Unknown);
     }

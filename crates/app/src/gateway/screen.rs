@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::config::{
     Config, Mode,
-    shown::{asked_for, url},
+    shown::{asked_for, compacting, url},
 };
 
 /// The first screen, but for the address, which is not known before the gateway listens.
@@ -18,6 +18,7 @@ use super::config::{
 pub(crate) struct Screen {
     facts: String,
     mode: &'static str,
+    compacts: bool,
     database: String,
     upstreams: String,
 }
@@ -31,6 +32,7 @@ impl Screen {
         Self {
             facts,
             mode: config.mode.name(),
+            compacts: config.compacts(),
             database: if config.records() { database.display().to_string() } else { String::new() },
             upstreams: named.collect::<Vec<_>>().join(", "),
         }
@@ -44,6 +46,9 @@ impl Screen {
             let _ = writeln!(screen, "  {agent:<16}{line}");
         }
         screen.push_str("\nThen look:  epitome sessions\n");
+        if self.compacts {
+            let _ = writeln!(screen, "What it saves:  curl {}/epitome/savings", local(address));
+        }
         screen
     }
 
@@ -72,11 +77,19 @@ fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
         Mode::Observe => {
             "observe: forwarded as they are, recorded, and compared with what the policy would send"
         }
-        Mode::Compact => "compact: recorded, and forwarded within the model's window",
+        Mode::Compact => {
+            "compact: recorded, and forwarded within the model's window: a summary stands for what is old"
+        }
     };
     writeln!(f, "  {:<11}{does}", "mode")?;
     for (route, mode) in &config.routes {
         writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+    }
+    if config.compacts() {
+        writeln!(f, "  {:<11}{}", "policy", config.policy.name)?;
+        for (index, told) in compacting(&config.compact).iter().enumerate() {
+            writeln!(f, "  {:<11}{told}", if index == 0 { "compact" } else { "" })?;
+        }
     }
     if config.records() {
         writeln!(f, "  {:<11}{}", "database", database.display())?;
@@ -119,12 +132,17 @@ fn agents(url: &str) -> [(&'static str, String); 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::config::flags::Flags;
+    use crate::gateway::config::{Compact, Summariser, flags::Flags};
+
+    fn screen_with(change: impl FnOnce(&mut Config), address: &str) -> String {
+        let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
+        let (mut config, _) = Flags::default().resolve(&|_| None, policy).expect("the default");
+        change(&mut config);
+        Screen::of(&config, Path::new("/home/anna/epitome.db")).at(address.parse().expect("an address"))
+    }
 
     fn screen(address: &str) -> String {
-        let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
-        let (config, _) = Flags::default().resolve(&|_| None, policy).expect("the default");
-        Screen::of(&config, Path::new("/home/anna/epitome.db")).at(address.parse().expect("an address"))
+        screen_with(|_| {}, address)
     }
 
     #[test]
@@ -149,6 +167,46 @@ mod tests {
 
         Then look:  epitome sessions
         "#);
+    }
+
+    #[test]
+    fn the_first_screen_says_what_compact_does() {
+        let told = |compact: Compact| {
+            let screen =
+                screen_with(|config| (config.mode, config.compact) = (Mode::Compact, compact), "127.0.0.1:1");
+            let lines = screen.lines().skip(2).take_while(|line| !line.contains("database"));
+            lines.chain(screen.lines().last()).collect::<Vec<_>>().join("\n")
+        };
+        insta::assert_snapshot!(told(Compact::default()), @r"
+          mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old
+          policy     epitome
+          compact    the window that is known of each model
+                     no session is left as it is, so savings are estimates
+                     summaries by the built-in summariser
+                     no command compacts, no recall
+        What it saves:  curl http://127.0.0.1:1/epitome/savings
+        ");
+        let compact = Compact {
+            window: Some(128_000),
+            holdout: 25_000,
+            command: Some("/compact".to_owned()),
+            recall: true,
+            summariser: Summariser::Model {
+                model: "small".to_owned(),
+                base: "http://10.0.0.3:8080".parse().expect("an address"),
+                format: epitome::wire::Format::OpenaiChat,
+                key: Some("sk-canary".into()),
+            },
+        };
+        insta::assert_snapshot!(told(compact), @r"
+          mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old
+          policy     epitome
+          compact    a window of 128000 tokens
+                     2.5 % of sessions are left as they are, to measure savings
+                     summaries by small at http://10.0.0.3:8080 (openai-chat, a key of its own, which anybody on the way can read: use https)
+                     `/compact` compacts, the model may recall
+        What it saves:  curl http://127.0.0.1:1/epitome/savings
+        ");
     }
 
     #[test]

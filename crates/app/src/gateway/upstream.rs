@@ -106,6 +106,11 @@ impl Upstreams {
         able.find(|upstream| upstream.config.models.is_empty()).or(first)
     }
 
+    /// How long the head of an answer is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.answer
+    }
+
     /// Sends a request to where it is addressed, and waits for the head of the answer.
     pub(super) async fn send(&self, request: Request<Outbound>) -> Result<Response<Incoming>, SendError> {
         match timeout(self.answer, self.client.request(request)).await {

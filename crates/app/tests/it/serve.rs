@@ -54,6 +54,49 @@ fn a_configuration_is_checked_and_shown_without_its_secrets() {
 }
 
 #[test]
+fn what_mode_compact_is_told_is_shown_without_its_key() {
+    let bench = Bench::new();
+    let text_of = |flags: &[&str]| check(&bench, &[&["--mode", "compact"], flags].concat());
+    let (right, said) = text_of(&[]);
+    assert!(right && said.contains("compact         the window that is known of each model\n"), "{said}");
+    let flags = [
+        "--window",
+        "64k",
+        "--holdout",
+        "0.1",
+        "--summariser",
+        "http://10.0.0.3:8080/v1",
+        "--summariser-model",
+        "small",
+        "--summariser-key-env",
+        "LOCAL_KEY",
+    ];
+    let (right, said) = text_of(&flags);
+    assert!(right && said.contains("small at http://10.0.0.3:8080 (openai-chat, a key of its own"), "{said}");
+    assert!(said.contains("10 % of sessions") && !said.contains("canary"), "{said}");
+    let (right, said) = text_of(&[&flags[..], &["--json"]].concat());
+    assert!(right && !said.contains("canary"), "{said}");
+    let shown: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let expect = serde_json::json!({
+        "window": 64_000,
+        "holdout": 0.1,
+        "command": null,
+        "recall": false,
+        "summariser": {
+            "model": "small",
+            "url": "http://10.0.0.3:8080",
+            "format": "openai-chat",
+            "key": "configured",
+            "exposed": true,
+        },
+    });
+    assert_eq!(shown["compact"], expect);
+    let (right, said) = text_of(&["--summariser", "session", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert!(right && shown["compact"]["summariser"] == serde_json::json!({ "use": "session" }), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_refused_before_anything_is_opened() {
     let bench = Bench::new();
     let file = bench.write("gateway.toml", "mode = 'record'\n[[upstream]]\nkey = 'sk-canary'\n");
@@ -62,6 +105,8 @@ fn what_is_wrong_is_refused_before_anything_is_opened() {
         (vec!["--listen", "0.0.0.0:8787"], "can be reached by others"),
         (vec!["--openai-upstream", "https://me:canary@host"], "no password"),
         (vec!["--policy", "nobody"], "nobody"),
+        (vec!["--holdout", "0.7"], "'--holdout <SHARE>'"),
+        (vec!["--summariser", "http://host"], "--summariser-model"),
         (vec!["--config", "/nowhere.toml"], "cannot read the configuration"),
     ] {
         let (right, said) = check(&bench, &args);

@@ -4,12 +4,26 @@
 //! and what goes on to the provider is the client's request with the decisions of a policy made in it. Whatever nobody
 //! touched leaves with the bytes the client sent.
 
+mod again;
+mod composition;
+mod live;
+mod recalling;
+mod script;
+mod units;
+mod weaving;
+
 use std::{ops::Range, sync::Arc};
 
-use epitome_core::{ThreadId, Tokens, policy::Policy, profile::Profiles};
-use epitome_wire::overflow::Overflow;
+use epitome_core::{ThreadId, Tokens, event::Trigger, policy::Policy, profile::Profiles};
+use tokio::sync::broadcast::Receiver;
 
-use crate::recorder::{Arrival, RecordError, Recorder, Ticket};
+pub use self::recalling::Told;
+pub(crate) use self::{again::Scripts, live::Lives, recalling::as_told};
+use crate::{
+    recorder::Ticket,
+    session::{Lifecycle, Warm, lifecycle::Listeners},
+    summarise::Summarize,
+};
 
 /// How requests are composed.
 #[derive(Debug)]
@@ -24,6 +38,40 @@ pub struct Composing {
     pub holdout: u32,
     /// What a user says to have the session compacted, such as `/compact`; nothing if no words do that.
     pub command: Option<String>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub recall: bool,
+    /// Who hears what becomes of summaries.
+    pub heard: Heard,
+}
+
+/// What becomes of the summaries of all sessions, for whoever listens.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    listeners: Listeners,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { listeners: Listeners::new(None, None) }
+    }
+}
+
+impl Heard {
+    /// Listens from now on. Whoever is too slow misses the oldest.
+    pub fn listen(&self) -> Receiver<Lifecycle> {
+        self.listeners.subscribe()
+    }
+}
+
+/// Who writes the summaries of a session.
+#[derive(Clone, Debug)]
+pub struct Summariser {
+    /// Who.
+    pub summarise: Arc<dyn Summarize>,
+    /// The model, for its prices.
+    pub model: String,
+    /// Whether the session's own request may be continued instead of showing the material to somebody else.
+    pub warm: Warm,
 }
 
 /// What whoever sent a request wants of it beyond what its body says.
@@ -38,7 +86,7 @@ pub struct Wishes {
 /// A request that was recorded, and what becomes of it.
 #[derive(Debug)]
 pub struct Composed {
-    /// Its record, to be [finished](Recorder::finish).
+    /// Its record, to be [finished](crate::recorder::Recorder::finish).
     pub ticket: Ticket,
     /// What becomes of it.
     pub way: Way,
@@ -71,6 +119,16 @@ pub enum Cut {
     Own(String),
 }
 
+impl Cut {
+    /// What it says, where `body` is the client's.
+    pub fn text<'t>(&'t self, body: &'t str) -> &'t str {
+        match self {
+            Self::Client(range) => body.get(range.clone()).unwrap_or_default(),
+            Self::Own(text) => text,
+        }
+    }
+}
+
 /// What was done to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -84,8 +142,29 @@ pub struct Done {
     pub before: Tokens,
     /// What goes on.
     pub after: Tokens,
-    /// Why it goes on.
+    /// Of what the client sent, how much an ideal cache would have held: its last request, unless that is long ago.
+    pub held: Tokens,
+    /// The compaction that was adopted with it: why, and who wrote its summary.
+    pub compaction: Option<(Trigger, String)>,
+    /// Whether a policy was in charge.
     pub left: Left,
+}
+
+impl Done {
+    /// Of a request that goes on as it came.
+    fn nothing(left: Left) -> Self {
+        let none = Tokens(0);
+        Self {
+            call: None,
+            epoch: 0,
+            cause: None,
+            before: none,
+            after: none,
+            held: none,
+            compaction: None,
+            left,
+        }
+    }
 }
 
 /// Whether a policy was in charge of a request.
@@ -99,6 +178,8 @@ pub enum Left {
     Managed,
     /// It was not: only the provider has the history.
     Remote,
+    /// It was not: it is no part of the conversation, but a title for it.
+    Aside,
     /// It was not: no request could be made that the provider would take.
     Unfit,
 }
@@ -111,40 +192,8 @@ impl Left {
             Self::HeldOut => "held-out",
             Self::Managed => "managed",
             Self::Remote => "remote",
+            Self::Aside => "aside",
             Self::Unfit => "unfit",
         }
-    }
-}
-
-impl Recorder {
-    /// Records a request as [`arrive`](Self::arrive) does, and says what becomes of it. No model is waited for.
-    pub fn compose(
-        &self,
-        arrival: &Arrival<'_>,
-        _composing: &Composing,
-        _wishes: &Wishes,
-    ) -> Result<Composed, RecordError> {
-        let ticket = self.arrive(arrival)?;
-        let done = Done {
-            call: None,
-            epoch: 0,
-            cause: None,
-            before: Tokens(0),
-            after: Tokens(0),
-            left: Left::Composed,
-        };
-        let cuts = vec![Cut::Client(0..arrival.body.len())];
-        Ok(Composed { ticket, way: Way::Forward(Outgoing { cuts, done }) })
-    }
-
-    /// The provider refused a composed request as too long: the same request, smaller. `None` if it cannot be made smaller.
-    pub fn compose_smaller(
-        &self,
-        _ticket: &mut Ticket,
-        _arrival: &Arrival<'_>,
-        _composing: &Composing,
-        _refused: Overflow,
-    ) -> Result<Option<Outgoing>, RecordError> {
-        Ok(None)
     }
 }

@@ -11,7 +11,7 @@ const THREADS: usize = 512;
 
 /// What is kept of threads, the newest last.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(crate) struct Kept<T> {
     entries: VecDeque<Entry<T>>,
     weight: Tokens,
 }
@@ -31,16 +31,24 @@ impl<T> Default for Kept<T> {
 
 impl<T> Kept<T> {
     /// Takes out what is kept of a thread.
-    pub(super) fn take(&mut self, thread: ThreadId) -> Option<T> {
+    pub(crate) fn take(&mut self, thread: ThreadId) -> Option<T> {
         let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
         let entry = self.entries.remove(at)?;
         self.weight = self.weight.less(entry.weight);
         Some(entry.value)
     }
 
+    /// What is kept of a thread; it is the newest from now on.
+    pub(crate) fn get(&mut self, thread: ThreadId) -> Option<&T> {
+        let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
+        let entry = self.entries.remove(at)?;
+        self.entries.push_back(entry);
+        self.entries.back().map(|entry| &entry.value)
+    }
+
     /// Keeps something of a thread, in place of what was kept of it before; whatever is then too much goes, the oldest
     /// first. The newest stays, whatever its size.
-    pub(super) fn put(&mut self, thread: ThreadId, value: T, weight: Tokens) {
+    pub(crate) fn put(&mut self, thread: ThreadId, value: T, weight: Tokens) {
         drop(self.take(thread));
         self.entries.push_back(Entry { thread, weight, value });
         self.weight += weight;

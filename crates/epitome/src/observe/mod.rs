@@ -4,7 +4,7 @@
 //! it decided once stays decided, and each call costs the events that are new and the request that would be sent. What
 //! nobody watched for a while is let go, and read from the log again when it is needed.
 
-mod kept;
+pub(crate) mod kept;
 mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};

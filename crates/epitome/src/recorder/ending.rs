@@ -1,13 +1,15 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId};
+use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
-    records::{BecomesHead, Commit, NewExchange, Opens},
+    records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
-use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, place::Line};
+use crate::compose::as_told;
+
+use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -29,12 +31,40 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
     }
 }
 
+/// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
+fn told_apart(
+    ticket: &Ticket,
+    mut answer: Vec<Event>,
+    is_called_again: impl Fn(&AnswerId) -> bool,
+) -> Vec<Event> {
+    let named = |event: &Event| match &event.fact {
+        Fact::AssistantSaid { answer, .. } => answer.clone(),
+        _ => None,
+    };
+    let Some(name) = answer.iter().find_map(named).filter(is_called_again) else { return answer };
+    for event in &mut answer {
+        if let Fact::AssistantSaid { answer: Some(answer), .. } = &mut event.fact
+            && *answer == name
+        {
+            answer.0 = format!("{}#{}", name.0, ticket.head);
+        }
+    }
+    answer
+}
+
 /// What was answered. An answer that broke off is kept beside the history: the client may send it back, or not.
-pub(super) fn answer(ticket: &Ticket, end: End) -> Vec<Event> {
+pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
+    let answer = told_apart(ticket, end.answer, |name| known.is_called_again(ticket.thread, name));
     let came = match end.ending {
-        Ending::Complete => recognisable(ticket.format, end.answer),
+        Ending::Complete => {
+            let answer = recognisable(ticket.format, answer);
+            match &end.told {
+                Some(told) => as_told(ticket.format, answer, told),
+                None => answer,
+            }
+        }
         Ending::Refused | Ending::Cut | Ending::Cancelled | Ending::Unreached => {
-            end.answer.into_iter().map(beside_the_history).collect()
+            answer.into_iter().map(beside_the_history).collect()
         }
     };
     came.into_iter().map(|event| at(event, end.at)).collect()
@@ -83,6 +113,51 @@ impl Recorder {
         }
     }
 
+    /// How the call of a composed request ended.
+    pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
+        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at)?;
+        outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
+            Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
+            None => end.ending.name().to_owned(),
+        });
+        Some(outcome)
+    }
+
+    /// How a call of a composed request was answered.
+    pub(crate) fn outcome_of(
+        &self,
+        ticket: &Ticket,
+        call: u64,
+        answer: &[Event],
+        at: Time,
+    ) -> Option<NewOutcome> {
+        let usage = answer.iter().rev().find_map(|event| match &event.fact {
+            Fact::UsageReported { usage, .. } => Some(*usage),
+            _ => None,
+        });
+        let name = answer.iter().find_map(|event| match &event.fact {
+            Fact::AssistantSaid { answer, .. } => answer.clone(),
+            _ => None,
+        });
+        if let (Some(usage), Some(live)) = (&usage, self.lives.get(ticket.thread)) {
+            live.counted(call, usage);
+        }
+        let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
+        let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
+        Some(NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None })
+    }
+
+    /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was
+    /// written down never left, and whatever is answered is no answer to it.
+    pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
+        let Some(call) = ticket.call.take() else { return Ok(()) };
+        let error = Some("never left: it was not ready in time".to_owned());
+        let outcome = NewOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
+        let commit = Commit::new(ticket.thread, ticket.head, Vec::new(), vec![Record::Outcome(outcome)]);
+        self.append_unsaid(ticket.thread, &commit)?;
+        Ok(())
+    }
+
     /// Writes an answer down whose request is no longer the end of its thread: in a thread of its own, unless it says what
     /// the thread says there already. What it used and how it ended is written in any case.
     pub(super) fn beside(&self, ticket: &Ticket, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
@@ -103,6 +178,14 @@ impl Recorder {
         let is_asked_again = ticket.line == Line::Main && ticket.placed == Placed::Forked;
         let head = if is_asked_again { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
+        // How a call ended is told where it was made.
+        let (outcomes, records): (Vec<Record>, Vec<Record>) =
+            commit.records.iter().cloned().partition(|record| matches!(record, Record::Outcome(_)));
+        let there = Commit { records: outcomes, events: Vec::new(), ..commit.clone() };
+        if !there.records.is_empty() {
+            self.append_unsaid(ticket.thread, &there)?;
+        }
+        let commit = &Commit { records, ..commit.clone() };
         match self.store.commit(Commit { thread: id, opens: Some(opens), ..commit.clone() }) {
             Ok(head) => Ok((id, head)),
             // The very same answer has come in the same place before.

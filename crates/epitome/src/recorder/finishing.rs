@@ -10,12 +10,17 @@ use epitome_store::{
 };
 use epitome_wire::caller::Purpose;
 
+use crate::compose::Told;
+
 use super::{
-    End, RecordError, Recorder, Ticket, ending,
+    End, Ending, GIVEN_BACK, RecordError, Recorder, TRIES, Ticket, ending,
     known::Known,
     own_compaction,
     unwritten::{Busy, Leaving},
 };
+
+/// How many events somebody may have added meanwhile without saying anything.
+const UNSAID: usize = 64;
 
 /// How far the end of a request was written.
 #[derive(Debug)]
@@ -32,21 +37,29 @@ pub struct Unfinished {
     ticket: Ticket,
     /// The request itself, if this writes it.
     request: Option<Leaving>,
+    /// Where the thread is thought to end, if it does not.
+    after: Seq,
     answer: Vec<Event>,
-    exchange: Record,
+    records: Vec<Record>,
     summary: Option<Summary>,
     /// Where it waited for its answer.
     place: (ThreadId, Seq),
 }
 
 impl Unfinished {
-    fn new(ticket: Ticket, end: End) -> Self {
+    fn new(recorder: &Recorder, ticket: Ticket, end: End) -> Self {
         let place = (ticket.thread, ticket.head);
-        let exchange = Record::Exchange(ending::exchange(&ticket, &end));
-        let answer = ending::answer(&ticket, end);
+        let mut records = vec![Record::Exchange(ending::exchange(&ticket, &end))];
+        records.extend(recorder.outcome(&ticket, &end).map(Record::Outcome));
+        let calls = match (&end.told, end.ending) {
+            (Some(Told::Without { calls, .. }), Ending::Complete) => calls.clone(),
+            _ => Vec::new(),
+        };
+        let mut answer = ending::answer(&recorder.known, &ticket, end);
+        answer.extend(recorder.results(ticket.thread, ticket.format, &calls, GIVEN_BACK));
         let is_summary = ticket.purpose == Purpose::Compaction;
         let summary = if is_summary { own_compaction::summary_in(&answer) } else { None };
-        Self { ticket, request: None, answer, exchange, summary, place }
+        Self { after: ticket.head, ticket, request: None, answer, records, summary, place }
     }
 
     /// Takes the request along, if it is not written.
@@ -59,15 +72,34 @@ impl Unfinished {
 
     /// All that is to be written, in one.
     fn commit(&self) -> Commit {
-        let (answer, exchange) = (self.answer.clone(), self.exchange.clone());
+        let (answer, records) = (self.answer.clone(), self.records.clone());
         match &self.request {
             Some(Leaving { commit: request, .. }) => {
                 let mut commit = request.clone();
                 commit.events.extend(answer);
-                commit.records.push(exchange);
+                commit.records.extend(records);
                 commit
             }
-            None => Commit::new(self.ticket.thread, self.ticket.head, answer, vec![exchange]),
+            None => Commit::new(self.ticket.thread, self.after, answer, records),
+        }
+    }
+
+    /// The thread ends at `head` by now, and nothing was said meanwhile: this goes on there.
+    fn moves_to(&mut self, head: Seq) {
+        self.after = head;
+        if let Some(Leaving { commit: request, .. }) = &mut self.request {
+            request.after = head;
+            self.ticket.head = Seq(head.0 + request.events.len() as u64);
+            self.is_asked_at_its_head();
+        }
+    }
+
+    /// The request ends elsewhere than was thought.
+    fn is_asked_at_its_head(&mut self) {
+        for record in &mut self.records {
+            if let Record::Exchange(exchange) = record {
+                exchange.head = self.ticket.head;
+            }
         }
     }
 
@@ -93,18 +125,18 @@ impl Unfinished {
 impl Recorder {
     /// Records how a request ended, and what was answered.
     pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
-        self.settle(Unfinished::new(ticket, end))
+        self.settle(Unfinished::new(self, ticket, end))
     }
 
-    /// The same without waiting for the store. `then` is told how it ended, at once or by the thread that writes, and must not
-    /// wait for the store either. It is dropped untold if that thread dies.
+    /// The same without waiting for the store to write. `then` is told how it ended, at once or by the thread that writes, and
+    /// must not wait for the store either. It is dropped untold if that thread dies.
     pub fn finish_then(
         &self,
         ticket: Ticket,
         end: End,
         then: impl FnOnce(Result<Finish, RecordError>) + Send + 'static,
     ) {
-        let mut unfinished = Box::new(Unfinished::new(ticket, end));
+        let mut unfinished = Box::new(Unfinished::new(self, ticket, end));
         if let Err(Busy) = unfinished.try_join() {
             return then(Ok(Finish::Unsettled(unfinished)));
         }
@@ -145,19 +177,36 @@ impl Recorder {
         {
             unfinished.request = unwritten.leave();
         }
-        let mut commit = unfinished.commit();
-        let mut written = self.store.commit(commit.clone());
-        if let (Err(StoreError::Conflict { .. }), Some(request)) = (&written, &unfinished.request) {
-            self.write_elsewhere(&mut unfinished.ticket, &request.commit)?;
-            unfinished.request = None;
-            commit = unfinished.commit();
-            written = self.store.commit(commit.clone());
+        let mut tries = 0;
+        loop {
+            let commit = unfinished.commit();
+            let head = match self.store.commit(commit.clone()) {
+                Ok(head) => return Ok((unfinished.ticket.thread, head)),
+                Err(StoreError::Conflict { head, .. }) => head,
+                Err(error) => return Err(error.into()),
+            };
+            tries += 1;
+            if tries < TRIES && self.is_unsaid(unfinished, &commit, head)? {
+                // Somebody compacted, or pinned something.
+                unfinished.moves_to(head.seq);
+            } else if let Some(request) = unfinished.request.take() {
+                self.write_elsewhere(&mut unfinished.ticket, &request.commit)?;
+                unfinished.moves_to(unfinished.ticket.head);
+                unfinished.is_asked_at_its_head();
+            } else {
+                // Somebody asked the same again, or the client went on without waiting: a line of its own.
+                return self.beside(&unfinished.ticket, &commit);
+            }
         }
-        match written {
-            Ok(head) => Ok((unfinished.ticket.thread, head)),
-            // Somebody asked the same again, or the client went on without waiting: a line of its own.
-            Err(StoreError::Conflict { .. }) => self.beside(&unfinished.ticket, &commit),
-            Err(error) => Err(error.into()),
+    }
+
+    /// Whether nothing was said in the thread of a commit between where that was to go on and where the thread ends.
+    fn is_unsaid(&self, unfinished: &Unfinished, commit: &Commit, head: Head) -> Result<bool, StoreError> {
+        if head.seq <= commit.after || unfinished.request.is_none() {
+            return Ok(head.seq > commit.after && head.link.normal == unfinished.ticket.link);
         }
+        let between = usize::try_from(head.seq.0 - commit.after.0).unwrap_or(usize::MAX);
+        let added = self.store.digests(commit.thread, commit.after.next(), between.min(UNSAID))?;
+        Ok(between <= UNSAID && added.iter().all(|(_, digest, _)| digest.is_none()))
     }
 }

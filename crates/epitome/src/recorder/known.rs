@@ -10,6 +10,7 @@ use std::{
 use epitome_core::{
     Digest, Seq, SessionId, ThreadId,
     event::{Summary, Time},
+    id::AnswerId,
 };
 use epitome_store::Head;
 use epitome_wire::{caller::Caller, seen::Seen};
@@ -60,6 +61,8 @@ struct Inner {
     under_way: HashMap<(ThreadId, Seq), usize>,
     unwritten: Shelf,
     summaries: VecDeque<OwnSummary>,
+    /// What the last answer of a thread was called by its provider.
+    answers: HashMap<ThreadId, AnswerId>,
     /// What users said, the session they spoke in last at the end.
     said: VecDeque<Said>,
 }
@@ -209,6 +212,15 @@ impl Known {
             inner.heads.clear();
         }
         inner.heads.insert(session, thread);
+    }
+
+    /// Whether a thread's last answer was called like this too: some servers call all of theirs the same.
+    pub(super) fn is_called_again(&self, thread: ThreadId, answer: &AnswerId) -> bool {
+        let mut inner = self.inner();
+        if inner.answers.len() >= 2 * THREADS {
+            inner.answers.clear();
+        }
+        inner.answers.insert(thread, answer.clone()).as_ref() == Some(answer)
     }
 
     /// A client had its session summarised.

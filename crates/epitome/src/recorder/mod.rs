@@ -7,7 +7,7 @@ mod ending;
 mod finishing;
 mod known;
 mod own_compaction;
-mod place;
+pub(crate) mod place;
 mod spawned;
 mod unwritten;
 
@@ -28,7 +28,11 @@ use epitome_wire::{
     seen::{Memo, Seen},
 };
 
-use crate::import::title_of;
+use crate::{
+    compose::{Lives, Told},
+    import::title_of,
+    session::setup::Setup,
+};
 
 pub use self::finishing::{Finish, Unfinished};
 use self::{
@@ -43,6 +47,9 @@ const REMEMBERED: usize = 65_536;
 /// How many items a request may name instead of holding them.
 const NAMED: usize = 1_024;
 
+/// How many letters a model gets back beside the results of other calls.
+const GIVEN_BACK: usize = 8_000;
+
 /// How often a request is placed anew because somebody else wrote first.
 const TRIES: usize = 8;
 
@@ -50,8 +57,10 @@ const TRIES: usize = 8;
 #[derive(Debug)]
 pub struct Recorder {
     store: Arc<Sqlite>,
-    memo: Memo,
+    pub(crate) memo: Memo,
     known: Arc<Known>,
+    /// The threads whose requests are composed.
+    pub(crate) lives: Lives,
 }
 
 /// A request that has come.
@@ -87,6 +96,12 @@ pub struct Ticket {
     pub purpose: Purpose,
     /// The model it asks.
     pub model: Option<ModelName>,
+    /// The number of its call, if it was composed.
+    pub call: Option<u64>,
+    /// What the call was made with.
+    pub(crate) setup: Option<Arc<Setup>>,
+    /// The first event that the client does not have though its provider was told of it.
+    pub(crate) unsent: Option<Seq>,
     /// Whose it is.
     principal: String,
     format: Format,
@@ -107,15 +122,6 @@ impl Ticket {
     pub fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
     }
-}
-
-/// When a request is written down.
-#[derive(Debug)]
-enum Writing {
-    /// Before anything else is done with it.
-    AtOnce,
-    /// With its answer, or when another request comes that has one of these marks.
-    WithAnswer(Vec<Mark>),
 }
 
 /// How a request was placed.
@@ -168,6 +174,8 @@ pub struct End {
     pub at: Time,
     /// What a policy would have sent, as JSON.
     pub observed: Option<String>,
+    /// What the client was told, if that is not the answer itself.
+    pub told: Option<Told>,
 }
 
 /// How a request ended.
@@ -208,12 +216,15 @@ pub enum RecordError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Others write to the same session all the time.
+    #[error("others write to this session faster than a request can be placed in it; send it again")]
+    Busy,
 }
 
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default() }
+        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default(), lives: Lives::default() }
     }
 
     /// The store.
@@ -223,19 +234,20 @@ impl Recorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.receive(arrival, |_| Writing::AtOnce)
+        self.arrive_by(arrival, &mut |seen, caller, place| self.take(arrival, seen, caller, place).map(Some))
     }
 
     /// The same, but what is new is written when it is [finished](Self::finish), together with its answer, unless somebody
     /// [wants it before](Self::write_down_before). Other requests to this recorder are placed as if it were written.
     pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.receive(arrival, Writing::WithAnswer)
+        self.arrive_by(arrival, &mut |seen, caller, place| self.leave(arrival, seen, caller, place).map(Some))
     }
 
-    fn receive(
+    /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
+    pub(crate) fn arrive_by(
         &self,
         arrival: &Arrival<'_>,
-        writing: impl FnOnce(Vec<Mark>) -> Writing,
+        take: &mut dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError>,
     ) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
@@ -245,10 +257,8 @@ impl Recorder {
         let begins = seen.units().first().map(|unit| unit.digest.to_string());
         let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
         let _turn = self.known.turn_of(arrival.principal, session);
-        let marks = self.known.marks(arrival.principal, &caller, &seen);
-        self.write_down(&marks)?;
+        self.write_down(&self.known.marks(arrival.principal, &caller, &seen))?;
         self.resolve(arrival.principal, &mut seen)?;
-        let writing = writing(marks);
         let mut tries = 0;
         loop {
             let place = Placing::new(self, arrival, &seen, &caller).place()?;
@@ -258,19 +268,22 @@ impl Recorder {
                 continue;
             }
             let opened = place.opens.is_some().then_some((place.thread, place.link));
-            match self.take(arrival, &seen, &caller, place, &writing) {
+            match take(&seen, &caller, place) {
+                Ok(None) if tries < TRIES => tries += 1,
+                Ok(None) => return Err(RecordError::Busy),
                 Err(RecordError::Store(StoreError::Conflict { thread, .. })) if tries < TRIES => {
                     self.known.forget(thread);
                     tries += 1;
                     // The thread that was to be made is there: this request was seen before, by this gateway or another.
                     if let Some((thread, link)) = opened
                         && let Some(place) = self.seen_before(thread, link)?
-                        && let Ok(ticket) = self.take(arrival, &seen, &caller, place, &writing)
+                        && let Ok(Some(ticket)) = take(&seen, &caller, place)
                     {
                         return Ok(ticket);
                     }
                 }
-                taken => return taken,
+                Ok(Some(ticket)) => return Ok(ticket),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -300,7 +313,7 @@ impl Recorder {
     }
 
     /// Fills in items that the request only names, as many as a client would.
-    fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
+    pub(crate) fn resolve(&self, principal: &str, seen: &mut Seen<'_>) -> Result<(), StoreError> {
         let named: BTreeSet<String> = seen.references().iter().take(NAMED).cloned().collect();
         let mut known = BTreeMap::new();
         for id in named {
@@ -334,46 +347,73 @@ impl Recorder {
     }
 
     /// Writes a request down where it belongs.
-    fn take(
+    pub(crate) fn take(
         &self,
         arrival: &Arrival<'_>,
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
-        writing: &Writing,
     ) -> Result<Ticket, RecordError> {
+        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+            // What is sent again is in the log.
+            if commit.events.is_empty() && commit.opens.is_none() {
+                return Ok(Some((commit.after, None)));
+            }
+            Ok(Some((self.store.commit(commit)?.seq, None)))
+        })?;
+        taken.ok_or(RecordError::Busy)
+    }
+
+    /// Leaves a request to be written where it belongs with its answer.
+    fn leave(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        caller: &Caller,
+        place: Place,
+    ) -> Result<Ticket, RecordError> {
+        let mut marks = self.known.marks(arrival.principal, caller, seen);
+        marks.push(self.known.mark_of(place.session));
+        let mut left = None;
+        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+            let head = Seq(commit.after.0 + commit.events.len() as u64);
+            left = (!commit.events.is_empty() || commit.opens.is_some()).then_some(commit);
+            Ok(Some((head, None)))
+        })?;
+        let mut ticket = taken.ok_or(RecordError::Busy)?;
+        if let Some(commit) = left {
+            ticket.unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
+            let unwritten = Arc::new(Unwritten::new(commit, arrival.at, marks));
+            self.known.leaves_unwritten(&unwritten);
+            ticket.unwritten = Some(unwritten);
+        }
+        Ok(ticket)
+    }
+
+    /// As [`take`](Self::take), where somebody else writes: they say where the thread ends then, and which call that is.
+    pub(crate) fn take_by(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        caller: &Caller,
+        place: Place,
+        write: &mut dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError>,
+    ) -> Result<Option<Ticket>, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
-        if caller.purpose == Purpose::Turn
-            && let Some(words) = events.iter().rev().find_map(title_of)
-        {
-            self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
-        }
-        let (mut unwritten, mut unwritten_bytes) = (None, 0);
-        let head = if events.is_empty() && opens.is_none() {
-            after
-        } else {
-            let records =
-                if opens.is_none() && line == Line::Main && self.known.head_of(session) != Some(thread) {
-                    vec![Record::Head]
-                } else {
-                    Vec::new()
-                };
-            let head = Seq(after.0 + events.len() as u64);
-            let commit = Commit { thread, after, events, records, opens };
-            match writing {
-                Writing::AtOnce => drop(self.store.commit(commit)?),
-                Writing::WithAnswer(marks) => {
-                    unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
-                    let marks = marks.iter().copied().chain([self.known.mark_of(session)]).collect();
-                    unwritten = Some(Arc::new(Unwritten::new(commit, arrival.at, marks)));
-                }
-            }
-            self.known.forget(thread);
-            head
+        let words =
+            (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
+        let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
+        let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
+        let goes_on = !events.is_empty() || opens.is_some();
+        let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {
+            return Ok(None);
         };
-        if let Some(unwritten) = &unwritten {
-            self.known.leaves_unwritten(unwritten);
+        if goes_on {
+            self.known.forget(thread);
+        }
+        if let Some(words) = words {
+            self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
         if line == Line::Main {
             self.known.goes_on_with(session, thread);
@@ -386,6 +426,9 @@ impl Recorder {
             client: caller.client,
             purpose: caller.purpose,
             model: seen.model(),
+            call,
+            setup: None,
+            unsent: None,
             principal: arrival.principal.to_owned(),
             format: arrival.format,
             at: arrival.at,
@@ -394,11 +437,19 @@ impl Recorder {
             instructions: seen.instructions(),
             key,
             line,
-            unwritten,
-            unwritten_bytes,
+            unwritten: None,
+            unwritten_bytes: 0,
         };
         self.known.asked(&ticket);
-        Ok(ticket)
+        Ok(Some(ticket))
+    }
+
+    /// The request's thread ends elsewhere now, because something was decided for it.
+    pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
+        self.known.answered((ticket.thread, ticket.head));
+        ticket.head = head;
+        ticket.call = call.or(ticket.call);
+        self.known.asked(ticket);
     }
 }
 

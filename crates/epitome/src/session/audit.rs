@@ -20,6 +20,7 @@ use super::{
     reading::{parse, read_line, read_span, read_window},
     setup::Rendering,
 };
+use crate::compose::Scripts;
 
 /// A past call, made again.
 #[derive(Clone, Debug)]
@@ -50,6 +51,9 @@ pub fn replay_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replay
 /// What a thread's calls are made again from, read once for as many of them as somebody asks for.
 pub(crate) struct Past<'s> {
     store: &'s Sqlite,
+    thread: ThreadId,
+    /// How requests of clients were taken over.
+    scripts: Scripts,
     line: Line,
     /// What was decided for calls, by their numbers.
     passes: Vec<(u64, Pass)>,
@@ -71,7 +75,8 @@ impl<'s> Past<'s> {
                 passes.push((number, parse::<Pass>("pass", number, &pass)?));
             }
         }
-        Ok(Self { store, line, passes, meter })
+        let scripts = Scripts::read(store, thread)?;
+        Ok(Self { store, thread, scripts, line, passes, meter })
     }
 
     /// What happened.
@@ -102,10 +107,16 @@ impl<'s> Past<'s> {
         // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
         let names = Names::Thread(row.thread);
         let view = View::restore(&line, passes, Some(sent), Arc::clone(&self.meter), names);
-        let rendered = rendering
-            .format
-            .render(view.context(), &rendering.options)
-            .map_err(crate::compact::CompactError::from)?;
+        let rendered = match &rendering.weave {
+            Some(plan) => {
+                let body = self.scripts.body(self.store, self.thread, &row, &rendering, plan, &line)?;
+                Rendered { body, messages: Vec::new() }
+            }
+            None => rendering
+                .format
+                .render(view.context(), &rendering.options)
+                .map_err(crate::compact::CompactError::from)?,
+        };
         Ok(Replayed { row, format: rendering.format, rendered, view })
     }
 
@@ -182,7 +193,7 @@ pub(super) fn prompt_of(
     pivot: Option<&Logged>,
     meter: &Arc<Meter>,
 ) -> Option<Prompt> {
-    let last = last?;
+    let last = last.filter(|last| last.call.script.is_none())?;
     let end = last.call.head;
     // What was stood on then is what is stood on now, unless something was said of a compaction since.
     let words = ["compacted", "compaction_reverted", "compaction_restored"];

@@ -70,12 +70,25 @@ pub struct SessionBuilder {
 
 /// What a session does beside making requests.
 #[derive(Clone, Debug)]
-pub(super) struct Extras {
+pub(crate) struct Extras {
     pub(super) compact_tool: CompactTool,
     pub(super) auto_continue: AutoContinue,
     pub(super) idle: Option<Duration>,
     pub(super) memory: Option<PathBuf>,
     pub(super) workers: Workers,
+}
+
+impl Extras {
+    /// Nothing beside making requests.
+    pub(super) fn none() -> Self {
+        Self {
+            compact_tool: CompactTool::Absent,
+            auto_continue: AutoContinue::Off,
+            idle: None,
+            memory: None,
+            workers: Workers::Elsewhere,
+        }
+    }
 }
 
 /// Whether the agent has a tool by which it asks for a compaction itself.

@@ -34,7 +34,7 @@ use super::{
     breaker,
     desk::{BUILT_IN, Desk, JobDetail, Maker, Warm},
     error::SessionError,
-    lifecycle::{Lifecycle, NextStep},
+    lifecycle::{Fault, Lifecycle, NextStep},
     reading::read_span,
 };
 use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
@@ -79,7 +79,7 @@ pub(super) async fn run(desk: Weak<Desk>, wake: Arc<Notify>) {
 }
 
 /// A name that no other worker has.
-pub(super) fn worker() -> String {
+pub(crate) fn worker() -> String {
     format!("{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 
@@ -200,8 +200,11 @@ async fn drafted(
             done = &mut draft => return match done {
                 Ok(Ok(Ok(drafted))) => Ok(Some(drafted)),
                 Ok(Ok(Err(error))) => Err(Failed::of(&error)),
-                Ok(Err(panicked)) => Err(Failed::other(panicked)),
-                Err(_) => Err(Failed::other(format!("nothing came within {} minutes", DEADLINE.as_secs() / 60))),
+                Ok(Err(panicked)) => Err(Failed::other(Fault::NoDraft, panicked)),
+                Err(_) => {
+                    let why = format!("nothing came within {} minutes", DEADLINE.as_secs() / 60);
+                    Err(Failed::other(Fault::NoDraft, why))
+                }
             },
             () = tokio::time::sleep(HEARTBEAT) => {
                 let (desk, worker, job) = (Arc::clone(desk), worker.to_owned(), row.job.id);
@@ -225,6 +228,7 @@ enum Failed {
     Lost,
     /// The summariser failed.
     Summariser {
+        fault: Fault,
         why: String,
         /// How long it wants to be left alone.
         rest: Option<Duration>,
@@ -239,11 +243,11 @@ impl Failed {
             why = format!("{why}: {source}");
             cause = source.source();
         }
-        Self::Summariser { why, rest: error.retry_after() }
+        Self::Summariser { fault: Fault::NoDraft, why, rest: error.retry_after() }
     }
 
-    fn other(why: String) -> Self {
-        Self::Summariser { why, rest: None }
+    fn other(fault: Fault, why: String) -> Self {
+        Self::Summariser { fault, why, rest: None }
     }
 }
 
@@ -287,7 +291,7 @@ fn finish(
             let used = json!({ "asks": drafted.asks, "usage": drafted.usage });
             check(&drafted, material)
                 .map(|(brief, report)| (brief, report, used.clone()))
-                .map_err(|error| (Failed::other(error), used))
+                .map_err(|error| (Failed::other(Fault::Rejected, error), used))
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
@@ -323,7 +327,7 @@ fn finish(
         Err((Failed::Lost, _)) => {
             tracing::info!(target: "epitome::compaction", "the job was taken over");
         }
-        Err((Failed::Summariser { why, rest }, used)) => {
+        Err((Failed::Summariser { fault, why, rest }, used)) => {
             let now = desk.now();
             let back_off = BACK_OFF << (row.attempts.saturating_sub(1)).min(8);
             let asked_for = rest.and_then(|rest| i64::try_from(rest.as_millis()).ok()).unwrap_or(0);
@@ -335,7 +339,7 @@ fn finish(
             let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.tell(Lifecycle::Failed { thread, job, by, error: why, next });
+                desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error: why, next });
             }
         }
     }
@@ -361,7 +365,8 @@ fn give_up(
     };
     if desk.store.fail_job(row.job.id, worker, attempt, then)? {
         let (thread, job) = (row.job.thread, row.job.id);
-        desk.listeners.tell(Lifecycle::Failed { thread, job, by, error, next });
+        let fault = Fault::Unasked;
+        desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error, next });
     }
     Ok(())
 }

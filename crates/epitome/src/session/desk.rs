@@ -9,10 +9,10 @@ use std::{
 };
 
 use epitome_core::{
-    Digest, Event, Fact, Logged, SessionId, ThreadId, Tokens,
+    Digest, Event, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
     cost::Terms,
-    event::{Compaction, Time, Trigger},
+    event::{Compaction, Time, Trigger, Usage},
     id::JobId,
     inject::Hooks,
     plan::Summariser,
@@ -21,11 +21,11 @@ use epitome_core::{
         Brief,
         compaction::{Cutting, Drafting, Finished, NothingGained},
     },
-    view::{Author, Cause, Moment, Standby, Wish},
+    view::{Author, Cause, Moment, Prepared, Standby, Wish},
 };
 use epitome_store::{
     EventLog, Head, Sqlite, StoreError,
-    records::{Commit, JobRow, NewJob, NewOutcome, Record, SummaryRow},
+    records::{Commit, JobRow, NewJob, NewOutcome, Opens, Record, SummaryRow},
 };
 use epitome_wire::{Answered, overflow::Overflow};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ use super::{
     error::SessionError,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
-    state::{Overflowed, State},
+    state::{Named, Overflowed, State, Written},
 };
 use crate::summarise::{Instructions, Summarize, prompt::PROMPT_VERSION};
 
@@ -110,6 +110,38 @@ pub struct Request {
     pub made_in: Duration,
 }
 
+/// What comes with a call and is written together with it.
+#[derive(Debug, Default)]
+pub(crate) struct Arriving {
+    /// What happened.
+    pub(crate) events: Vec<Event>,
+    /// What is recorded beside it.
+    pub(crate) records: Vec<Record>,
+    /// The thread, if it is made by this.
+    pub(crate) opens: Option<Opens>,
+}
+
+/// A call that was made ready and recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    /// Its number in the thread's view.
+    pub(crate) call: u64,
+    /// Where the thread ends now.
+    pub(crate) head: Seq,
+    /// What it costs by our count.
+    pub(crate) tokens: Tokens,
+    pub(crate) epoch: u64,
+    /// Why an epoch began with it.
+    pub(crate) cause: Option<Cause>,
+    pub(crate) hash: Digest,
+    /// The compaction that was adopted with it: why, and who wrote its summary.
+    pub(crate) compaction: Option<(Trigger, String)>,
+}
+
+/// Writes the request that was prepared. It is told what everything would cost without what is decided now.
+pub(crate) type Write<'w> =
+    dyn FnMut(&mut State, &Setup, &mut Prepared, Tokens) -> Result<Written, SessionError> + 'w;
+
 /// A summary that is ready to be adopted.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
@@ -156,6 +188,19 @@ impl Desk {
     ) -> Result<Self, SessionError> {
         let state = State::restore(&store, thread, setup)?;
         Ok(Self { store, session, thread, hooks, maker, listeners, clock, state: Mutex::new(state) })
+    }
+
+    /// For a thread that is made with its first call.
+    pub(crate) fn fresh(
+        store: Arc<Sqlite>,
+        (session, thread): (SessionId, ThreadId),
+        setup: Arc<Setup>,
+        maker: Option<Maker>,
+        listeners: Listeners,
+        clock: Clock,
+    ) -> Self {
+        let state = Mutex::new(State::fresh(thread, setup));
+        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, state }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -211,7 +256,13 @@ impl Desk {
         let mut state = self.state()?;
         for _ in 0..TRIES {
             state.catch_up(&self.store, self.thread)?;
-            let made = self.make(&mut state, extras);
+            let mut body = String::new();
+            let made =
+                self.make(&mut state, extras, Arriving::default(), &mut |state, setup, prepared, _| {
+                    let (written, rendered) = state.write(setup, prepared)?;
+                    body = rendered;
+                    Ok(written)
+                });
             if made.is_err() {
                 let setup = Arc::clone(&state.setup);
                 *state = State::restore(&self.store, self.thread, setup)?;
@@ -223,18 +274,60 @@ impl Desk {
                     | StoreError::JobNotReady(_)
                     | StoreError::JobExists(_),
                 )) => {}
-                other => return other,
+                Err(error) => return Err(error),
+                Ok(Made { call, tokens, epoch, cause, hash, .. }) => {
+                    return Ok(Request { body, call, tokens, epoch, cause, hash, made_in: Duration::ZERO });
+                }
             }
         }
         Err(SessionError::Busy)
     }
 
-    fn make(&self, state: &mut State, extras: &Extras) -> Result<Request, SessionError> {
+    /// Makes a call of what somebody else is about to send, and records it, if the thread ends where they think. Whatever
+    /// goes wrong, nothing is written.
+    pub(crate) fn take_over(
+        &self,
+        after: Seq,
+        arriving: Arriving,
+        write: &mut Write<'_>,
+    ) -> Result<Made, SessionError> {
+        let mut state = self.state()?;
+        let is_new = arriving.opens.is_some();
+        if !is_new {
+            state.catch_up(&self.store, self.thread)?;
+        }
+        if state.head.seq != after {
+            let (thread, head) = (self.thread, state.head);
+            return Err(StoreError::Conflict { thread, after, head }.into());
+        }
+        let made = self.make(&mut state, &Extras::none(), arriving, write);
+        if made.is_err() {
+            let setup = Arc::clone(&state.setup);
+            *state = if is_new {
+                State::fresh(self.thread, setup)
+            } else {
+                State::restore(&self.store, self.thread, setup)?
+            };
+        }
+        made
+    }
+
+    fn make(
+        &self,
+        state: &mut State,
+        extras: &Extras,
+        arriving: Arriving,
+        write: &mut Write<'_>,
+    ) -> Result<Made, SessionError> {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
+        let Arriving { mut events, mut records, opens } = arriving;
+        for event in &events {
+            state.push(self.thread, event.clone());
+        }
         let added = self.hooks.inject(state.view.line().events(), &setup.meter, Some(now))?;
-        let (mut events, mut injected) = (Vec::new(), Vec::new());
+        let mut injected = Vec::new();
         for event in added {
             if let Fact::Injected { hook, .. } = &event.fact {
                 injected.push(hook.clone());
@@ -242,10 +335,11 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
+        let whole = state.view.context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // What was decided for a call that somebody else made meanwhile is not in this view.
-        let mut records = vec![Record::CallsSoFar(number)];
-        let mut ready = self.ready(state)?;
+        records.push(Record::CallsSoFar(number));
+        let mut ready = if opens.is_some() { None } else { self.ready(state)? };
         // One that saves nothing any more would be looked at before every call, in vain.
         if let Some((job, Err(nothing))) = ready.as_ref().map(|ready| (ready.job, ready.compaction(state))) {
             records.push(Record::CancelJob { job, reason: nothing.to_string() });
@@ -274,13 +368,11 @@ impl Desk {
             events.push(event.clone());
             state.push(self.thread, event);
         }
-        let (rendered, prompt) = state.write(&setup, &mut prepared)?;
-        let call = state.record(&setup, &prepared, &rendered, &injected, now);
-        let (hash, tokens) = (call.hash, call.estimated);
-        let recorded = &setup.recorded;
-        records
-            .extend([&recorded.policy, &recorded.rendering].map(|content| Record::Content(content.clone())));
-        records.extend(recorded.profile.iter().map(|content| Record::Content(content.clone())));
+        let written = write(state, &setup, &mut prepared, whole)?;
+        records.extend(state.contents(&setup, &written));
+        let sent = written.prompt.clone();
+        let call = state.record(&setup, &prepared, written, &injected, now);
+        let (hash, tokens, named) = (call.hash, call.estimated, Named::by(&call));
         records.push(Record::Call(call));
         if prepared.wish == Wish::Summary
             && let Some((marker, job)) =
@@ -290,15 +382,17 @@ impl Desk {
             state.push(self.thread, marker);
             records.push(Record::Job(job));
         }
-        self.store.commit(Commit::new(self.thread, after, events, records))?;
-        state.sent = Some(prompt);
+        self.store.commit(Commit { thread: self.thread, after, events, records, opens })?;
+        state.sent = sent;
         state.last = Some((number, tokens));
+        state.named = Some(named);
+        let mut adopted = None;
         if let Some((compaction, by)) = asked {
-            self.adopted(&compaction, Some(by));
+            adopted = self.adopted(&compaction, Some(by));
         }
         if let Some(compaction) = &prepared.compaction {
             let by = ready.filter(|_| prepared.author == Author::Ready).map(|ready| ready.by);
-            self.adopted(compaction, by);
+            adopted = self.adopted(compaction, by);
         }
         let standing = state.view.context().summary().map(|summary| summary.id.seq);
         if let Some(calls) = state.stands_on(number, standing) {
@@ -306,8 +400,8 @@ impl Desk {
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
-        let (body, cause, made_in) = (rendered.body, prepared.cause, Duration::ZERO);
-        Ok(Request { body, call: number, tokens, epoch, cause, hash, made_in })
+        let (call, head, cause, compaction) = (number, state.head.seq, prepared.cause, adopted);
+        Ok(Made { call, head, tokens, epoch, cause, hash, compaction })
     }
 
     /// Puts a summary in force that somebody asked for: whether it pays is not the question.
@@ -327,9 +421,11 @@ impl Desk {
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }
 
-    fn adopted(&self, logged: &Logged, by: Option<String>) {
-        let Fact::Compacted(compaction) = &logged.event.fact else { return };
+    /// Tells of a compaction; says why it was made, and who wrote its summary.
+    fn adopted(&self, logged: &Logged, by: Option<String>) -> Option<(Trigger, String)> {
+        let Fact::Compacted(compaction) = &logged.event.fact else { return None };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
+        let made = Some((compaction.trigger, by.clone()));
         self.listeners.tell(Lifecycle::Adopted {
             thread: self.thread,
             compaction: logged.id.seq,
@@ -338,6 +434,7 @@ impl Desk {
             tokens_before: compaction.tokens_before,
             tokens_after: compaction.tokens_after,
         });
+        made
     }
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
@@ -463,27 +560,50 @@ impl Desk {
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
     }
 
+    /// A call was answered, and the provider counted this.
+    pub(crate) fn counted(&self, call: u64, usage: &Usage) {
+        if let Ok(mut state) = self.state()
+            && let Some((last, estimated)) = state.last
+            && last == call
+        {
+            state.learned.counted(estimated, usage.input());
+        }
+    }
+
     /// The last request came to nothing.
     pub(crate) fn failed(&self, error: String) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
-        let now = Some(self.now());
-        let outcome =
-            NewOutcome { call, time: now, answer: None, usage: None, cost: None, error: Some(error) };
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![Record::Outcome(outcome.clone())])))?;
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
         Ok(())
+    }
+
+    fn failure(&self, call: u64, error: String) -> Record {
+        let time = Some(self.now());
+        Record::Outcome(NewOutcome { call, time, answer: None, usage: None, cost: None, error: Some(error) })
     }
 
     /// The last request was refused as too long: the next one is smaller.
     pub(crate) fn overflowed(&self, refused: Overflow) -> Result<(), SessionError> {
-        self.failed(Overflowed(refused).to_string())?;
+        let (call, _) = self.state()?.last.ok_or(SessionError::NoCall)?;
+        self.overflowed_at(call, refused)?;
+        Ok(())
+    }
+
+    /// A call was refused as too long, of which there may be several at a time. Gives what it was estimated at.
+    pub(crate) fn overflowed_at(&self, call: u64, refused: Overflow) -> Result<Tokens, SessionError> {
         let mut state = self.state()?;
-        let (_, estimated) = state.last.ok_or(SessionError::NoCall)?;
+        let estimated = match state.last {
+            Some((last, estimated)) if last == call => estimated,
+            _ => self.store.call(self.thread, call)?.call.estimated,
+        };
+        let error = Overflowed(refused).to_string();
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
         state.learned.refused(estimated, refused);
         let marker = Fact::CompactionRequested { trigger: Trigger::Overflow, focus: None };
         let now = Some(self.now());
         self.append_to(&mut state, |_| Ok((vec![Event::own(marker.clone(), now)], Vec::new())))?;
-        Ok(())
+        Ok(estimated)
     }
 
     /// A desk for another thread, with everything else as it is here.
@@ -509,7 +629,7 @@ impl Desk {
 }
 
 /// What the built-in summariser is known by.
-pub(crate) const BUILT_IN: &str = "built-in";
+pub const BUILT_IN: &str = "built-in";
 
 impl Maker {
     /// Who makes a summary that was asked for like this.

@@ -63,6 +63,8 @@ pub enum Lifecycle {
         job: JobId,
         /// Who should have written it.
         by: String,
+        /// What failed.
+        fault: Fault,
         /// Why it failed.
         error: String,
         /// What happens next.
@@ -111,6 +113,18 @@ pub enum Lifecycle {
         /// How many calls the last compactions were apart at most.
         calls: u64,
     },
+}
+
+/// What of an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The summariser gave no draft.
+    NoDraft,
+    /// It gave one, and the gate turned it away.
+    Rejected,
+    /// Nobody was asked: the job could not be worked on.
+    Unasked,
 }
 
 /// What happens after an attempt that failed.

@@ -9,15 +9,15 @@ mod answer;
 pub mod audit;
 mod breaker;
 mod builder;
-mod compactor;
-mod desk;
+pub(crate) mod compactor;
+pub(crate) mod desk;
 mod error;
 mod hand_over;
-mod lifecycle;
-mod orders;
+pub(crate) mod lifecycle;
+pub(crate) mod orders;
 pub(crate) mod reading;
 pub(crate) mod setup;
-mod state;
+pub(crate) mod state;
 mod thrash;
 
 use std::{
@@ -52,9 +52,9 @@ pub use self::{
     audit::{Replayed, replay_call, verify_call},
     builder::{AutoContinue, CompactTool, SessionBuilder, Workers},
     compactor::Worked,
-    desk::{Request, Warm},
+    desk::{BUILT_IN, Request, Warm},
     error::SessionError,
-    lifecycle::{Callback, Lifecycle, NextStep},
+    lifecycle::{Callback, Fault, Lifecycle, NextStep},
 };
 use self::{
     builder::Extras,

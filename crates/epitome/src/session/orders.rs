@@ -30,7 +30,7 @@ pub(super) fn is_under_way(desk: &Desk) -> Result<bool, SessionError> {
 
 /// Has a span summarised: marker and job. One that is being made already, or is ready, is taken for it. What is kept is
 /// what `budget` has room for; by default the session's own.
-pub(super) fn order(
+pub(crate) fn order(
     desk: &Desk,
     trigger: Trigger,
     focus: Option<&str>,
@@ -104,7 +104,7 @@ pub(super) fn order_if_idle(desk: &Arc<Desk>, after: Duration) -> Result<bool, S
 }
 
 /// Compacts with the built-in summariser, at once.
-pub(super) fn compact_built_in(
+pub(crate) fn compact_built_in(
     desk: &Desk,
     trigger: Trigger,
     focus: Option<&str>,

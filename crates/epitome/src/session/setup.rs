@@ -17,6 +17,7 @@ use epitome_wire::{
     legality::Rules,
     overflow::Overflow,
     render::{Breakpoints, RenderOptions},
+    weave::Plan,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,9 @@ pub(crate) struct Rendering {
     pub(crate) format: Format,
     pub(crate) options: RenderOptions,
     pub(crate) tokenizer: String,
+    /// What was sent of a client's history, where the request was woven from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) weave: Option<Plan>,
 }
 
 impl Setup {
@@ -77,7 +81,7 @@ impl Setup {
             None => Rules::of(format),
         };
         let most = profile.as_ref().and_then(|profile| profile.output_limit).unwrap_or(Tokens::MAX);
-        let limit = limit(window, profile.as_ref());
+        let limit = limit(window, profile.as_ref(), None);
         let answer = most.min(Reserves::default().output);
         let answer = limit.map_or(answer, |limit| answer.min(Tokens(limit.0 / 4)));
         let options = RenderOptions {
@@ -89,7 +93,8 @@ impl Setup {
             summary: policy.summary.map(|rules| rules.shape).unwrap_or_default(),
         };
         let terms = profile.as_ref().map(|profile| Terms::new(&profile.cache, &profile.prices));
-        let rendering = Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned() };
+        let rendering =
+            Rendering { format, options: options.clone(), tokenizer: meter.name().to_owned(), weave: None };
         let recorded = Recorded {
             policy: Content::new(json(policy)),
             profile: profile.as_ref().map(|profile| Content::new(json(profile))),
@@ -109,6 +114,19 @@ impl Setup {
         }
     }
 
+    /// The same, for requests that say how long their answer may be: no more need be left for it, and no less.
+    pub(crate) fn answered_with(mut self, window: Option<Tokens>, most: Tokens) -> Self {
+        self.limit = limit(window, self.profile.as_ref(), Some(most));
+        self
+    }
+
+    /// How requests that are woven from a client's are written again.
+    pub(crate) fn weaving(&self, plan: Plan) -> Content {
+        let (format, options) = (self.format, self.options.clone());
+        let tokenizer = self.meter.name().to_owned();
+        Content::new(json(&Rendering { format, options, tokenizer, weave: Some(plan) }))
+    }
+
     /// How much the next request may hold, given what calls have taught.
     pub(crate) fn budget(&self, learned: Learned) -> Budget {
         let limit = match (self.limit, learned.limit) {
@@ -124,12 +142,20 @@ impl Setup {
     }
 }
 
-/// The most input a model takes, by the provider's count, less what the counts may be short.
-fn limit(window: Option<Tokens>, profile: Option<&Profile>) -> Option<Tokens> {
+/// The most input a model takes, by the provider's count, less what the counts may be short. `answer` is how long an answer
+/// may be, if that is known.
+fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Tokens>) -> Option<Tokens> {
     let margin = profile.filter(|profile| !profile.tokenizer.is_exact()).map(|profile| profile.margin);
-    // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves.
-    let given = window.map(|window| window.less(Reserves::default().output.min(Tokens(window.0 / 4))));
-    let known = profile.map(|profile| Budget::for_profile(profile, Reserves::default()).ceiling());
+    let usual = Reserves::default();
+    // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves. One that asks
+    // for more than half of it will hardly get it.
+    let left = |window: Tokens| match answer {
+        Some(answer) => answer.min(Tokens(window.0 / 2)),
+        None => usual.output.min(Tokens(window.0 / 4)),
+    };
+    let given = window.map(|window| window.less(left(window)));
+    let reserves = Reserves { output: answer.unwrap_or(usual.output), ..usual };
+    let known = profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
     let limit = given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()?;
     Some(margin.map_or(limit, |margin| limit.less(margin.of(limit))))
 }

@@ -15,13 +15,9 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, Head, Sqlite,
-    records::{CallRow, NewCall, NewOutcome},
+    records::{CallRow, Content, NewCall, NewOutcome, Record},
 };
-use epitome_wire::{
-    Answered, PromptMemo,
-    overflow::Overflow,
-    render::{Rendered, settle_thinking},
-};
+use epitome_wire::{Answered, PromptMemo, overflow::Overflow, render::settle_thinking};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -60,8 +56,39 @@ pub(crate) struct State {
     pub(super) last: Option<(u64, Tokens)>,
     pub(super) learned: Learned,
     pub(super) thrash: Thrash,
+    /// The contents that the last call named.
+    pub(super) named: Option<Named>,
     /// The compaction whose summary is in the memory files, as far as is known.
     pub(super) noted: Option<Seq>,
+}
+
+/// A request as it was written, or woven.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) hash: Digest,
+    pub(crate) bytes: u64,
+    /// How it can be written again.
+    pub(crate) rendering: Content,
+    /// How a client's request was taken over for it.
+    pub(crate) script: Option<String>,
+    /// What the script names.
+    pub(crate) pieces: Vec<Content>,
+    /// As a cache sees it, if somebody has looked.
+    pub(crate) prompt: Option<Prompt>,
+}
+
+/// What a call names by content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    policy: Digest,
+    profile: Option<Digest>,
+    rendering: Digest,
+}
+
+impl Named {
+    pub(super) fn by(call: &NewCall) -> Self {
+        Self { policy: call.policy, profile: call.profile, rendering: call.rendering }
+    }
 }
 
 impl State {
@@ -90,6 +117,7 @@ impl State {
             last: last.as_ref().map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
+            named: None,
             noted: None,
         };
         if let Some(last) = &last {
@@ -97,6 +125,22 @@ impl State {
         }
         state.fill(store, thread)?;
         Ok(state)
+    }
+
+    /// Of a thread in which nothing has happened yet.
+    pub(crate) fn fresh(thread: ThreadId, setup: Arc<Setup>) -> Self {
+        Self {
+            view: View::new(Arc::clone(&setup.meter), Names::Thread(thread)),
+            memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            setup,
+            head: Head::START,
+            sent: None,
+            last: None,
+            learned: Learned::default(),
+            thrash: Thrash::default(),
+            named: None,
+            noted: None,
+        }
     }
 
     /// What the session knew when it made its last call, and what that call has taught since.
@@ -199,7 +243,7 @@ impl State {
         &mut self,
         setup: &Setup,
         prepared: &mut Prepared,
-    ) -> Result<(Rendered, Prompt), CompactError> {
+    ) -> Result<(Written, String), CompactError> {
         let rendered = setup.format.render(self.view.context(), &setup.options)?;
         let prompt = setup.format.prompt(&rendered.body, &mut self.memo)?;
         let is_grown = self.sent.as_ref().is_none_or(|sent| extends(sent, &prompt) == Extension::Extends);
@@ -207,7 +251,35 @@ impl State {
             self.view.reset(Cause::Format);
             prepared.cause = Some(Cause::Format);
         }
-        Ok((rendered, prompt))
+        let written = Written {
+            hash: Digest::of(rendered.body.as_bytes()),
+            bytes: rendered.body.len() as u64,
+            rendering: setup.recorded.rendering.clone(),
+            script: None,
+            pieces: Vec::new(),
+            prompt: Some(prompt),
+        };
+        Ok((written, rendered.body))
+    }
+
+    /// The contents that a call names and the one before it did not.
+    pub(super) fn contents(&self, setup: &Setup, written: &Written) -> Vec<Record> {
+        let recorded = &setup.recorded;
+        let named = self.named.as_ref();
+        let mut records = Vec::new();
+        if named.is_none_or(|named| named.policy != recorded.policy.hash) {
+            records.push(Record::Content(recorded.policy.clone()));
+        }
+        if let Some(profile) = &recorded.profile
+            && named.is_none_or(|named| named.profile != Some(profile.hash))
+        {
+            records.push(Record::Content(profile.clone()));
+        }
+        if named.is_none_or(|named| named.rendering != written.rendering.hash) {
+            records.push(Record::Content(written.rendering.clone()));
+        }
+        records.extend(written.pieces.iter().cloned().map(Record::Piece));
+        records
     }
 
     /// The call as it is recorded. From here on the view counts it as sent.
@@ -215,7 +287,7 @@ impl State {
         &mut self,
         setup: &Setup,
         prepared: &Prepared,
-        rendered: &Rendered,
+        written: Written,
         injected: &[String],
         now: Time,
     ) -> NewCall {
@@ -237,7 +309,7 @@ impl State {
             format: setup.format.dialect().name().to_owned(),
             policy: recorded.policy.hash,
             profile: recorded.profile.as_ref().map(|profile| profile.hash),
-            rendering: recorded.rendering.hash,
+            rendering: written.rendering.hash,
             summary: context.summary().map(|event| event.id),
             epoch: self.view.epoch().number,
             cause: prepared.cause.as_ref().map(ToString::to_string),
@@ -245,9 +317,10 @@ impl State {
             sent,
             steps: json(&made),
             plan: prepared.plan.as_ref().map(json),
+            script: written.script,
             estimated,
-            hash: Digest::of(rendered.body.as_bytes()),
-            bytes: rendered.body.len() as u64,
+            hash: written.hash,
+            bytes: written.bytes,
         }
     }
 
@@ -264,6 +337,16 @@ impl State {
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let rules = self.setup.policy.summary.unwrap_or_default();
         rules.drafting(budget, prefix)
+    }
+
+    /// Whether the provider may still hold what was sent last.
+    pub(crate) fn is_warm(&self, now: Time) -> bool {
+        let last = self.view.last().and_then(|last| last.at);
+        let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
+        last.is_some_and(|last| {
+            let seconds = u64::try_from(now.0.saturating_sub(last.0) / 1_000).unwrap_or(0);
+            lifetime.is_none_or(|lifetime| seconds <= lifetime)
+        })
     }
 
     /// Where the thread ends, as far as is known.

@@ -16,9 +16,8 @@ use std::{
 
 use epitome_core::Tokens;
 use epitome_wire::{
-    Format, WireError,
-    ask::{Ask, Content, LimitName},
-    overflow::overflow,
+    Format,
+    ask::{Ask, LimitName},
 };
 use reqwest::{
     Client, Response, Url,
@@ -37,7 +36,7 @@ use super::{
 mod address;
 mod answer;
 
-use self::answer::{after, redacted, said, short};
+pub use self::{address::limit_name, answer::Reading};
 
 /// A model at an address.
 pub struct Remote {
@@ -86,10 +85,10 @@ impl Default for Timeouts {
 }
 
 /// The largest answer that is read: far more than any summary.
-const LARGEST: usize = 8 << 20;
+pub const LARGEST: usize = 8 << 20;
 
 /// As much of an error as is read.
-const LARGEST_ERROR: usize = 64 << 10;
+pub const LARGEST_ERROR: usize = 64 << 10;
 
 /// Why a summariser cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +185,7 @@ impl Builder {
             .user_agent(concat!("epitome/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| BuildError::Client { host: host.clone(), source: error.without_url().into() })?;
-        let limit_name = self.limit_name.unwrap_or_else(|| address::limit_name(&url));
+        let limit_name = self.limit_name.unwrap_or_else(|| limit_name(url.host_str().unwrap_or_default()));
         // Any number does, so long as two processes do not start with the same.
         let seed = self.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
         Ok(Remote {
@@ -277,62 +276,20 @@ impl Remote {
             .map_err(|_| self.late(Waited::FirstByte, self.timeouts.first_byte))?
             .map_err(|error| self.broken("sending the question", error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let secrets = key.map(std::slice::from_ref).unwrap_or_default();
+        let reading = Reading { format: self.format, host: &self.host, secrets };
         if (300..400).contains(&status) {
             let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| self.url.join(to).ok());
-            let to = to.map_or_else(|| "an address that cannot be read".to_owned(), |to| address::host(&to));
-            return Err(SummarizeError::Redirected { host: self.host.clone(), to: redacted(&to, key) });
+            return Err(reading.redirected(to.as_ref().map(address::host).as_deref()));
         }
         if (200..300).contains(&status) {
             let body = self.read(response, self.largest).await?;
-            return self.answered(&body, key);
+            return reading.answered(&body);
         }
         // Of an error as much is told as can be read: that the rest is missing is no news.
         let body = self.read_some(response, LARGEST_ERROR).await;
-        Err(self.refusal(status, &headers, &body, key))
-    }
-
-    fn answered(&self, body: &str, key: Option<&SecretString>) -> Result<Draft, SummarizeError> {
-        let host = || self.host.clone();
-        let reply = self.format.reply(body).map_err(|error| match error {
-            WireError::NoAnswer { .. } => {
-                SummarizeError::Failed { host: host(), said: self.words(body, key) }
-            }
-            source => SummarizeError::Unreadable { host: host(), source },
-        })?;
-        if reply.content == Content::ReasoningOnly {
-            return Err(SummarizeError::ReasoningOnly { host: host() });
-        }
-        Ok(Draft {
-            text: redacted(&reply.text, key),
-            finish: reply.finish,
-            usage: reply.usage,
-            model: reply.model.map(|model| redacted(&model, key)),
-        })
-    }
-
-    fn refusal(
-        &self,
-        status: u16,
-        headers: &HeaderMap,
-        body: &str,
-        key: Option<&SecretString>,
-    ) -> SummarizeError {
-        let host = self.host.clone();
-        let said = self.words(body, key);
-        let after = after(headers);
-        if overflow(self.format, status, body.as_bytes()).is_some() {
-            SummarizeError::Overflow { host, said }
-        } else if status == 429 && !body.contains("insufficient_quota") {
-            SummarizeError::RateLimited { host, after, said }
-        } else {
-            SummarizeError::Refused { host, status, said, after }
-        }
-    }
-
-    /// What the server says instead of an answer.
-    fn words(&self, body: &str, key: Option<&SecretString>) -> String {
-        short(&redacted(&said(self.format, body), key))
+        Err(reading.refused(status, &headers, &body))
     }
 
     /// All of an answer.

@@ -25,7 +25,7 @@ pub use self::{
     choose::{Apart, Warm, Way, cheaper},
     chunk::{Drafted, Task, draft},
     error::{Hope, SummarizeError, Waited},
-    http::{BuildError, Builder, Remote, Timeouts},
+    http::{BuildError, Builder, LARGEST, LARGEST_ERROR, Reading, Remote, Timeouts, limit_name},
     key::Key,
     prompt::Instructions,
     retry::Retries,

@@ -6,6 +6,8 @@
 mod adversarial;
 mod agent;
 mod compaction;
+mod compose;
+mod composing;
 mod examples;
 mod lifecycle_crash;
 mod lineage;

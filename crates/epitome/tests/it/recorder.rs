@@ -57,6 +57,7 @@ impl Gateway {
             took: Duration::from_millis(500),
             at: Time(self.clock),
             observed: None,
+            told: None,
         };
         self.recorder.finish(ticket, end).unwrap();
     }

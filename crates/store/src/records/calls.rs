@@ -56,6 +56,8 @@ pub struct NewCall {
     pub steps: String,
     /// What was planned, as JSON.
     pub plan: Option<String>,
+    /// How the request of a client was taken over, as JSON; nothing if the request was rendered.
+    pub script: Option<String>,
     /// Its size, as it was estimated.
     pub estimated: Tokens,
     /// The hash of its bytes.

@@ -68,6 +68,8 @@ pub enum BecomesHead {
 pub enum Record {
     /// A text that calls name by its hash. To store it again changes nothing.
     Content(Content),
+    /// The same, for a text that the script of a call names: it goes when the thread is erased, unless others name it.
+    Piece(Content),
     /// Nothing is written unless so many calls were made in the thread's view. Calls do not move its end, so whoever makes
     /// one out of what was decided for the last says by this that it was the last.
     CallsSoFar(u64),

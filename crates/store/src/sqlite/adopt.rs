@@ -157,15 +157,17 @@ fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), F
 fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result<(), Fault> {
     for sql in [
         "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
-            profile, rendering, format, model, cause, pass, plan, steps, sent)
+            profile, rendering, format, model, cause, pass, plan, steps, sent, script)
          SELECT ?4, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
-            profile, rendering, format, model, cause, pass, plan, steps, sent
+            profile, rendering, format, model, cause, pass, plan, steps, sent, script
          FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 ORDER BY number",
         "INSERT INTO call_outcomes (call, time, cost, answer, usage, error)
          SELECT copy.id, outcome.time, cost, answer, usage, error FROM model_calls AS original
          JOIN call_outcomes AS outcome ON outcome.call = original.id
          JOIN model_calls AS copy ON copy.thread = ?4 AND copy.number = original.number
          WHERE original.thread = ?1 AND original.number >= ?2 AND original.number < ?3 ORDER BY outcome.number",
+        "INSERT OR IGNORE INTO script_contents (thread, hash, call)
+         SELECT ?4, hash, call FROM script_contents WHERE thread = ?1 AND call >= ?2 AND call < ?3",
     ] {
         let values = params![from.thread.blob(), signed(from.from), signed(from.until), fork.blob()];
         connection.execute(sql, values)?;

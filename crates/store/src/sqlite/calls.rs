@@ -91,6 +91,25 @@ impl Sqlite {
             Ok(passes)
         })
     }
+
+    /// How the clients' requests were taken over, oldest first: the number of every call that says so, the rendering it
+    /// names and what it says.
+    pub fn scripts(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
+        self.lend("reading calls", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT number, rendering, script FROM model_calls
+                 WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND script IS NOT NULL ORDER BY number",
+            )?;
+            let mut scripts = Vec::new();
+            for Stretch { thread, from, until } in stretches(connection, thread)? {
+                let mut rows = statement.query(params![thread.blob(), signed(from), signed(until)])?;
+                while let Some(row) = rows.next()? {
+                    scripts.push((unsigned(row.get(0)?), Digest(row.get(1)?), row.get(2)?));
+                }
+            }
+            Ok(scripts)
+        })
+    }
 }
 
 /// The calls of a view that one thread owns: those numbered `from..until`.
@@ -170,6 +189,16 @@ pub(super) fn keep(desk: &Desk<'_>, content: &Content) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Stores a content that the script of the next call names.
+pub(super) fn keep_piece(desk: &Desk<'_>, thread: ThreadId, content: &Content) -> Result<(), Fault> {
+    keep(desk, content)?;
+    let (call, _) = end_of_calls(desk.connection, thread)?;
+    desk.connection
+        .prepare_cached("INSERT OR IGNORE INTO script_contents (thread, hash, call) VALUES (?1, ?2, ?3)")?
+        .execute(params![thread.blob(), content.hash.0, signed(call)])?;
+    Ok(())
+}
+
 fn is_kept(desk: &Desk<'_>, hash: Digest) -> Result<bool, Fault> {
     Ok(desk.connection.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?.exists([hash.0])?)
 }
@@ -202,8 +231,8 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
     desk.connection
         .prepare_cached(
             "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
-                profile, rendering, format, model, cause, pass, plan, steps, sent)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                profile, rendering, format, model, cause, pass, plan, steps, sent, script)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?
         .execute(params![
             thread.blob(),
@@ -225,6 +254,7 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
             call.plan,
             call.steps,
             call.sent,
+            call.script,
         ])?;
     Ok(number)
 }
@@ -276,7 +306,7 @@ pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Re
 }
 
 const COLUMNS: &str = "id, thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy, profile, \
-    rendering, format, model, cause, pass, plan, steps, sent";
+    rendering, format, model, cause, pass, plan, steps, sent, script";
 
 #[derive(Clone, Copy)]
 enum Order {
@@ -349,6 +379,7 @@ impl View {
             sent: row.get(19)?,
             steps: row.get(18)?,
             plan: row.get(17)?,
+            script: row.get(20)?,
             estimated: Tokens(unsigned(row.get(6)?)),
             hash: Digest(row.get(9)?),
             bytes: unsigned(row.get(7)?),

@@ -61,7 +61,7 @@ impl Prepared {
             check(thread, record)?;
         }
         // Calls name contents, so these come first. The sort keeps the order of the rest.
-        records.sort_by_key(|record| !matches!(record, Record::Content(_)));
+        records.sort_by_key(|record| !matches!(record, Record::Content(_) | Record::Piece(_)));
         Ok(Self { thread, opens, append: Append::new(thread, after, events, counter), records })
     }
 
@@ -78,6 +78,7 @@ impl Prepared {
         for record in &self.records {
             match record {
                 Record::Content(content) => calls::keep(desk, content)?,
+                Record::Piece(content) => calls::keep_piece(desk, self.thread, content)?,
                 Record::CallsSoFar(calls) => calls::expect(desk, self.thread, *calls)?,
                 Record::Call(call) => {
                     committed.calls.push(calls::insert(desk, self.thread, head.seq, call)?);
@@ -130,12 +131,13 @@ fn check_opening(thread: ThreadId, after: Seq, opens: &Opens) -> Result<(), Stor
 /// What can be said of a record by itself.
 fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
     match record {
-        Record::Content(content) => calls::check(content),
-        Record::Call(NewCall { pass, sent, steps, plan, .. }) => {
+        Record::Content(content) | Record::Piece(content) => calls::check(content),
+        Record::Call(NewCall { pass, sent, steps, plan, script, .. }) => {
             json("pass of a call", pass.as_deref())?;
             json("sent part of a call", Some(sent))?;
             json("list of steps of a call", Some(steps))?;
-            json("plan of a call", plan.as_deref())
+            json("plan of a call", plan.as_deref())?;
+            json("script of a call", script.as_deref())
         }
         Record::Job(job) if job.thread != thread => {
             Err(misplaced("job", thread, format!("it is for the thread {}", job.thread)))

@@ -162,7 +162,8 @@ fn contents_of(connection: &Connection, threads: &HashSet<ThreadId>) -> Result<H
     let mut statement = connection.prepare(
         "SELECT policy FROM model_calls WHERE thread = ?1
          UNION SELECT rendering FROM model_calls WHERE thread = ?1
-         UNION SELECT profile FROM model_calls WHERE thread = ?1 AND profile IS NOT NULL",
+         UNION SELECT profile FROM model_calls WHERE thread = ?1 AND profile IS NOT NULL
+         UNION SELECT hash FROM script_contents WHERE thread = ?1",
     )?;
     let mut contents = HashSet::new();
     for thread in threads {
@@ -179,7 +180,8 @@ fn forget_contents(connection: &Connection, contents: &HashSet<[u8; 32]>) -> Res
         "DELETE FROM contents WHERE hash = ?1
             AND NOT EXISTS (SELECT 1 FROM model_calls WHERE policy = ?1)
             AND NOT EXISTS (SELECT 1 FROM model_calls WHERE rendering = ?1)
-            AND NOT EXISTS (SELECT 1 FROM model_calls WHERE profile = ?1)",
+            AND NOT EXISTS (SELECT 1 FROM model_calls WHERE profile = ?1)
+            AND NOT EXISTS (SELECT 1 FROM script_contents WHERE hash = ?1)",
     )?;
     for hash in contents {
         statement.execute([hash])?;
@@ -197,6 +199,7 @@ fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault
         "DELETE FROM counts WHERE thread = ?1",
         "DELETE FROM call_outcomes WHERE call IN (SELECT id FROM model_calls WHERE thread = ?1)",
         "DELETE FROM model_calls WHERE thread = ?1",
+        "DELETE FROM script_contents WHERE thread = ?1",
         "DELETE FROM job_attempts WHERE job IN (SELECT id FROM jobs WHERE thread = ?1)",
         "DELETE FROM summaries WHERE thread = ?1",
         "DELETE FROM jobs WHERE thread = ?1",

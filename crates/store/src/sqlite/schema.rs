@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_log.sql"),
     include_str!("migrations/0002_compaction.sql"),
     include_str!("migrations/0003_gateway.sql"),
+    include_str!("migrations/0004_scripts.sql"),
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.

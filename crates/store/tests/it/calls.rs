@@ -33,6 +33,7 @@ pub(crate) fn call(head: Seq) -> NewCall {
         sent: "[]".into(),
         steps: "[]".into(),
         plan: None,
+        script: None,
         estimated: Tokens(0),
         hash: Digest::of(b"a request"),
         bytes: 9,

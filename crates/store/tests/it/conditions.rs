@@ -11,7 +11,7 @@ use std::{
 use epitome_core::{EventId, Seq, event::Time};
 use epitome_store::{
     EventLog, Options, Sqlite, StoreError,
-    records::{Commit, JobId, Record},
+    records::{Commit, JobId, NewCall, Record},
 };
 
 use crate::{
@@ -115,15 +115,16 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 3; nothing was touched; upgrade Epitome"
+        "PATH has schema version 7, this Epitome knows up to 4; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
 
 /// The scripts of the schema's versions, and the rows that each of them added to what was there.
-const VERSIONS: [(&str, &str); 2] = [
+const VERSIONS: [(&str, &str); 3] = [
     (include_str!("../../src/sqlite/migrations/0001_log.sql"), include_str!("old/0001.sql")),
     (include_str!("../../src/sqlite/migrations/0002_compaction.sql"), include_str!("old/0002.sql")),
+    (include_str!("../../src/sqlite/migrations/0003_gateway.sql"), include_str!("old/0003.sql")),
 ];
 
 /// Makes a store as an earlier version of the schema was, with what such versions wrote into it.
@@ -143,7 +144,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -173,7 +174,7 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 3".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -201,6 +202,25 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
 }
 
 #[test]
+fn a_store_of_the_third_version_is_brought_up_to_date() {
+    let place = Place::new();
+    of_version(3, &place.path());
+    let store = Sqlite::open(&place.path(), Options::default()).unwrap();
+    assert_eq!(finding(&store, "schema"), ("version 4".to_owned(), vec![]));
+    let row = store.find_session("Why does the upload fail?").unwrap();
+    let id = row.head.unwrap();
+    assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
+    assert_eq!(store.last_call(id).unwrap().map(|call| call.call.script), Some(None));
+    assert_eq!(store.scripts(id).unwrap(), []);
+    let head = store.head(id).unwrap().seq;
+    let woven = NewCall { script: Some("{}".into()), ..call(head) };
+    commit(&store, id, vec![Record::Piece(policy()), Record::Call(woven)]);
+    assert_eq!(store.scripts(id).unwrap(), [(1, policy().hash, "{}".to_owned())]);
+    let report = store.doctor().unwrap();
+    assert!(report.is_healthy(), "{report:#?}");
+}
+
+#[test]
 fn many_may_bring_a_store_up_to_date_at_once() {
     for _ in 0..5 {
         let place = Place::new();
@@ -210,7 +230,7 @@ fn many_may_bring_a_store_up_to_date_at_once() {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&place.open(), "schema"), ("version 3".to_owned(), vec![]));
+        assert_eq!(finding(&place.open(), "schema"), ("version 4".to_owned(), vec![]));
     }
 }
 
@@ -301,7 +321,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 3");
+    assert_eq!(version, "version 4");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it

@@ -110,6 +110,7 @@ fn records_with_canary(store: &Sqlite, id: ThreadId) {
         plan: Some(text.clone()),
         sent: text.clone(),
         steps: text.clone(),
+        script: Some(text.clone()),
         ..call(Seq(1))
     };
     let outcome =
@@ -117,10 +118,11 @@ fn records_with_canary(store: &Sqlite, id: ThreadId) {
     // What others name stays.
     let shared = Record::Call(call(Seq(1)));
     let contents = [secret, profile, rendering, policy()].map(Record::Content);
+    let piece = Record::Piece(Content::new(format!("piece {CANARY}")));
     commit(
         store,
         id,
-        [Record::Call(made), Record::Outcome(outcome), shared].into_iter().chain(contents).collect(),
+        [Record::Call(made), Record::Outcome(outcome), shared, piece].into_iter().chain(contents).collect(),
     );
     ready(store, id, CANARY, Seq(1));
     let queued = NewJob { focus: Some(CANARY.into()), detail: text, ..job(store, id, "queued", Seq(1)) };
@@ -330,7 +332,9 @@ impl Family {
         self.notes += 1;
         let own = Content::new(format!("policy {note}"));
         let summary = self.store.pivot(id).unwrap().map(|pivot| pivot.id);
-        let made = NewCall { policy: own.hash, summary, sent: note.clone(), ..call(head) };
+        let piece = Content::new(format!("piece {note}"));
+        let script = Some(note.clone());
+        let made = NewCall { policy: own.hash, summary, sent: note.clone(), script, ..call(head) };
         let number = self.store.last_call(id).unwrap().map_or(0, |last| last.number + 1);
         let outcome = NewOutcome {
             call: number,
@@ -344,6 +348,7 @@ impl Family {
         let records = vec![
             Record::Content(policy()),
             Record::Content(own),
+            Record::Piece(piece),
             Record::Call(made),
             Record::Outcome(outcome),
             Record::Job(queued),

@@ -8,12 +8,14 @@
 //! Only what a provider says as an error is looked at: an answer that talks about long prompts is an answer. What is read
 //! is bounded, and no bytes make it panic.
 
+mod opening;
 mod wordings;
 
 use std::borrow::Cow;
 
 use epitome_core::Tokens;
 
+pub use self::opening::{Opening, Opens};
 use self::wordings::{CODES, OTHER_LIMITS, WORDINGS};
 use crate::{format::Format, json::Json, sse::Payloads};
 

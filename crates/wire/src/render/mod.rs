@@ -120,6 +120,25 @@ pub(crate) fn render(
     context: &Context,
     options: &RenderOptions,
 ) -> Result<Rendered, RenderError> {
+    let rendered = unmarked(format, context, options)?;
+    let summary = context.summary().and_then(|event| match &event.event.fact {
+        Fact::Compacted(compaction) => Some(compaction.summary.text()),
+        _ => None,
+    });
+    Ok(breakpoints::apply(format, rendered, options.breakpoints, summary))
+}
+
+/// A request with its marks where they should be.
+pub(crate) fn mark(format: Format, body: String, breakpoints: Breakpoints, summary: Option<&str>) -> String {
+    breakpoints::apply(format, Rendered { body, messages: Vec::new() }, breakpoints, summary).body
+}
+
+/// The same, with the marks that its messages came with.
+pub(crate) fn unmarked(
+    format: Format,
+    context: &Context,
+    options: &RenderOptions,
+) -> Result<Rendered, RenderError> {
     let messages: Vec<Message<'_>> = context.messages().collect();
     let table = lines::Table::of(format, &messages, context)?;
     let manner = Manner { rules: Some(&options.rules), meter: Some(context.meter()) };
@@ -155,10 +174,5 @@ pub(crate) fn render(
         events: table.origins(&events),
     };
     let messages_written = written.messages.into_iter().map(placed).collect();
-    let rendered = Rendered { body: written.body, messages: messages_written };
-    let summary = messages.iter().find_map(|message| match message {
-        Message::Summary { compaction, .. } => Some(compaction.summary.text()),
-        _ => None,
-    });
-    Ok(breakpoints::apply(format, rendered, options.breakpoints, summary))
+    Ok(Rendered { body: written.body, messages: messages_written })
 }

@@ -20,6 +20,13 @@ pub(super) fn blanked_settings(settings: &Json<'_>) -> Option<String> {
     blanked(settings, &keys)
 }
 
+/// The bytes of a list of tool servers without keys; `None` if there are none in it.
+pub(super) fn blanked_servers(servers: &Json<'_>) -> Option<String> {
+    let listed = servers.as_array().unwrap_or_default();
+    let keys: Vec<&Json<'_>> = listed.iter().filter_map(|server| server.get("authorization_token")).collect();
+    blanked(servers, &keys)
+}
+
 fn of_tool<'t>(tool: &'t Json<'_>) -> Vec<&'t Json<'t>> {
     let mut keys: Vec<&Json<'_>> = tool.get("authorization").into_iter().collect();
     keys.extend(tool.get("headers").into_iter().flat_map(Json::members).map(|(_, value)| value));

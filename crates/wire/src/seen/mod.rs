@@ -12,6 +12,7 @@
 
 mod asks;
 mod decode;
+mod frame;
 mod keys;
 mod known;
 mod memo;
@@ -30,7 +31,7 @@ use epitome_core::{
     id::{AnswerId, ModelName},
 };
 
-pub use self::memo::Memo;
+pub use self::{frame::Frame, memo::Memo};
 use self::{
     known::Known,
     memo::Place,
@@ -141,6 +142,15 @@ impl<'a> Seen<'a> {
         self.setting("model")?.as_text().map(ModelName::from)
     }
 
+    /// How many tokens its answer may have, if it says so.
+    pub fn answer_limit(&self) -> Option<u64> {
+        let names = ["max_completion_tokens", "max_output_tokens", "max_tokens"];
+        names
+            .into_iter()
+            .find_map(|name| self.member(name)?.value.raw.parse().ok())
+            .filter(|limit| *limit > 0)
+    }
+
     /// Whether it wants its answer streamed.
     pub fn streams(&self) -> bool {
         matches!(self.setting("stream").map(|stream| stream.value), Some(Value::Bool(true)))
@@ -199,6 +209,11 @@ impl<'a> Seen<'a> {
         format!("[{}]", raw.join(","))
     }
 
+    /// The request by its bytes; `None` if its history is no list, or nothing in it is known again.
+    pub fn frame(&self) -> Option<Frame<'a>> {
+        frame::frame(self)
+    }
+
     /// Puts what was recorded, by its ids, in the place of items that are only named.
     pub fn resolve(&mut self, events: &BTreeMap<String, Event>) {
         resolve::resolve(self, events);
@@ -208,6 +223,13 @@ impl<'a> Seen<'a> {
     /// stands for what was compacted.
     pub fn repeats(&self, summary: &str) -> Option<usize> {
         repeats::repeats(self, summary)
+    }
+
+    /// Whether the client has its provider manage the context: clear what is old, or summarise it.
+    pub fn is_managed(&self) -> bool {
+        let Some(managed) = self.setting("context_management") else { return false };
+        let edits = managed.as_array().unwrap_or_else(|| managed.array_at("edits"));
+        !edits.is_empty()
     }
 
     /// A setting; the last one if it repeats.

@@ -54,6 +54,12 @@ pub(super) fn members<'a>(body: &'a str, history: &str) -> Option<Vec<Member<'a>
     (walk.at == body.len()).then_some(members)
 }
 
+/// The elements of a list; `None` if it is none.
+pub(super) fn elements(list: &str) -> Option<Vec<Slice<'_>>> {
+    let mut walk = Walk { text: list, at: 0 };
+    walk.elements()
+}
+
 /// Walks over text that may be anything.
 struct Walk<'a> {
     text: &'a str,

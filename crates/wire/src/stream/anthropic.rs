@@ -10,7 +10,7 @@ use crate::{json::Json, response};
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(super) struct Anthropic {
+pub(crate) struct Anthropic {
     message: Members,
     blocks: BTreeMap<u64, Block>,
 }

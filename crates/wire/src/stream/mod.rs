@@ -64,15 +64,10 @@ impl StreamDecoder {
 
     /// Waits for an answer in `format`.
     pub fn new(format: Format) -> Self {
-        let assembly = match format {
-            Format::OpenaiChat => Assembly::Chat(openai_chat::Chat::default()),
-            Format::OpenaiResponses => Assembly::Responses(openai_responses::Responses::default()),
-            Format::Anthropic => Assembly::Anthropic(anthropic::Anthropic::default()),
-        };
         Self {
             format,
             payloads: Payloads::default(),
-            assembly,
+            assembly: Assembly::new(format),
             kept: 0,
             limit: Self::DEFAULT_LIMIT,
             ending: Ending::Cut,
@@ -118,12 +113,7 @@ impl StreamDecoder {
         if self.overflowed {
             return Err(WireError::TooLarge { limit: self.limit });
         }
-        let assembled = match self.assembly {
-            Assembly::Chat(chat) => chat.assembled(),
-            Assembly::Responses(responses) => responses.assembled(),
-            Assembly::Anthropic(anthropic) => anthropic.assembled(),
-        };
-        let events = match assembled.map(|json| response::decode(self.format, &json)) {
+        let events = match self.assembly.assembled().map(|json| response::decode(self.format, &json)) {
             None | Some(Err(WireError::NoAnswer { .. })) => Vec::new(),
             Some(decoded) => decoded?,
         };
@@ -155,13 +145,13 @@ impl StreamDecoder {
 
 /// What one payload did.
 #[derive(Debug, Default)]
-struct Taken {
+pub(crate) struct Taken {
     /// How many bytes more are kept.
-    kept: usize,
+    pub(crate) kept: usize,
     /// How the stream stands now, if the payload says.
     ending: Option<Ending>,
     /// Whether nothing of the answer can follow it.
-    over: bool,
+    pub(crate) over: bool,
 }
 
 impl Taken {
@@ -186,10 +176,39 @@ impl Taken {
 
 /// The answer so far.
 #[derive(Debug)]
-enum Assembly {
+pub(crate) enum Assembly {
     Chat(openai_chat::Chat),
     Responses(openai_responses::Responses),
     Anthropic(anthropic::Anthropic),
+}
+
+impl Assembly {
+    /// Nothing yet.
+    pub(crate) fn new(format: Format) -> Self {
+        match format {
+            Format::OpenaiChat => Self::Chat(openai_chat::Chat::default()),
+            Format::OpenaiResponses => Self::Responses(openai_responses::Responses::default()),
+            Format::Anthropic => Self::Anthropic(anthropic::Anthropic::default()),
+        }
+    }
+
+    /// Takes the next event.
+    pub(crate) fn take(&mut self, event: &Json<'_>) -> Taken {
+        match self {
+            Self::Chat(chat) => chat.take(event),
+            Self::Responses(responses) => responses.take(event),
+            Self::Anthropic(anthropic) => anthropic.take(event),
+        }
+    }
+
+    /// The response in one piece; `None` if none was ever begun.
+    pub(crate) fn assembled(self) -> Option<String> {
+        match self {
+            Self::Chat(chat) => chat.assembled(),
+            Self::Responses(responses) => responses.assembled(),
+            Self::Anthropic(anthropic) => anthropic.assembled(),
+        }
+    }
 }
 
 /// What a payload did; `None` if it is no JSON, so that the answer lacks it.
@@ -200,9 +219,5 @@ fn take(assembly: &mut Assembly, payload: &str) -> Option<Taken> {
         _ => {}
     }
     let event = Json::parse(payload, "a streamed event").ok()?;
-    Some(match assembly {
-        Assembly::Chat(chat) => chat.take(&event),
-        Assembly::Responses(responses) => responses.take(&event),
-        Assembly::Anthropic(anthropic) => anthropic.take(&event),
-    })
+    Some(assembly.take(&event))
 }

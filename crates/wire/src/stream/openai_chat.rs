@@ -17,7 +17,7 @@ use crate::{
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(super) struct Chat {
+pub(crate) struct Chat {
     envelope: Members,
     choices: BTreeMap<u64, Choice>,
 }

@@ -13,7 +13,7 @@ use crate::{json::Json, response};
 
 /// An answer so far.
 #[derive(Debug, Default)]
-pub(super) struct Responses {
+pub(crate) struct Responses {
     envelope: Members,
     items: BTreeMap<u64, Item>,
 }

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Limits, Log, Mode, Token, Unrecorded, Upstream, address, units};
+use super::{Compact, Limits, Log, Mode, Token, Unrecorded, Upstream, address, compact::RawCompact, units};
 
 /// The routes whose requests are recorded.
 const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
@@ -28,6 +28,7 @@ pub(super) struct File {
     pub(super) upstreams: Vec<Upstream>,
     pub(super) tokens: Vec<Token>,
     pub(super) routes: BTreeMap<String, Mode>,
+    pub(super) compact: Compact,
     pub(super) limits: Limits,
 }
 
@@ -61,6 +62,7 @@ impl File {
             upstreams: upstreams(&page, raw.upstream, environment)?,
             tokens: tokens(&page, raw.token, environment)?,
             routes: routes(&page, &raw.routes)?,
+            compact: raw.compact.read(&page, environment)?,
             limits: limits(&page, &raw.limits)?,
         })
     }
@@ -80,6 +82,8 @@ struct Raw {
     token: Vec<RawToken>,
     #[serde(default)]
     routes: BTreeMap<Spanned<String>, Mode>,
+    #[serde(default)]
+    compact: RawCompact,
     #[serde(default)]
     limits: RawLimits,
 }
@@ -119,7 +123,7 @@ struct RawLimits {
 }
 
 /// A file's text, to say where in it something is wrong.
-struct Page<'a> {
+pub(super) struct Page<'a> {
     name: &'a str,
     text: &'a str,
 }
@@ -132,11 +136,12 @@ impl Page<'_> {
     }
 
     /// Something is wrong with a value.
-    fn value<T>(&self, value: &Spanned<T>, why: impl std::fmt::Display) -> anyhow::Error {
+    pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl std::fmt::Display) -> anyhow::Error {
         self.wrong(value.span().start, why)
     }
 
-    fn read<T, U>(
+    /// Reads a value, and says where it stands if it is wrong.
+    pub(super) fn read<T, U>(
         &self,
         value: &Spanned<T>,
         read: impl FnOnce(&T) -> Result<U, String>,
@@ -285,7 +290,7 @@ fn word(name: &str) -> Result<String, String> {
 }
 
 /// A key or a token, from the variable that holds it.
-fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, String> {
+pub(super) fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(is_name) {
         // Whoever gives the key itself here must not find it in a log.
@@ -315,9 +320,9 @@ fn secret(name: &str, environment: Environment<'_>) -> Result<SecretString, Stri
 mod tests {
     use std::time::Duration;
 
-    use secrecy::ExposeSecret as _;
+    use secrecy::ExposeSecret;
 
-    use super::*;
+    use super::{super::Summariser, *};
 
     fn parse(text: &str) -> anyhow::Result<File> {
         File::parse("gateway.toml", text, &|name| match name {
@@ -369,6 +374,18 @@ mod tests {
             [routes]
             "/v1/messages" = "record"
 
+            [compact]
+            window = 128_000
+            holdout = 0.1
+            command = "/compact"
+            recall = true
+
+            [compact.summariser]
+            model = "small"
+            url = "http://127.0.0.1:8080/v1"
+            format = "anthropic"
+            key_env = "LOCAL_KEY"
+
             [limits]
             body = "32MiB"
             requests = 100
@@ -390,6 +407,15 @@ mod tests {
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
         assert_eq!((file.tokens[0].mode, file.tokens[1].mode), (Some(Mode::Off), None));
         assert_eq!(file.routes["/v1/messages"], Mode::Record);
+        let Compact { window, holdout, command, recall, summariser } = &file.compact;
+        assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
+        assert_eq!(command.as_deref(), Some("/compact"));
+        let Summariser::Model { model, base, format, key } = summariser else { panic!("{summariser:?}") };
+        assert_eq!((model.as_str(), base.to_string().as_str()), ("small", "http://127.0.0.1:8080/"));
+        assert_eq!(
+            (*format, key.as_ref().map(ExposeSecret::expose_secret)),
+            (Format::Anthropic, Some("sk-canary"))
+        );
         assert_eq!((file.limits.body, file.limits.requests), (32 << 20, 100));
         assert_eq!(file.limits.answer, Duration::from_mins(5));
         assert_eq!(file.limits.pause, Limits::default().pause);
@@ -423,6 +449,40 @@ mod tests {
             "[[token]]\nprincipal='a'\nenv='ANNA_TOKEN'\n[[token]]\nprincipal='b'\nenv='ANNA_TOKEN'",
             "line 5: this token is already given",
         );
+    }
+
+    #[test]
+    fn what_is_wrong_with_mode_compact_is_told_with_its_line() {
+        refused("[compact]\nwindow = 0", "line 2: `window` is 0");
+        refused("[compact]\nwindow = '128k'", "line 2: invalid type: string");
+        refused("[compact]\nholdout = 0.6", "line 2: `holdout` is the share");
+        refused("[compact]\nholdout = nan", "line 2: `holdout` is the share");
+        refused("[compact]\ncommand = 'compact this'", "line 2: `compact this` is no command");
+        refused("[compact]\nrecal = true", "line 2: unknown field `recal`");
+        let summariser = |text: &str, expect: &str| refused(&format!("[compact.summariser]\n{text}"), expect);
+        summariser("use = 'nobody'", "line 2: `nobody` is no summariser: write built-in or session");
+        summariser("use = 'session'\nmodel = 'small'", "line 2: `use` needs nothing beside it");
+        summariser("model = 'small'", "line 2: a summariser of your own has a `model` and a `url`");
+        summariser("key_env = 'LOCAL_KEY'", "line 2: a summariser of your own");
+        summariser("model = ' '\nurl = 'http://x'", "line 2: this is no name of a model");
+        summariser("model = 'a'\nurl = 'x'", "line 3: `x` is no address");
+        summariser("model = 'a'\nurl = 'http://x'\nformat = 'soap'", "line 4: `soap` is no wire format");
+        summariser("model = 'a'\nurl = 'http://x'\nkey = 'sk-canary'", "name the variable");
+        summariser("model = 'a'\nurl = 'http://x'\nkey_env = 'sk-canary'", "line 4: this is no name");
+        summariser("url = 'http://u:canary@x'\nmodel = 'a'", "line 2: the address");
+    }
+
+    #[test]
+    fn who_summarises_is_the_built_in_one_unless_a_file_says_otherwise() {
+        for (text, expect) in [
+            ("", "BuiltIn"),
+            ("[compact]", "BuiltIn"),
+            ("[compact.summariser]", "BuiltIn"),
+            ("[compact.summariser]\nuse = 'built-in'", "BuiltIn"),
+            ("[compact.summariser]\nuse = 'session'", "Session"),
+        ] {
+            assert_eq!(format!("{:?}", parse(text).expect(text).compact.summariser), expect, "{text}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@ use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Compact, Config, Log, Mode, Unrecorded, Upstream, address,
+    Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
     file::{Environment, File},
+    units,
 };
 
 /// What the command line says of a gateway.
@@ -28,11 +29,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL")]
     anthropic_upstream: Option<String>,
 
-    /// What is done with requests beside forwarding them. [default: record]
+    /// What is done with requests: see below. [default: record]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
 
-    /// The policy that `observe` computes with: a name, or a file. [default: epitome]
+    /// The policy that `observe` and `compact` go by: a name, or a file. [default: epitome]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
 
@@ -47,6 +48,65 @@ pub(crate) struct Flags {
     /// How to log, to standard error; EPITOME_LOG or RUST_LOG say how much. [default: text]
     #[arg(long, value_enum)]
     log: Option<Log>,
+
+    #[command(flatten)]
+    compact: CompactFlags,
+}
+
+/// What the command line says of mode `compact`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Mode compact")]
+struct CompactFlags {
+    /// How many tokens the models' window holds, such as 128k. By default what is known of each model.
+    #[arg(long, value_name = "TOKENS", value_parser = units::tokens)]
+    window: Option<u64>,
+
+    /// The share of sessions that are left as they are, such as 0.1, so that savings are measured and not only estimated.
+    /// [default: 0]
+    #[arg(long, value_name = "SHARE", value_parser = compact::holdout_flag)]
+    holdout: Option<u32>,
+
+    /// Offer the model a tool by which it gets back what was left out.
+    #[arg(long)]
+    recall: bool,
+
+    /// What a user says to have the session compacted, such as /compact; words after it say what to attend to. By default
+    /// no words do that: agents such as Claude Code have a /compact of their own, which never gets here.
+    #[arg(long, value_name = "WORD", value_parser = compact::command)]
+    compact_command: Option<String>,
+
+    /// Who writes summaries: `built-in`, which asks no model, `session` for the session's own model and key, or the address
+    /// of another (as OpenAI's Chat Completions; a file can say otherwise). [default: built-in]
+    // Read later, as the other addresses.
+    #[arg(long, value_name = "URL")]
+    summariser: Option<String>,
+
+    /// The model to ask there.
+    #[arg(long, value_name = "NAME", requires = "summariser")]
+    summariser_model: Option<String>,
+
+    /// The environment variable that holds its key.
+    #[arg(long, value_name = "NAME", requires = "summariser")]
+    summariser_key_env: Option<String>,
+}
+
+impl CompactFlags {
+    fn over(self, file: Compact, environment: Environment<'_>) -> anyhow::Result<Compact> {
+        let summariser = match &self.summariser {
+            Some(named) => {
+                let (model, key) = (self.summariser_model.as_deref(), self.summariser_key_env.as_deref());
+                compact::summariser(named, model, key, environment).map_err(|why| anyhow!(why))?
+            }
+            None => file.summariser,
+        };
+        Ok(Compact {
+            window: self.window.or(file.window),
+            holdout: self.holdout.unwrap_or(file.holdout),
+            command: self.compact_command.or(file.command),
+            recall: self.recall || file.recall,
+            summariser,
+        })
+    }
 }
 
 impl Flags {
@@ -60,12 +120,13 @@ impl Flags {
             Some(path) => File::read(path, environment)?,
             None => File::default(),
         };
-        self.over(file, policy)
+        self.over(file, environment, policy)
     }
 
     fn over(
         self,
         file: File,
+        environment: Environment<'_>,
         policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
     ) -> anyhow::Result<(Config, Log)> {
         let listen = self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 8787).into());
@@ -93,7 +154,7 @@ impl Flags {
             mode: self.mode.or(file.mode).unwrap_or(Mode::Record),
             routes: file.routes,
             policy,
-            compact: Compact::default(),
+            compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
             limits: file.limits,
@@ -126,7 +187,7 @@ fn upstreams(openai: Option<http::Uri>, anthropic: Option<http::Uri>, filed: Vec
 mod tests {
     use clap::Parser;
 
-    use super::*;
+    use super::{super::Summariser, *};
 
     #[derive(Parser)]
     struct Line {
@@ -138,7 +199,7 @@ mod tests {
         let line = Line::try_parse_from(["serve"].into_iter().chain(args.split_whitespace()))?;
         let environment = |name: &str| (name == "TOKEN").then(|| "secret".to_owned());
         let file = File::parse("gateway.toml", file, &environment)?;
-        line.flags.over(file, |name| Ok(Policy::named(name)?.clone()))
+        line.flags.over(file, &environment, |name| Ok(Policy::named(name)?.clone()))
     }
 
     fn bases(config: &Config) -> Vec<(String, String)> {
@@ -177,6 +238,43 @@ mod tests {
     }
 
     #[test]
+    fn mode_compact_leaves_nothing_out_unless_it_is_told_to() {
+        let (config, _) = resolve("--mode compact", "").expect("the default");
+        let Compact { window, holdout, command, recall, summariser } = &config.compact;
+        assert_eq!((*window, *holdout, command, *recall), (None, 0, &None, false));
+        assert!(matches!(summariser, Summariser::BuiltIn));
+        assert!(config.records() && config.compacts());
+        assert!(!resolve("", "").expect("record").0.compacts());
+        assert!(resolve("", "[routes]\n'/v1/messages'='compact'").expect("a route").0.compacts());
+        let token = "[[token]]\nprincipal = 'anna'\nenv = 'TOKEN'\nmode = 'compact'";
+        assert!(resolve("", token).expect("a token").0.compacts());
+    }
+
+    #[test]
+    fn flags_of_mode_compact_win_over_the_file_one_by_one() {
+        let file = "[compact]\nwindow = 1000\nholdout = 0.1\ncommand = '/file'\nrecall = true\n\
+                    [compact.summariser]\nuse = 'session'";
+        let (config, _) = resolve("--window 64k", file).expect("one flag");
+        let Compact { window, holdout, command, recall, summariser } = config.compact;
+        assert_eq!(
+            (window, holdout, command.as_deref(), recall),
+            (Some(64_000), 100_000, Some("/file"), true)
+        );
+        assert!(matches!(summariser, Summariser::Session));
+        let args = "--holdout 0 --compact-command !c --summariser http://host/v1 --summariser-model small \
+                    --summariser-key-env TOKEN";
+        let (config, _) = resolve(args, file).expect("more flags");
+        assert_eq!((config.compact.holdout, config.compact.command.as_deref()), (0, Some("!c")));
+        let Summariser::Model { model, base, format, key } = config.compact.summariser else {
+            panic!("a model")
+        };
+        assert_eq!((model.as_str(), base.to_string().as_str()), ("small", "http://host/"));
+        assert_eq!((format, key.is_some()), (Format::OpenaiChat, true));
+        let (config, _) = resolve("--summariser built-in", file).expect("no model");
+        assert!(matches!(config.compact.summariser, Summariser::BuiltIn));
+    }
+
+    #[test]
     fn an_address_that_others_reach_needs_a_token() {
         let said = resolve("--listen 0.0.0.0:8787", "").expect_err("no token").to_string();
         assert!(said.contains("can be reached by others") && said.contains("[[token]]"), "{said}");
@@ -187,8 +285,31 @@ mod tests {
 
     #[test]
     fn what_the_command_line_says_wrong_is_refused() {
-        for args in ["--listen 8787", "--openai-upstream openai.com", "--mode loud", "--policy nobody"] {
+        for args in [
+            "--listen 8787",
+            "--openai-upstream openai.com",
+            "--mode loud",
+            "--policy nobody",
+            "--window 0",
+            "--holdout 0.6",
+            "--compact-command compact",
+            "--summariser-model small",
+        ] {
             assert!(resolve(args, "").is_err(), "{args}");
+        }
+        for (args, expect) in [
+            ("--summariser http://host", "give --summariser-model too"),
+            ("--summariser nobody", "built-in or session"),
+            ("--summariser session --summariser-model small", "needs neither"),
+            ("--summariser host --summariser-model small", "--summariser: `host` is no address"),
+            (
+                "--summariser http://h --summariser-model m --summariser-key-env sk-canary",
+                "--summariser-key-env: this is no name",
+            ),
+            ("--summariser http://me:canary@h --summariser-model m", "--summariser: the address"),
+        ] {
+            let said = resolve(args, "").expect_err(args).to_string();
+            assert!(said.contains(expect) && !said.contains("canary"), "{said}");
         }
         let said =
             resolve("--openai-upstream https://me:canary@host", "").expect_err("a password").to_string();

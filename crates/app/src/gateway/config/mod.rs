@@ -4,6 +4,7 @@
 //! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
 
 mod address;
+mod compact;
 mod file;
 pub(crate) mod flags;
 pub(crate) mod shown;
@@ -41,9 +42,17 @@ pub(crate) struct Config {
 impl Config {
     /// Whether anything may be recorded, so that a store is needed.
     pub(crate) fn records(&self) -> bool {
+        self.modes().any(|mode| mode != Mode::Off)
+    }
+
+    /// Whether anything is compacted without asking for it.
+    pub(crate) fn compacts(&self) -> bool {
+        self.modes().any(|mode| mode == Mode::Compact)
+    }
+
+    fn modes(&self) -> impl Iterator<Item = Mode> {
         let tokens = self.tokens.iter().filter_map(|token| token.mode);
-        let modes = self.routes.values().copied().chain(tokens).chain([self.mode]);
-        modes.into_iter().any(|mode| mode != Mode::Off)
+        self.routes.values().copied().chain(tokens).chain([self.mode])
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use epitome::wire::Format;
 use serde::Serialize;
 
-use super::{Config, Limits, Mode, Unrecorded, Upstream, address::is_exposed, units};
+use super::{Compact, Config, Limits, Mode, Summariser, Unrecorded, Upstream, address::is_exposed, units};
 
 /// A configuration without its secrets.
 #[derive(Debug, Serialize)]
@@ -14,11 +14,41 @@ pub(crate) struct Shown<'a> {
     mode: Mode,
     routes: &'a BTreeMap<String, Mode>,
     policy: &'a str,
+    compact: ShownCompact<'a>,
     database: Option<String>,
     on_store_failure: Unrecorded,
     upstreams: Vec<ShownUpstream<'a>>,
     tokens: Vec<ShownToken<'a>>,
     limits: ShownLimits,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownCompact<'a> {
+    window: Option<u64>,
+    holdout: f64,
+    command: Option<&'a str>,
+    recall: bool,
+    summariser: ShownSummariser<'a>,
+    #[serde(skip)]
+    told: Vec<String>,
+}
+
+/// As a file has it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ShownSummariser<'a> {
+    Known {
+        #[serde(rename = "use")]
+        known: &'static str,
+    },
+    Model {
+        model: &'a str,
+        url: String,
+        format: Format,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key: Option<Key>,
+        exposed: bool,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -68,6 +98,7 @@ impl<'a> Shown<'a> {
             mode: config.mode,
             routes: &config.routes,
             policy: &config.policy.name,
+            compact: ShownCompact::of(&config.compact),
             database: config.records().then(|| database.display().to_string()),
             on_store_failure: config.unrecorded,
             upstreams: config.upstreams.iter().map(ShownUpstream::of).collect(),
@@ -75,6 +106,30 @@ impl<'a> Shown<'a> {
                 .map(|token| ShownToken { principal: &token.principal, mode: token.mode })
                 .collect(),
             limits: ShownLimits::of(&config.limits),
+        }
+    }
+}
+
+impl<'a> ShownCompact<'a> {
+    fn of(compact: &'a Compact) -> Self {
+        let summariser = match &compact.summariser {
+            Summariser::BuiltIn => ShownSummariser::Known { known: "built-in" },
+            Summariser::Session => ShownSummariser::Known { known: "session" },
+            Summariser::Model { model, base, format, key } => ShownSummariser::Model {
+                model,
+                url: bare(base),
+                format: *format,
+                key: key.as_ref().map(|_| Key::Configured),
+                exposed: is_exposed(base),
+            },
+        };
+        Self {
+            window: compact.window,
+            holdout: f64::from(compact.holdout) / 1e6,
+            command: compact.command.as_deref(),
+            recall: compact.recall,
+            summariser,
+            told: compacting(compact),
         }
     }
 }
@@ -109,7 +164,41 @@ impl ShownLimits {
 
 /// A provider's address, without the slash that stands for no path.
 pub(crate) fn url(upstream: &Upstream) -> String {
-    upstream.base.to_string().trim_end_matches('/').to_owned()
+    bare(&upstream.base)
+}
+
+fn bare(base: &http::Uri) -> String {
+    base.to_string().trim_end_matches('/').to_owned()
+}
+
+/// What is told of mode compact, in lines: to people who check a configuration, and to whoever starts a gateway with it.
+pub(crate) fn compacting(compact: &Compact) -> Vec<String> {
+    let window = match compact.window {
+        Some(tokens) => format!("a window of {tokens} tokens"),
+        None => "the window that is known of each model".to_owned(),
+    };
+    let holdout = match compact.holdout {
+        0 => "no session is left as it is, so savings are estimates".to_owned(),
+        millionths => {
+            format!("{} of sessions are left as they are, to measure savings", units::percent(millionths))
+        }
+    };
+    let summaries = match &compact.summariser {
+        Summariser::BuiltIn => "summaries by the built-in summariser".to_owned(),
+        Summariser::Session => "summaries by each session's own model".to_owned(),
+        Summariser::Model { model, base, format, key } => {
+            let key = if key.is_some() { "a key of its own" } else { "no key" };
+            let exposed =
+                if is_exposed(base) { ", which anybody on the way can read: use https" } else { "" };
+            format!("summaries by {} at {} ({format}, {key}{exposed})", units::plain(model), bare(base))
+        }
+    };
+    let command = match &compact.command {
+        Some(command) => format!("`{}` compacts", units::plain(command)),
+        None => "no command compacts".to_owned(),
+    };
+    let recall = if compact.recall { "the model may recall" } else { "no recall" };
+    vec![window, holdout, summaries, format!("{command}, {recall}")]
 }
 
 /// What a provider is asked for, in a few words.
@@ -134,6 +223,9 @@ impl fmt::Display for Shown<'_> {
             line(f, "", &format_args!("{} for {route}", mode.name()))?;
         }
         line(f, "policy", &self.policy)?;
+        for (index, told) in self.compact.told.iter().enumerate() {
+            line(f, if index == 0 { "compact" } else { "" }, told)?;
+        }
         line(f, "database", &self.database.as_deref().unwrap_or("none: nothing is recorded"))?;
         let failing = match self.on_store_failure {
             Unrecorded::Forward => "forward what cannot be recorded (fail_open)",

@@ -23,12 +23,29 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
+/// Tokens: `128000`, `128_000`, `128k`, `1M`.
+pub(super) fn tokens(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{}` is no number of tokens: write it as 128000, 128k or 1M", plain(text));
+    let (number, factor) = match text.strip_suffix(['k', 'K', 'm', 'M']) {
+        Some(number) if text.ends_with(['k', 'K']) => (number, 1_000),
+        Some(number) => (number, 1_000_000),
+        None => (text, 1),
+    };
+    let number: u64 = number.replace('_', "").parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).filter(|tokens| *tokens > 0).ok_or_else(wrong)
+}
+
 /// A time: `250ms`, `30s`, `10m`, `1h 30m`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     time.filter(|time| !time.is_zero() && *time <= Duration::from_hours(24)).ok_or_else(|| {
         format!("`{}` is no time of at most a day: write it as 250ms, 30s, 10m or 1h 30m", plain(text))
     })
+}
+
+/// A share in parts of a million, as percent.
+pub(super) fn percent(millionths: u32) -> String {
+    format!("{} %", f64::from(millionths) / 1e4)
 }
 
 /// Bytes as people write them: the largest unit that says it exactly.
@@ -62,6 +79,16 @@ mod tests {
         }
         for text in ["", "0", "-1", "1.5MB", "64mib", "99999999999999GiB", "ten"] {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_counted_in_thousands_or_one_by_one() {
+        for (text, expect) in [("4096", 4_096), ("128_000", 128_000), ("128k", 128_000), ("1M", 1_000_000)] {
+            assert_eq!(tokens(text), Ok(expect), "{text}");
+        }
+        for text in ["", "0", "0k", "-1", "1.5k", "k", "128kB", "99999999999999999M"] {
+            assert!(tokens(text).is_err(), "{text}");
         }
     }
 

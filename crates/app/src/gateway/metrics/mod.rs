@@ -3,7 +3,10 @@
 //! Nothing a client sends becomes a label as it is: routes, formats and endings are ours, and a model's name is one of
 //! few (see [`models`]).
 
+mod causes;
+pub(crate) mod composed;
 mod models;
+mod uncompacted;
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -14,6 +17,7 @@ use epitome::{
     core::{Tokens, event::Usage, profile::Profiles},
     observe::Observed,
     recorder::{Ending, Placed},
+    session::Lifecycle,
     wire::Format,
 };
 use prometheus_client::{
@@ -23,6 +27,7 @@ use prometheus_client::{
 };
 
 use super::config::Mode;
+use composed::{Call, Composed};
 use models::Models;
 
 /// What a gateway counts.
@@ -37,11 +42,13 @@ pub(crate) struct Metrics {
     duration: Family<Kind, Histogram, fn() -> Histogram>,
     placed: Family<Placement, Counter>,
     unrecorded: Family<Missing, Counter>,
+    uncomposed: Family<Missing, Counter>,
     tokens: Family<Use, Counter>,
     cost: Family<Model, Counter<f64, AtomicU64>>,
     observed_tokens: Family<Sent, Counter>,
     observed_cost: Family<Sent, Counter<f64, AtomicU64>>,
     observed_calls: Family<Outcome, Counter>,
+    composed: Composed,
 }
 
 /// A request that is over.
@@ -94,6 +101,25 @@ impl Reason {
     }
 }
 
+/// Why a request was not composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uncomposed {
+    /// It could not be recorded.
+    Unrecorded(Reason),
+    /// The store took longer than requests are held.
+    Late,
+}
+
+impl Uncomposed {
+    /// Its name in logs and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unrecorded(reason) => reason.name(),
+            Self::Late => "late",
+        }
+    }
+}
+
 /// A request that is being worked on: counted as such until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Gauge);
@@ -117,11 +143,13 @@ impl Metrics {
             duration: Family::new_with_constructor(seconds),
             placed: Family::default(),
             unrecorded: Family::default(),
+            uncomposed: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
             observed_tokens: Family::default(),
             observed_cost: Family::default(),
             observed_calls: Family::default(),
+            composed: Composed::default(),
         };
         metrics.registered()
     }
@@ -164,6 +192,11 @@ impl Metrics {
         self.unrecorded.get_or_create(&Missing { reason: reason.name() }).inc();
     }
 
+    /// Counts a request that went on as it came though it was to be composed.
+    pub(crate) fn uncomposed(&self, reason: Uncomposed) {
+        self.uncomposed.get_or_create(&Missing { reason: reason.name() }).inc();
+    }
+
     /// Counts what a policy would have made of a call.
     pub(crate) fn observed(&self, observed: &Observed) {
         let outcome = match (&observed.refused, &observed.cause) {
@@ -184,8 +217,24 @@ impl Metrics {
         }
     }
 
+    /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
+    pub(crate) fn composed(&self, call: &Call<'_>) {
+        self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
+    }
+
+    /// Counts what became of a summary.
+    pub(crate) fn heard(&self, happened: &Lifecycle) {
+        self.composed.heard(happened);
+    }
+
+    /// What somebody may see of what was saved, as JSON.
+    pub(crate) fn savings(&self, principal: &str) -> String {
+        serde_json::to_string(&self.composed.page(principal)).expect("numbers and names are JSON")
+    }
+
     /// Everything, as Prometheus reads it (`application/openmetrics-text; version=1.0.0; charset=utf-8`).
     pub(crate) fn text(&self) -> String {
+        self.composed.settle();
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text
@@ -242,6 +291,11 @@ impl Metrics {
             "Requests and answers that could not be recorded, by reason",
             self.unrecorded.clone(),
         );
+        registry.register(
+            "uncomposed",
+            "Requests in mode compact that went on as they came because the store failed or was late, by reason",
+            self.uncomposed.clone(),
+        );
         registry.register("tokens", "Tokens that providers reported, by model and kind", self.tokens.clone());
         registry.register(
             "cost_dollars",
@@ -263,6 +317,7 @@ impl Metrics {
             "What those tokens cost: full less policy is what it would have saved",
             self.observed_cost.clone(),
         );
+        self.composed.register(registry);
         self
     }
 }

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use epitome::core::profile::{Prices, Profiles};
+use epitome::core::{
+    Tokens,
+    profile::{Prices, Profiles, Window},
+};
 
 /// How many models that no profile is about are counted under their own names.
 const APART: usize = 32;
@@ -35,6 +38,8 @@ pub(super) struct Counted {
     pub(super) label: Arc<str>,
     /// What it costs.
     pub(super) prices: Option<Prices>,
+    /// How much it takes.
+    pub(super) window: Option<Tokens>,
 }
 
 impl Models {
@@ -51,8 +56,15 @@ impl Models {
             return counted.clone();
         }
         let counted = match self.profiles.find(name) {
-            Ok(profile) => Counted { label: Arc::from(profile.name.as_str()), prices: Some(profile.prices) },
-            Err(_) => Counted { label: met.label(name), prices: None },
+            Ok(profile) => Counted {
+                label: Arc::from(profile.name.as_str()),
+                prices: Some(profile.prices),
+                window: match profile.window {
+                    Window::Of(tokens) => Some(tokens),
+                    Window::Unknown | Window::Unlimited => None,
+                },
+            },
+            Err(_) => Counted { label: met.label(name), prices: None, window: None },
         };
         if met.by_name.len() >= REMEMBERED {
             met.by_name.clear();

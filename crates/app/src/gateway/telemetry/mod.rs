@@ -24,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{
     config::{Log, Upstream},
-    metrics::{Finished, Reason},
+    metrics::{Finished, Reason, Uncomposed},
 };
 use words::plain;
 
@@ -157,6 +157,11 @@ pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
     } else {
         warn!(reason = reason.name(), "not recorded");
     }
+}
+
+/// Tells that a request went on as it came though it was to be composed.
+pub(crate) fn uncomposed(reason: Uncomposed) {
+    warn!(reason = reason.name(), "not composed");
 }
 
 /// Tells that there is no observation of a call.

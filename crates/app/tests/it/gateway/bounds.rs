@@ -6,7 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 
 use super::{
     http::{End, Wire},
-    played::{Gateway, Provider, Step, addressed, eventually, ok},
+    played::{Gateway, Provider, RECORDING, Step, addressed, eventually, ok},
     recorded::Recorded,
     talk::{Talk, said},
 };
@@ -37,46 +37,56 @@ fn counts(gateway: &Gateway, reason: &str, count: usize) -> bool {
 
 #[test]
 fn a_request_that_expands_without_end_is_not_expanded() {
-    let bomb = bomb(8);
-    let provider = Provider::new();
-    let file = "[limits]\nbody = \"1MiB\"\n";
-    let open = Gateway::with(&provider, &[], file);
-    for coding in ["gzip", "GZIP", "gzip, gzip", "deflate", "br", "zstd", "unheard-of"] {
-        provider.answers(ok("", "{}"));
-        let answer = open.ask_with("/v1/messages", &format!("Content-Encoding: {coding}\r\n"), &bomb);
-        assert_eq!(answer.status(), 200, "{coding}");
-        assert_eq!(provider.saw().body, bomb, "{coding}");
-    }
-    eventually("it is counted", || counts(&open, "too_large", 2) && counts(&open, "unreadable_request", 5));
-    check_serves(&open, &provider);
+    for mode in RECORDING {
+        let bomb = bomb(8);
+        let provider = Provider::new();
+        let file = "[limits]\nbody = \"1MiB\"\n";
+        let open = Gateway::with(&provider, &["--mode", mode], file);
+        for coding in ["gzip", "GZIP", "gzip, gzip", "deflate", "br", "zstd", "unheard-of"] {
+            provider.answers(ok("", "{}"));
+            let answer = open.ask_with("/v1/messages", &format!("Content-Encoding: {coding}\r\n"), &bomb);
+            assert_eq!(answer.status(), 200, "{coding}");
+            assert_eq!(provider.saw().body, bomb, "{coding}");
+        }
+        eventually("it is counted", || {
+            counts(&open, "too_large", 2) && counts(&open, "unreadable_request", 5)
+        });
+        check_serves(&open, &provider);
 
-    let provider = Provider::new();
-    let shut = Gateway::with(&provider, &["--fail-closed"], file);
-    let answer = shut.ask_with("/v1/messages", "Content-Encoding: gzip\r\n", &bomb);
-    assert_eq!((answer.status(), answer.header("x-epitome-error")), (413, vec!["unrecorded"]), "{answer:?}");
-    assert!(answer.text().contains("when it is decompressed"), "{answer:?}");
-    assert!(provider.saw_nothing());
-    check_serves(&shut, &provider);
+        let provider = Provider::new();
+        let shut = Gateway::with(&provider, &["--fail-closed", "--mode", mode], file);
+        let answer = shut.ask_with("/v1/messages", "Content-Encoding: gzip\r\n", &bomb);
+        assert_eq!(
+            (answer.status(), answer.header("x-epitome-error")),
+            (413, vec!["unrecorded"]),
+            "{answer:?}"
+        );
+        assert!(answer.text().contains("when it is decompressed"), "{answer:?}");
+        assert!(provider.saw_nothing());
+        check_serves(&shut, &provider);
+    }
 }
 
 #[test]
 fn an_answer_that_expands_without_end_passes_and_is_not_expanded() {
-    let bomb = bomb(80);
-    let provider = Provider::new();
-    let gateway = Gateway::before(&provider, "record");
-    for (number, kind) in ["application/json", "text/event-stream"].into_iter().enumerate() {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-            bomb.len()
-        );
-        provider.answers([head.as_bytes(), &bomb].concat());
-        let mut talk = Talk::nameless();
-        talk.says(kind);
-        let answer = talk.asks(&gateway).answer();
-        assert_eq!((answer.body == bomb, answer.end), (true, End::Length), "{kind}");
-        eventually("it is counted", || counts(&gateway, "unreadable_answer", number + 1));
+    for mode in RECORDING {
+        let bomb = bomb(80);
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, mode);
+        for (number, kind) in ["application/json", "text/event-stream"].into_iter().enumerate() {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+                bomb.len()
+            );
+            provider.answers([head.as_bytes(), &bomb].concat());
+            let mut talk = Talk::nameless();
+            talk.says(kind);
+            let answer = talk.asks(&gateway).answer();
+            assert_eq!((answer.body == bomb, answer.end), (true, End::Length), "{kind}");
+            eventually("it is counted", || counts(&gateway, "unreadable_answer", number + 1));
+        }
+        check_serves(&gateway, &provider);
     }
-    check_serves(&gateway, &provider);
 }
 
 #[test]
@@ -88,7 +98,11 @@ fn what_is_nested_without_end_passes_and_is_not_read() {
         "[[upstream]]\nname = \"a\"\nurl = \"{0}\"\nmodels = [\"a*\"]\n[[upstream]]\nname = \"b\"\nurl = \"{0}\"\n",
         provider.url()
     );
-    for gateway in [Gateway::before(&provider, "observe"), Gateway::alone(&[], &models)] {
+    for gateway in [
+        Gateway::before(&provider, "observe"),
+        Gateway::before(&provider, "compact"),
+        Gateway::alone(&[], &models),
+    ] {
         let deep = format!("{}1{}", "[".repeat(DEEP), "]".repeat(DEEP));
         let keys = format!("{}1{}", "{\"a\":".repeat(DEEP), "}".repeat(DEEP));
         let mut count = 0;
@@ -128,43 +142,49 @@ fn what_is_nested_without_end_passes_and_is_not_read() {
 
 #[test]
 fn those_who_never_finish_their_heads_keep_nobody_waiting() {
-    let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &[], "[limits]\nclient = \"2s\"\nrequests = 2\n");
-    let mut slow: Vec<Wire> = (0..100)
-        .map(|_| {
-            let mut wire = Wire::over(TcpStream::connect(gateway.address).expect("somebody listens"));
-            wire.send(
-                addressed("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nX-Slow: ", gateway.address).as_bytes(),
-            );
-            wire
-        })
-        .collect();
-    check_serves(&gateway, &provider);
-    assert!(slow.iter_mut().all(Wire::is_closed));
-    check_serves(&gateway, &provider);
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let gateway =
+            Gateway::with(&provider, &["--mode", mode], "[limits]\nclient = \"2s\"\nrequests = 2\n");
+        let mut slow: Vec<Wire> = (0..100)
+            .map(|_| {
+                let mut wire = Wire::over(TcpStream::connect(gateway.address).expect("somebody listens"));
+                wire.send(
+                    addressed("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nX-Slow: ", gateway.address)
+                        .as_bytes(),
+                );
+                wire
+            })
+            .collect();
+        check_serves(&gateway, &provider);
+        assert!(slow.iter_mut().all(Wire::is_closed));
+        check_serves(&gateway, &provider);
+    }
 }
 
 #[test]
 fn more_at_a_time_than_is_set_up_for_is_told_to_come_back() {
-    let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &[], "[limits]\nrequests = 3\n");
-    let mut talk = Talk::nameless();
-    talk.says("wait");
-    let mut waiting = Vec::new();
-    for _ in 0..3 {
-        let (go, wait) = mpsc::channel();
-        provider.plays(vec![Step::Wait(wait), Step::Send(said("at last").into())]);
-        waiting.push((talk.asks(&gateway), go));
-        provider.saw();
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let gateway = Gateway::with(&provider, &["--mode", mode], "[limits]\nrequests = 3\n");
+        let mut talk = Talk::nameless();
+        talk.says("wait");
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let (go, wait) = mpsc::channel();
+            provider.plays(vec![Step::Wait(wait), Step::Send(said("at last").into())]);
+            waiting.push((talk.asks(&gateway), go));
+            provider.saw();
+        }
+        for _ in 0..20 {
+            let refused = talk.asks(&gateway).answer();
+            assert_eq!((refused.status(), refused.header("retry-after")), (503, vec!["1"]));
+        }
+        assert!(provider.saw_nothing());
+        for (mut wire, go) in waiting {
+            go.send(()).expect("the provider waits");
+            assert_eq!(wire.answer().status(), 200);
+        }
+        check_serves(&gateway, &provider);
     }
-    for _ in 0..20 {
-        let refused = talk.asks(&gateway).answer();
-        assert_eq!((refused.status(), refused.header("retry-after")), (503, vec!["1"]));
-    }
-    assert!(provider.saw_nothing());
-    for (mut wire, go) in waiting {
-        go.send(()).expect("the provider waits");
-        assert_eq!(wire.answer().status(), 200);
-    }
-    check_serves(&gateway, &provider);
 }

@@ -25,8 +25,9 @@ fn has_secret(bytes: &[u8]) -> Option<String> {
     canaries.into_iter().find(holds).map(str::to_owned)
 }
 
+/// No key is in there.
 #[track_caller]
-fn check_clean(what: &str, bytes: &[u8]) {
+pub(super) fn check_clean(what: &str, bytes: &[u8]) {
     assert_eq!(has_secret(bytes), None, "in {what}: {}", String::from_utf8_lossy(bytes));
 }
 

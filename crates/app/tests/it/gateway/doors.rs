@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::{
     http::{Message, Wire},
-    played::{Gateway, Provider, Step, addressed, get, ok, post},
+    played::{Gateway, Provider, RECORDING, Step, addressed, get, ok, post},
 };
 
 const BODY: &str = "{\"model\":\"m\",\"messages\":[]}";
@@ -29,13 +29,17 @@ fn the_gateways_own_pages_answer_without_a_provider() {
     assert_eq!(gateway.ask(&get("/readyz", "")).text(), "ready\n");
     let metrics = gateway.ask(&get("/metrics", ""));
     assert!(metrics.text().contains("epitome_requests_in_flight 0\n"), "{}", metrics.text());
+    let savings: serde_json::Value =
+        serde_json::from_str(&gateway.ask(&get("/epitome/savings", "")).text()).expect("JSON");
+    assert_eq!(savings["sessions"], serde_json::json!([]));
+    assert_eq!(savings["measured"]["point"], serde_json::Value::Null);
     check_refused(&gateway.ask(&get("/v2/models", "")), 404, "unknown_path", "POST /v1/messages");
     check_refused(&gateway.ask(&get("/v1/../x", "")), 404, "unknown_path", "everything else under /v1");
     let socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nopenai-beta: responses_websockets\r\n";
     check_refused(&gateway.ask(&get("/v1/responses", socket)), 426, "no_sockets", "HTTP POST");
     let asked =
         "POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nx-epitome-mode: loud\r\nContent-Length: 0\r\n\r\n";
-    check_refused(&gateway.ask(asked), 400, "unknown_mode", "off, record and observe");
+    check_refused(&gateway.ask(asked), 400, "unknown_mode", "off, record, observe and compact");
 }
 
 #[test]
@@ -45,7 +49,9 @@ fn without_tokens_no_page_and_no_foreign_host_gets_in() {
     check_refused(&gateway.ask(&call("Origin: https://evil.example\r\n")), 403, "page", "permission_error");
     let foreign = call("").replace("HOST", "evil.example");
     check_refused(&gateway.ask(&foreign), 403, "host", "permission_error");
-    check_refused(&gateway.ask(&get("/metrics", "Origin: null\r\n")), 403, "page", "\"code\":\"page\"");
+    for page in ["/metrics", "/epitome/savings"] {
+        check_refused(&gateway.ask(&get(page, "Origin: null\r\n")), 403, "page", "\"code\":\"page\"");
+    }
     assert!(provider.saw_nothing());
 }
 
@@ -57,7 +63,11 @@ fn a_token_of_the_gateways_is_never_forwarded() {
     check_refused(&gateway.ask(&call("")), 401, "no_token", "authentication_error");
     check_refused(&gateway.ask(&call("x-api-key: sk-wrong\r\n")), 401, "no_token", "authentication_error");
     check_refused(&gateway.ask(&call("x-epitome-token: t-ann\r\n")), 401, "no_token", "authentication_error");
-    check_refused(&gateway.ask(&get("/metrics", "")), 401, "no_token", "token");
+    for page in ["/metrics", "/epitome/savings"] {
+        check_refused(&gateway.ask(&get(page, "")), 401, "no_token", "token");
+    }
+    let savings = gateway.ask(&get("/epitome/savings", "x-epitome-token: t-anna\r\n"));
+    assert_eq!((savings.status(), savings.header("content-type")), (200, vec!["application/json"]));
     // There is no key to show the provider instead.
     check_refused(&gateway.ask(&call("Authorization: Bearer t-anna\r\n")), 401, "no_key", "key_env");
     assert!(provider.saw_nothing());
@@ -118,7 +128,7 @@ fn the_model_decides_between_providers_where_the_configuration_says_so() {
 fn what_is_too_large_or_too_much_at_a_time_is_refused() {
     let provider = Provider::new();
     let gateway = Gateway::with(&provider, &[], "[limits]\nbody = \"1KiB\"\nrequests = 1\n");
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let large = post("/v1/messages", &format!("x-epitome-mode: {mode}\r\n"), &"x".repeat(1025));
         check_refused(&gateway.ask(&large), 413, "too_large", "request_too_large");
         let endless = format!(
@@ -144,17 +154,19 @@ fn what_is_too_large_or_too_much_at_a_time_is_refused() {
 
 #[test]
 fn what_cannot_be_recorded_is_forwarded_or_refused_as_configured() {
-    let provider = Provider::new();
-    let asked = call("x-epitome-mode: record\r\n");
-    // Where nothing is recorded by itself there is no store.
-    let open = Gateway::before(&provider, "off");
-    provider.answers(ok("", "{}"));
-    assert_eq!(open.ask(&asked).status(), 200);
-    assert_eq!(provider.saw().text(), BODY);
-    let metrics = open.ask(&get("/metrics", "")).text();
-    assert!(metrics.contains("epitome_unrecorded_total{reason=\"store\"} 1\n"), "{metrics}");
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let asked = call(&format!("x-epitome-mode: {mode}\r\n"));
+        // Where nothing is recorded by itself there is no store.
+        let open = Gateway::before(&provider, "off");
+        provider.answers(ok("", "{}"));
+        assert_eq!(open.ask(&asked).status(), 200);
+        assert_eq!(provider.saw().text(), BODY);
+        let metrics = open.ask(&get("/metrics", "")).text();
+        assert!(metrics.contains("epitome_unrecorded_total{reason=\"store\"} 1\n"), "{metrics}");
 
-    let shut = Gateway::with(&provider, &["--mode", "off", "--fail-closed"], "");
-    check_refused(&shut.ask(&asked), 503, "unrecorded", "overloaded_error");
-    assert!(provider.saw_nothing());
+        let shut = Gateway::with(&provider, &["--mode", "off", "--fail-closed"], "");
+        check_refused(&shut.ask(&asked), 503, "unrecorded", "overloaded_error");
+        assert!(provider.saw_nothing());
+    }
 }

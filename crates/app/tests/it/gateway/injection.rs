@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::harness::Bench,
-    played::{Gateway, Provider, Setup, get, ok, post},
+    played::{Gateway, Provider, RECORDING, Setup, get, ok, post},
     recorded::Recorded,
 };
 
@@ -132,33 +132,35 @@ fn logged(log: &str, mode: &str) -> (Gateway, String) {
 
 #[test]
 fn nothing_that_is_sent_becomes_a_line_of_a_log_of_json() {
-    let (gateway, log) = logged("json", "record");
-    let lines: Vec<Value> = log
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
-        .collect();
-    let done = lines.iter().filter(|line| line["message"] == "done").count();
-    assert_eq!(done, requests().len(), "{log}");
-    assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{log}");
-    assert!(
-        !log.chars().any(|letter| letter != '\n' && (letter.is_control() || letter == '\u{2028}')),
-        "{log}"
-    );
+    for mode in RECORDING {
+        let (gateway, log) = logged("json", mode);
+        let lines: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+            .collect();
+        let done = lines.iter().filter(|line| line["message"] == "done").count();
+        assert_eq!(done, requests().len(), "{log}");
+        assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{log}");
+        assert!(
+            !log.chars().any(|letter| letter != '\n' && (letter.is_control() || letter == '\u{2028}')),
+            "{log}"
+        );
 
-    let recorded = Recorded::on(&gateway.bench);
-    recorded.check_health();
-    let keys: Vec<_> = recorded.sessions().into_iter().filter_map(|session| session.key).collect();
-    assert!(keys.iter().any(|key| key == SQL), "{keys:?}");
-    // What is no text of one line is no id.
-    assert!(
-        keys.iter().all(|key| !key.chars().any(|letter| letter.is_control() && letter != '\t')),
-        "{keys:?}"
-    );
-    let asked: Vec<_> = recorded.exchanges().into_iter().filter_map(|row| row.exchange.model).collect();
-    assert!(asked.iter().any(|model| model == WILD), "{asked:?}");
-    let told =
-        recorded.threads().iter().any(|thread| recorded.story(thread.id).iter().any(|said| said == WILD));
-    assert!(told, "it is stored as it was said");
+        let recorded = Recorded::on(&gateway.bench);
+        recorded.check_health();
+        let keys: Vec<_> = recorded.sessions().into_iter().filter_map(|session| session.key).collect();
+        assert!(keys.iter().any(|key| key == SQL), "{keys:?}");
+        // What is no text of one line is no id.
+        assert!(
+            keys.iter().all(|key| !key.chars().any(|letter| letter.is_control() && letter != '\t')),
+            "{keys:?}"
+        );
+        let asked: Vec<_> = recorded.exchanges().into_iter().filter_map(|row| row.exchange.model).collect();
+        assert!(asked.iter().any(|model| model == WILD), "{asked:?}");
+        let told =
+            recorded.threads().iter().any(|thread| recorded.story(thread.id).iter().any(|said| said == WILD));
+        assert!(told, "it is stored as it was said");
+    }
 }
 
 #[test]

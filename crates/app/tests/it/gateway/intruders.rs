@@ -80,7 +80,7 @@ fn where_a_request_goes_is_never_the_clients_choice() {
 #[test]
 fn a_body_has_one_length_on_both_sides() {
     let provider = Provider::new();
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         let hidden = "GET /v1/hidden HTTP/1.1\r\nHost: HOST\r\n\r\n";
         let chunks = format!("{:x}\r\n{BODY}\r\n0\r\n\r\n", BODY.len());
@@ -154,6 +154,7 @@ fn whoever_shows_no_whole_token_is_nobody_and_gets_nothing() {
         ("DELETE", "/v1/responses/resp_1"),
         ("GET", "/v1/whatever"),
         ("GET", "/metrics"),
+        ("GET", "/epitome/savings"),
     ];
     let knock = |method: &str, path: &str, headers: &str| -> Message {
         let length = BODY.len();

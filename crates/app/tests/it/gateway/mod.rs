@@ -1,18 +1,23 @@
 //! The gateway, between a client and a provider that are both played here, on bare sockets: what passes is compared byte
 //! by byte with what passes without it, and what is recorded is read back from the database.
 
+mod agent;
 mod bounds;
 mod broken;
 mod canary;
+mod composing;
+mod counting;
 mod crowd;
 mod doors;
 mod faults;
 mod http;
 mod injection;
 mod intruders;
+mod overflowing;
 mod played;
 mod recorded;
 mod stopping;
 mod stores;
+mod summarising;
 mod talk;
 mod transparency;

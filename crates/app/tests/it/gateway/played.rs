@@ -24,6 +24,9 @@ use super::{
 pub(super) const SECRETS: [(&str, &str); 3] =
     [("ANNA_TOKEN", "t-anna"), ("BOB_TOKEN", "t-bob"), ("PROVIDER_KEY", "sk-configured")];
 
+/// The modes in which everything is recorded.
+pub(super) const RECORDING: [&str; 2] = ["record", "compact"];
+
 /// What a provider does with a request.
 pub(super) enum Step {
     /// It sends these bytes.

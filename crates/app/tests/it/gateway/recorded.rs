@@ -83,6 +83,11 @@ impl Recorded {
         lines.join("\n")
     }
 
+    /// How many summaries were ordered.
+    pub(super) fn orders(&self) -> usize {
+        self.store.jobs(None).expect("readable").len()
+    }
+
     /// Nothing is wrong with the database.
     #[track_caller]
     pub(super) fn check_health(&self) {

@@ -4,7 +4,7 @@ use std::{net::TcpStream, sync::mpsc};
 
 use super::{
     http::{End, Wire, chunked},
-    played::{Gateway, Provider, Step, addressed, post},
+    played::{Gateway, Provider, RECORDING, Step, addressed, post},
 };
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -25,52 +25,58 @@ fn wait_until_deaf(gateway: &Gateway) {
 
 #[test]
 fn a_stream_that_is_on_its_way_is_finished_before_the_gateway_stops() {
-    let provider = Provider::new();
-    let mut gateway = Gateway::before(&provider, "record");
-    let (go, wait) = mpsc::channel();
-    let event = "data: {\"type\":\"message_stop\"}\n\n";
-    provider.plays(vec![
-        Step::Send(HEAD.into()),
-        Step::Wait(wait),
-        Step::Send(chunked(event.as_bytes(), 1 << 10)),
-    ]);
-    let idle = Wire::to(gateway.address);
-    let mut client = asked(&gateway);
-    provider.saw();
-    gateway.terminate();
-    wait_until_deaf(&gateway);
-    go.send(()).expect("the provider waits");
-    let answer = client.answer();
-    assert_eq!((answer.text().as_str(), answer.end), (event, End::Chunks));
-    assert!(gateway.child.wait().expect("it ends").success(), "{}", gateway.log());
-    drop(idle);
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let mut gateway = Gateway::before(&provider, mode);
+        let (go, wait) = mpsc::channel();
+        let event = "data: {\"type\":\"message_stop\"}\n\n";
+        provider.plays(vec![
+            Step::Send(HEAD.into()),
+            Step::Wait(wait),
+            Step::Send(chunked(event.as_bytes(), 1 << 10)),
+        ]);
+        let idle = Wire::to(gateway.address);
+        let mut client = asked(&gateway);
+        provider.saw();
+        gateway.terminate();
+        wait_until_deaf(&gateway);
+        go.send(()).expect("the provider waits");
+        let answer = client.answer();
+        assert_eq!((answer.text().as_str(), answer.end), (event, End::Chunks));
+        assert!(gateway.child.wait().expect("it ends").success(), "{}", gateway.log());
+        drop(idle);
+    }
 }
 
 #[test]
 fn a_stream_that_takes_too_long_is_cut_off() {
-    let provider = Provider::new();
-    let mut gateway = Gateway::with(&provider, &[], "[limits]\nshutdown = \"50ms\"\n");
-    let (tell, gone) = mpsc::channel();
-    provider.plays(vec![Step::Send(HEAD.into()), Step::Watch(tell)]);
-    let mut client = asked(&gateway);
-    provider.saw();
-    client.until(b"\r\n\r\n").expect("a head");
-    gateway.terminate();
-    assert!(client.is_closed());
-    assert!(gateway.child.wait().expect("it ends").success(), "{}", gateway.log());
-    gone.recv().expect("the provider is told");
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let mut gateway = Gateway::with(&provider, &["--mode", mode], "[limits]\nshutdown = \"50ms\"\n");
+        let (tell, gone) = mpsc::channel();
+        provider.plays(vec![Step::Send(HEAD.into()), Step::Watch(tell)]);
+        let mut client = asked(&gateway);
+        provider.saw();
+        client.until(b"\r\n\r\n").expect("a head");
+        gateway.terminate();
+        assert!(client.is_closed());
+        assert!(gateway.child.wait().expect("it ends").success(), "{}", gateway.log());
+        gone.recv().expect("the provider is told");
+    }
 }
 
 #[test]
 fn who_tells_it_twice_does_not_wait() {
-    let provider = Provider::new();
-    let mut gateway = Gateway::before(&provider, "record");
-    let (tell, _gone) = mpsc::channel();
-    provider.plays(vec![Step::Send(HEAD.into()), Step::Watch(tell)]);
-    let _client = asked(&gateway);
-    provider.saw();
-    gateway.terminate();
-    wait_until_deaf(&gateway);
-    gateway.terminate();
-    assert!(!gateway.child.wait().expect("it ends").success());
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let mut gateway = Gateway::before(&provider, mode);
+        let (tell, _gone) = mpsc::channel();
+        provider.plays(vec![Step::Send(HEAD.into()), Step::Watch(tell)]);
+        let _client = asked(&gateway);
+        provider.saw();
+        gateway.terminate();
+        wait_until_deaf(&gateway);
+        gateway.terminate();
+        assert!(!gateway.child.wait().expect("it ends").success());
+    }
 }

@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use super::{
     super::harness::{Bench, text},
     http::{End, Message},
-    played::{Gateway, Provider, Step, eventually, get},
+    played::{Gateway, Provider, RECORDING, Step, eventually, get},
     recorded::Recorded,
     talk::{Talk, said, told},
 };
@@ -81,16 +81,16 @@ fn long(words: &str) -> String {
 }
 
 /// A store that can be made to fail.
-trait Failing {
+pub(super) trait Failing {
     fn fails(&mut self);
     fn mends(&mut self);
     fn recorded(&self) -> Recorded;
 }
 
 /// A store that another process holds for longer than anybody waits.
-struct Held {
-    bench: Arc<Bench>,
-    by: Option<Connection>,
+pub(super) struct Held {
+    pub(super) bench: Arc<Bench>,
+    pub(super) by: Option<Connection>,
 }
 
 impl Failing for Held {
@@ -111,19 +111,23 @@ impl Failing for Held {
 
 #[test]
 fn a_store_that_another_process_holds_stops_nothing_that_need_not_be_recorded() {
-    let provider = Provider::new();
-    let gateway = Gateway::before(&provider, "record");
-    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
-    check_open(&gateway, &provider, &mut store, "is locked by another process");
-    assert!(gateway.log().contains("recorded again"), "{}", gateway.log());
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, mode);
+        let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+        check_open(&gateway, &provider, &mut store, "is locked by another process");
+        assert!(gateway.log().contains("recorded again"), "{}", gateway.log());
+    }
 }
 
 #[test]
 fn a_store_that_another_process_holds_stops_what_must_be_recorded() {
-    let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &["--fail-closed"], "");
-    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
-    check_closed(&gateway, &provider, &mut store);
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let gateway = Gateway::with(&provider, &["--fail-closed", "--mode", mode], "");
+        let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+        check_closed(&gateway, &provider, &mut store);
+    }
 }
 
 /// An answer that ends while `store` is held.
@@ -145,35 +149,42 @@ fn answered_while_held(gateway: &Gateway, provider: &Provider, talk: &Talk) -> M
 
 #[test]
 fn an_answer_that_need_not_be_recorded_is_told_and_its_session_goes_on() {
-    for mut talk in [Talk::nameless(), Talk::called("s-1")] {
-        let provider = Provider::new();
-        let gateway = Gateway::before(&provider, "record");
-        talk.says("one");
-        let answer = answered_while_held(&gateway, &provider, &talk);
-        talk.heard(&told(&answer).expect("a whole answer"));
-        provider.answers(said("second"));
-        talk.goes_on(&gateway, "two");
-        let recorded = Recorded::on(&gateway.bench);
-        let session = recorded.session();
-        let thread = recorded.threads().remove(0).id;
-        assert_eq!((session.threads, recorded.story(thread).join(" ")), (1, "one first two second".into()));
+    for mode in RECORDING {
+        for mut talk in [Talk::nameless(), Talk::called("s-1")] {
+            let provider = Provider::new();
+            let gateway = Gateway::before(&provider, mode);
+            talk.says("one");
+            let answer = answered_while_held(&gateway, &provider, &talk);
+            talk.heard(&told(&answer).expect("a whole answer"));
+            provider.answers(said("second"));
+            talk.goes_on(&gateway, "two");
+            let recorded = Recorded::on(&gateway.bench);
+            let session = recorded.session();
+            let thread = recorded.threads().remove(0).id;
+            assert_eq!(
+                (session.threads, recorded.story(thread).join(" ")),
+                (1, "one first two second".into())
+            );
+        }
     }
 }
 
 #[test]
 fn an_answer_that_must_be_recorded_and_is_not_breaks_off_before_its_end() {
-    let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &["--fail-closed"], "");
-    let mut talk = Talk::nameless();
-    talk.says("one");
-    let answer = answered_while_held(&gateway, &provider, &talk);
-    assert_eq!(answer.end, End::Broken, "{answer:?}");
-    provider.answers(said("second"));
-    let again = talk.asks(&gateway).answer();
-    assert_eq!(told(&again).as_deref(), Some("second"));
-    let recorded = Recorded::on(&gateway.bench);
-    let thread = recorded.threads().remove(0).id;
-    assert_eq!((recorded.session().threads, recorded.story(thread).join(" ")), (1, "one second".into()));
+    for mode in RECORDING {
+        let provider = Provider::new();
+        let gateway = Gateway::with(&provider, &["--fail-closed", "--mode", mode], "");
+        let mut talk = Talk::nameless();
+        talk.says("one");
+        let answer = answered_while_held(&gateway, &provider, &talk);
+        assert_eq!(answer.end, End::Broken, "{answer:?}");
+        provider.answers(said("second"));
+        let again = talk.asks(&gateway).answer();
+        assert_eq!(told(&again).as_deref(), Some("second"));
+        let recorded = Recorded::on(&gateway.bench);
+        let thread = recorded.threads().remove(0).id;
+        assert_eq!((recorded.session().threads, recorded.story(thread).join(" ")), (1, "one second".into()));
+    }
 }
 
 /// A store on a disk of its own, which something else fills up.
@@ -232,22 +243,27 @@ impl Drop for Crammed {
 
 #[test]
 fn a_store_without_room_stops_nothing_that_need_not_be_recorded() {
-    let bench = Arc::new(Bench::new());
-    let Some(mut store) = Crammed::on(&bench) else { return };
-    let provider = Provider::new();
-    let gateway = Gateway::on(&bench, &provider.url(), &["--db", text(&store.database())], "");
-    check_open(&gateway, &provider, &mut store, "no space left");
+    for mode in RECORDING {
+        let bench = Arc::new(Bench::new());
+        let Some(mut store) = Crammed::on(&bench) else { return };
+        let provider = Provider::new();
+        let gateway =
+            Gateway::on(&bench, &provider.url(), &["--db", text(&store.database()), "--mode", mode], "");
+        check_open(&gateway, &provider, &mut store, "no space left");
+    }
 }
 
 #[test]
 fn a_store_without_room_stops_what_must_be_recorded() {
-    let bench = Arc::new(Bench::new());
-    let Some(mut store) = Crammed::on(&bench) else { return };
-    let provider = Provider::new();
-    let path = store.database();
-    let flags = ["--db", text(&path), "--fail-closed"];
-    let gateway = Gateway::on(&bench, &provider.url(), &flags, "");
-    check_closed(&gateway, &provider, &mut store);
+    for mode in RECORDING {
+        let bench = Arc::new(Bench::new());
+        let Some(mut store) = Crammed::on(&bench) else { return };
+        let provider = Provider::new();
+        let path = store.database();
+        let flags = ["--db", text(&path), "--fail-closed", "--mode", mode];
+        let gateway = Gateway::on(&bench, &provider.url(), &flags, "");
+        check_closed(&gateway, &provider, &mut store);
+    }
 }
 
 /// A store whose file nobody may write. What is open stays open, so it is so before the gateway starts.
@@ -301,18 +317,22 @@ impl Drop for Sealed {
 
 #[test]
 fn a_store_that_nobody_may_write_stops_nothing_that_need_not_be_recorded() {
-    let bench = Arc::new(Bench::new());
-    let Some(mut store) = Sealed::on(&bench) else { return };
-    let provider = Provider::new();
-    let gateway = Gateway::on(&bench, &provider.url(), &[], "");
-    check_open(&gateway, &provider, &mut store, "cannot be written");
+    for mode in RECORDING {
+        let bench = Arc::new(Bench::new());
+        let Some(mut store) = Sealed::on(&bench) else { return };
+        let provider = Provider::new();
+        let gateway = Gateway::on(&bench, &provider.url(), &["--mode", mode], "");
+        check_open(&gateway, &provider, &mut store, "cannot be written");
+    }
 }
 
 #[test]
 fn a_store_that_nobody_may_write_stops_what_must_be_recorded() {
-    let bench = Arc::new(Bench::new());
-    let Some(mut store) = Sealed::on(&bench) else { return };
-    let provider = Provider::new();
-    let gateway = Gateway::on(&bench, &provider.url(), &["--fail-closed"], "");
-    check_closed(&gateway, &provider, &mut store);
+    for mode in RECORDING {
+        let bench = Arc::new(Bench::new());
+        let Some(mut store) = Sealed::on(&bench) else { return };
+        let provider = Provider::new();
+        let gateway = Gateway::on(&bench, &provider.url(), &["--fail-closed", "--mode", mode], "");
+        check_closed(&gateway, &provider, &mut store);
+    }
 }

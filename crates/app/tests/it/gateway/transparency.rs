@@ -146,12 +146,14 @@ fn compressed() -> Shape {
 #[test]
 fn what_passes_is_what_would_have_passed_without_the_gateway() {
     let provider = Provider::new();
-    for mode in ["off", "record", "observe"] {
+    for mode in ["off", "record", "observe", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         let shapes = calls().into_iter().chain(errors()).chain(passes()).chain([compressed()]);
         for shape in shapes {
             let direct = exchange(&provider, provider.address, &shape);
-            let relayed = exchange(&provider, gateway.address, &shape);
+            let mut relayed = exchange(&provider, gateway.address, &shape);
+            // What the gateway says of itself, in the one mode in which it does.
+            relayed.1.headers.retain(|(name, _)| mode != "compact" || name != "x-epitome");
             assert_eq!(relayed, direct, "{} in {mode}", shape.name);
         }
     }
@@ -169,7 +171,7 @@ fn exchange(provider: &Provider, to: std::net::SocketAddr, shape: &Shape) -> (Me
 #[test]
 fn a_stream_passes_as_it_comes() {
     let provider = Provider::new();
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         let (go, wait) = mpsc::channel();
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -211,7 +213,7 @@ fn a_connection_serves_one_request_after_another() {
 #[test]
 fn a_client_that_asks_first_is_told_to_go_on() {
     let provider = Provider::new();
-    for mode in ["off", "record"] {
+    for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         provider.answers(ok(JSON, "{}"));
         let mut client = Wire::to(gateway.address);

@@ -30,22 +30,22 @@ const STEPS: usize = 64;
 const ASIDE: [&str; 2] = ["title", "compaction"];
 
 /// Where a request is written, and what is written.
-pub(super) struct Place {
-    pub(super) session: SessionId,
-    pub(super) thread: ThreadId,
-    pub(super) after: Seq,
+pub(crate) struct Place {
+    pub(crate) session: SessionId,
+    pub(crate) thread: ThreadId,
+    pub(crate) after: Seq,
     /// The normalised chain after the request.
-    pub(super) link: Digest,
-    pub(super) new: Vec<Event>,
-    pub(super) opens: Option<Opens>,
-    pub(super) placed: Placed,
-    pub(super) key: Option<String>,
-    pub(super) line: Line,
+    pub(crate) link: Digest,
+    pub(crate) new: Vec<Event>,
+    pub(crate) opens: Option<Opens>,
+    pub(crate) placed: Placed,
+    pub(crate) key: Option<String>,
+    pub(crate) line: Line,
 }
 
 /// Whether a session goes on with a thread when its client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// It does: the thread is the conversation, or a fork of it.
     Main,
     /// It does not: a subagent, a title, a summary.

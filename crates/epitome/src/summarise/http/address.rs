@@ -46,9 +46,8 @@ pub(super) fn host(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// How a Chat server at this address is told how long its answer may be.
-pub(super) fn limit_name(url: &Url) -> LimitName {
-    let host = url.host_str().unwrap_or_default();
+/// How a Chat server on this host is told how long its answer may be.
+pub fn limit_name(host: &str) -> LimitName {
     let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
     if is_openai || host.ends_with(".openai.azure.com") {
         LimitName::MaxCompletionTokens
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn openai_itself_gets_the_name_its_reasoning_models_take() {
-        let name = |address: &str| limit_name(&Url::parse(address).unwrap());
+        let name = |address: &str| limit_name(Url::parse(address).unwrap().host_str().unwrap());
         assert_eq!(name("https://api.openai.com/v1"), LimitName::MaxCompletionTokens);
         assert_eq!(name("https://eu.api.openai.com/v1"), LimitName::MaxCompletionTokens);
         assert_eq!(name("https://me.openai.azure.com/openai/v1"), LimitName::MaxCompletionTokens);

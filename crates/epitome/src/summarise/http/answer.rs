@@ -1,17 +1,81 @@
-//! What a server says when it does not answer: its words, and when to come back.
+//! What a server says to a question: a draft, or its words and when to come back.
 
 use std::time::Duration;
 
-use epitome_wire::{Format, WireError};
+use epitome_wire::{Format, WireError, ask::Content, overflow::overflow};
 use jiff::fmt::rfc2822;
 use reqwest::header::{self, HeaderMap};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::summarise::{Draft, SummarizeError};
+
 /// As much of a server's words as an error repeats, in characters.
 const WORDS: usize = 300;
 
+/// How the answer of a server is read, whoever carried the question there.
+///
+/// Whatever the server says is searched for the secrets it was shown before anyone sees it: some echo what they were sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'r> {
+    /// The format it answers in.
+    pub format: Format,
+    /// Who answers, as errors name it.
+    pub host: &'r str,
+    /// What it was shown, and nobody else may see.
+    pub secrets: &'r [SecretString],
+}
+
+impl Reading<'_> {
+    /// The draft in the body of an answer with a good status.
+    pub fn answered(&self, body: &str) -> Result<Draft, SummarizeError> {
+        let host = || self.host.to_owned();
+        let reply = self.format.reply(body).map_err(|error| match error {
+            WireError::NoAnswer { .. } => SummarizeError::Failed { host: host(), said: self.words(body) },
+            source => SummarizeError::Unreadable { host: host(), source },
+        })?;
+        if reply.content == Content::ReasoningOnly {
+            return Err(SummarizeError::ReasoningOnly { host: host() });
+        }
+        Ok(Draft {
+            text: self.redacted(&reply.text),
+            finish: reply.finish,
+            usage: reply.usage,
+            model: reply.model.map(|model| self.redacted(&model)),
+        })
+    }
+
+    /// Why there is no draft, where the status is a bad one.
+    pub fn refused(&self, status: u16, headers: &HeaderMap, body: &str) -> SummarizeError {
+        let host = self.host.to_owned();
+        let said = self.words(body);
+        let after = after(headers);
+        if overflow(self.format, status, body.as_bytes()).is_some() {
+            SummarizeError::Overflow { host, said }
+        } else if status == 429 && !body.contains("insufficient_quota") {
+            SummarizeError::RateLimited { host, after, said }
+        } else {
+            SummarizeError::Refused { host, status, said, after }
+        }
+    }
+
+    /// Why there is no draft, where the server points to somebody else. Nobody follows.
+    pub fn redirected(&self, to: Option<&str>) -> SummarizeError {
+        let to = to.map_or_else(|| "an address that cannot be read".to_owned(), |to| self.redacted(to));
+        SummarizeError::Redirected { host: self.host.to_owned(), to }
+    }
+
+    /// What the server says instead of an answer.
+    fn words(&self, body: &str) -> String {
+        short(&self.redacted(&said(self.format, body)))
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        redacted(text, self.secrets)
+    }
+}
+
 /// The words of an error in a format's JSON, else the body as it is.
-pub(super) fn said(format: Format, body: &str) -> String {
+fn said(format: Format, body: &str) -> String {
     match format.reply(body) {
         Err(WireError::NoAnswer { said, .. }) => said,
         _ => body.to_owned(),
@@ -19,7 +83,7 @@ pub(super) fn said(format: Format, body: &str) -> String {
 }
 
 /// The beginning of a text, on one line.
-pub(super) fn short(text: &str) -> String {
+fn short(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
         if word.is_empty() {
@@ -36,17 +100,20 @@ pub(super) fn short(text: &str) -> String {
     if line.is_empty() { "it does not say why".to_owned() } else { line }
 }
 
-/// The text without the key, if it holds it.
-pub(super) fn redacted(text: &str, key: Option<&SecretString>) -> String {
-    match key {
-        Some(key) => text.replace(key.expose_secret(), "[key]"),
-        None => text.to_owned(),
+/// The text without any of the secrets it holds.
+fn redacted(text: &str, secrets: &[SecretString]) -> String {
+    let mut text = text.to_owned();
+    for secret in secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty()) {
+        if text.contains(secret) {
+            text = text.replace(secret, "[key]");
+        }
     }
+    text
 }
 
 /// When the server wants to be asked again. A date is read by the server's own clock, which goes along with it: ours may
 /// be wrong, and nobody here looks at one.
-pub(super) fn after(headers: &HeaderMap) -> Option<Duration> {
+fn after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |name: &str| text(name).and_then(|text| text.parse::<f64>().ok());
     let asked = header::RETRY_AFTER.as_str();
@@ -95,6 +162,8 @@ mod tests {
         assert_eq!(short("no\n such\u{7}model"), "no such model");
         assert_eq!(short(" \n"), "it does not say why");
         assert_eq!(short(&"x".repeat(100_000)).chars().count(), WORDS + 1);
-        assert_eq!(redacted("a canary b canary", Some(&"canary".into())), "a [key] b [key]");
+        let secrets = ["canary".into(), "".into(), "bird".into()];
+        assert_eq!(redacted("a canary b canary", &secrets), "a [key] b [key]");
+        assert_eq!(redacted("a bird", &[]), "a bird");
     }
 }

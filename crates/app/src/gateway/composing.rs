@@ -1,0 +1,177 @@
+//! A request in mode `compact`, from its body to the beginning of its answer: composed, sent, and sent once more, smaller, if
+//! its provider says that it is too long.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use epitome::{
+    compose::{Cut, Outgoing, Way},
+    core::event::Time,
+    wire::reply::Reply,
+};
+use http::{Request, Response, request::Parts};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    begun::{self, Begun},
+    config::Unrecorded,
+    fate::Fate,
+    headers,
+    intake::{Framing, Outbound},
+    metrics::composed::Overflowed,
+    passage::Passage,
+    recording::{self, Alive, Composed, Refused},
+    relay::{Failure, record, send},
+    upstream::Upstream,
+};
+
+/// How long a request waits for a store that does not come to an end, where requests are not to be held by the store.
+pub(super) const HELD: Duration = Duration::from_secs(2);
+
+/// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// A request that is to be composed, and whom it goes to.
+pub(super) struct Trip<'p> {
+    /// What is counted of it.
+    pub(super) passage: &'p mut Passage,
+    /// Its provider.
+    pub(super) upstream: &'p Upstream,
+    /// Its head, as the provider gets it with the client's body.
+    pub(super) head: Parts,
+    /// How its body came, and leaves.
+    pub(super) framing: Framing,
+    /// The request, as it came.
+    pub(super) request: Arc<recording::Request>,
+}
+
+/// Where a trip led.
+pub(super) enum Reached {
+    /// To an answer of the provider's.
+    Provider(Response<Begun>),
+    /// To an answer of the gateway's, as if the model had given it.
+    Here(Reply),
+}
+
+impl Trip<'_> {
+    /// Composes the request and sends it.
+    pub(super) async fn run(mut self, alive: Alive) -> Result<Reached, Failure> {
+        let composed = record(self.passage, alive, Arc::clone(&self.request)).await?;
+        let Some(Composed { way, body }) = composed else { return self.untouched().await };
+        match way {
+            Way::Answer(words) => {
+                self.passage.came_to(Fate::Answered);
+                Ok(Reached::Here(self.reply(&body, &words)))
+            }
+            Way::Forward(outgoing) => self.composed(outgoing, body).await.map(Reached::Provider),
+        }
+    }
+
+    async fn untouched(self) -> Result<Reached, Failure> {
+        self.passage.came_to(Fate::Unrecorded);
+        let body = Outbound::whole(self.request.body.clone(), self.framing);
+        let response =
+            send(self.passage.gateway(), self.upstream, Request::from_parts(self.head, body)).await?;
+        Ok(Reached::Provider(begun::unread(response)))
+    }
+
+    /// Sends a composed request, and once more if it has to be smaller.
+    async fn composed(&mut self, outgoing: Outgoing, body: Bytes) -> Result<Response<Begun>, Failure> {
+        // Those that are left alone are left alone with their provider's errors, too.
+        let is_ours = outgoing.done.call.is_some();
+        let response = self.sent(outgoing, &body).await?;
+        if !is_ours {
+            return Ok(begun::unread(response));
+        }
+        let (refusal, overflow) = begun::held(self.request.format, response).await;
+        let Some(overflow) = overflow else { return Ok(refusal) };
+        let request = Arc::clone(&self.request);
+        // Until something else is known.
+        self.passage.overflowed(Overflowed::Lost);
+        match self.smaller(Refused { request, body: body.clone(), overflow }).await {
+            Some(outgoing) => {
+                drop(refusal);
+                self.passage.overflowed(Overflowed::Recovered);
+                self.sent(outgoing, &body).await.map(begun::unread)
+            }
+            None => Ok(refusal),
+        }
+    }
+
+    async fn smaller(&mut self, refused: Refused) -> Option<Outgoing> {
+        match self.passage.gateway().unrecorded {
+            Unrecorded::Refuse => self.passage.smaller(refused).await,
+            Unrecorded::Forward => timeout(REFUSED, self.passage.smaller(refused)).await.ok().flatten(),
+        }
+    }
+
+    async fn sent(&mut self, outgoing: Outgoing, body: &Bytes) -> Result<Response<Incoming>, Failure> {
+        let Outgoing { cuts, done } = outgoing;
+        self.passage.came_to(Fate::Composed(done));
+        let mut head = self.head.clone();
+        let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
+            // Nothing was changed: not even how it is compressed.
+            None => Outbound::whole(self.request.body.clone(), self.framing),
+            Some(pieces) => {
+                let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+                head.headers = headers::recut(&head.headers, length);
+                Outbound::pieces(pieces, self.framing)
+            }
+        };
+        send(self.passage.gateway(), self.upstream, Request::from_parts(head, body)).await
+    }
+
+    fn reply(&self, body: &[u8], words: &str) -> Reply {
+        let request = str::from_utf8(body).unwrap_or_default();
+        let now = Time(jiff::Timestamp::now().as_millisecond());
+        let name = Uuid::now_v7().simple().to_string();
+        self.request.format.answer_as_model(request, words, &name, now)
+    }
+}
+
+/// The pieces of a body, of which what is the client's is not copied; `None` if it has no such pieces.
+fn pieces(cuts: Vec<Cut>, body: &Bytes) -> Option<Vec<Bytes>> {
+    let piece = |cut| match cut {
+        Cut::Client(range) => body.get(range).map(|piece| body.slice_ref(piece)),
+        Cut::Own(words) => Some(Bytes::from(words)),
+    };
+    cuts.into_iter().map(piece).collect()
+}
+
+/// Whether pieces are the body itself, cut or not.
+fn is_whole(pieces: &[Bytes], body: &Bytes) -> bool {
+    let mut rest = &body[..];
+    for piece in pieces {
+        match rest.split_at_checked(piece.len()) {
+            Some((start, after)) if start.as_ptr() == piece.as_ptr() || piece.is_empty() => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(cuts: Vec<Cut>, text: &str, whole: bool) {
+        let body = Bytes::from_static(b"client's own");
+        let pieces = pieces(cuts, &body).expect("it has these pieces");
+        assert_eq!((pieces.concat().as_slice(), is_whole(&pieces, &body)), (text.as_bytes(), whole));
+    }
+
+    #[test]
+    fn a_body_is_whole_only_if_all_of_it_is_the_clients() {
+        check(vec![Cut::Client(0..12)], "client's own", true);
+        check(vec![Cut::Client(0..6), Cut::Client(6..6), Cut::Client(6..12)], "client's own", true);
+        check(vec![Cut::Client(0..6)], "client", false);
+        check(vec![Cut::Client(6..12), Cut::Client(0..6)], "'s ownclient", false);
+        check(vec![Cut::Client(0..6), Cut::Own(String::new()), Cut::Client(6..12)], "client's own", true);
+        check(vec![Cut::Client(0..6), Cut::Own("'s own".to_owned())], "client's own", false);
+        check(vec![], "", false);
+        assert_eq!(pieces(vec![Cut::Client(0..2)], &Bytes::from_static(b"x")), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! How mode `compact` is told what to do: by a table of the file, and by flags over it.
+
+use epitome::wire::Format;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    Compact, Summariser, address,
+    file::{Environment, Page, secret},
+    units,
+};
+
+/// The most of all sessions that are left as they are: of two halves, neither is larger.
+const MOST_HELD_OUT: f64 = 0.5;
+
+/// A share in parts of a million.
+const MILLION: f64 = 1e6;
+
+/// How many letters a command or a model's name has at most.
+const LETTERS: usize = 128;
+
+/// `[compact]`, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCompact {
+    window: Option<Spanned<u64>>,
+    holdout: Option<Spanned<f64>>,
+    command: Option<Spanned<String>>,
+    #[serde(default)]
+    recall: bool,
+    #[serde(default)]
+    summariser: RawSummariser,
+}
+
+/// `[compact.summariser]`, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSummariser {
+    #[serde(rename = "use")]
+    known: Option<Spanned<String>>,
+    model: Option<Spanned<String>>,
+    url: Option<Spanned<String>>,
+    format: Option<Spanned<String>>,
+    key_env: Option<Spanned<String>>,
+}
+
+impl RawCompact {
+    /// What it comes to.
+    pub(super) fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Compact> {
+        Ok(Compact {
+            window: self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?,
+            holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
+            command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
+            recall: self.recall,
+            summariser: self.summariser.read(page, environment)?,
+        })
+    }
+}
+
+impl RawSummariser {
+    fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Summariser> {
+        let Self { known, model, url, format, key_env } = self;
+        let details = [&model, &url, &format, &key_env].into_iter().flatten().next();
+        match (&known, &model, &url) {
+            (Some(known), ..) if details.is_some() => Err(page.value(
+                known,
+                "`use` needs nothing beside it: take it out, or else `model`, `url`, `format` and `key_env`",
+            )),
+            (Some(known), ..) => page.read(known, |name| {
+                self::known(name).ok_or_else(|| {
+                    let name = units::plain(name);
+                    format!("`{name}` is no summariser: write built-in or session, or `model` and `url` instead of `use`")
+                })
+            }),
+            (None, Some(model), Some(url)) => Ok(Summariser::Model {
+                model: page.read(model, |name| model_name(name))?,
+                base: page.read(url, |url| address::base(url))?,
+                format: format.map_or(Ok(Format::OpenaiChat), |said| {
+                    page.read(&said, |name| name.parse().map_err(|error| format!("{error}")))
+                })?,
+                key: key_env.map(|name| page.read(&name, |name| secret(name, environment))).transpose()?,
+            }),
+            (None, ..) => match details {
+                Some(said) => Err(page.value(
+                    said,
+                    "a summariser of your own has a `model` and a `url`: give both, or neither for the built-in one",
+                )),
+                None => Ok(Summariser::BuiltIn),
+            },
+        }
+    }
+}
+
+/// The summarisers that need no address.
+fn known(name: &str) -> Option<Summariser> {
+    match name {
+        "built-in" => Some(Summariser::BuiltIn),
+        "session" => Some(Summariser::Session),
+        _ => None,
+    }
+}
+
+/// A summariser as flags name it: `built-in`, `session`, or an address and a model there.
+pub(super) fn summariser(
+    named: &str,
+    model: Option<&str>,
+    key_env: Option<&str>,
+    environment: Environment<'_>,
+) -> Result<Summariser, String> {
+    match (known(named), model) {
+        (Some(known), None) if key_env.is_none() => Ok(known),
+        (Some(_), _) => Err(format!(
+            "--summariser {named} needs neither --summariser-model nor --summariser-key-env: leave them out, or give the \
+             address of the model"
+        )),
+        (None, None) => Err("--summariser is the address of a model, built-in or session: with an address, \
+                             give --summariser-model too"
+            .to_owned()),
+        (None, Some(model)) => Ok(Summariser::Model {
+            model: model_name(model).map_err(|why| format!("--summariser-model: {why}"))?,
+            base: address::base(named).map_err(|why| format!("--summariser: {why}"))?,
+            format: Format::OpenaiChat,
+            key: key_env
+                .map(|name| secret(name, environment))
+                .transpose()
+                .map_err(|why| format!("--summariser-key-env: {why}"))?,
+        }),
+    }
+}
+
+/// A model's window.
+fn window(tokens: u64) -> Result<u64, String> {
+    if tokens == 0 {
+        return Err("`window` is 0, so that nothing would fit: give the tokens of the model's window, \
+                    or leave it out"
+            .to_owned());
+    }
+    Ok(tokens)
+}
+
+/// A share of sessions, as parts of a million.
+fn holdout(share: f64) -> Result<u32, String> {
+    if !(0.0..=MOST_HELD_OUT).contains(&share) {
+        return Err(format!(
+            "`holdout` is the share of sessions that are left as they are, to compare with: write 0 for none, up to \
+             {MOST_HELD_OUT}, such as 0.1"
+        ));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "just checked to be at most half a million"
+    )]
+    Ok((share * MILLION).round() as u32)
+}
+
+/// The same, as a flag has it.
+pub(super) fn holdout_flag(text: &str) -> Result<u32, String> {
+    text.parse().map_or_else(|_| holdout(f64::NAN), holdout)
+}
+
+/// What a user says to have the session compacted. A word of the language would be found in what users say anyway.
+pub(super) fn command(text: &str) -> Result<String, String> {
+    let is_word = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
+    let is_marked = text.starts_with(|first: char| !first.is_alphanumeric()) && text.chars().count() > 1;
+    if is_word && is_marked && text.len() <= LETTERS {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`{}` is no command: write one word after a sign, such as /compact, which nobody says by chance",
+            units::plain(text)
+        ))
+    }
+}
+
+fn model_name(name: &str) -> Result<String, String> {
+    if name.trim().is_empty() || name.len() > LETTERS || name.chars().any(char::is_control) {
+        return Err(
+            "this is no name of a model: write it as its provider does, such as gpt-5-mini".to_owned()
+        );
+    }
+    Ok(name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_kept_in_parts_of_a_million() {
+        for (text, expect) in
+            [("0", 0), ("0.1", 100_000), ("0.5", 500_000), ("0.000001", 1), ("1e-2", 10_000)]
+        {
+            assert_eq!(holdout_flag(text), Ok(expect), "{text}");
+        }
+        for text in ["", "-0.1", "0.51", "10", "10%", "nan", "inf", "some"] {
+            let said = holdout_flag(text).expect_err(text);
+            assert!(said.contains("up to 0.5"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_no_word_that_somebody_says_by_chance() {
+        for text in ["/compact", "!c", ":compact-now", "/компакт"] {
+            assert_eq!(command(text), Ok(text.to_owned()));
+        }
+        for text in ["", "/", "compact", "/compact now", " /compact", "/a\n", &"/x".repeat(100)] {
+            assert!(command(text).is_err(), "{text}");
+        }
+    }
+}

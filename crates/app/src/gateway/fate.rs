@@ -1,0 +1,120 @@
+//! What became of a request in mode `compact`, as a header of its answer tells: a dictionary of RFC 9651.
+//!
+//! `x-epitome: epoch=3, before=182034, after=61022, left=composed, call="<thread>:<number>", cause="threshold"`; where nothing
+//! was composed, `left` alone says why.
+
+use std::fmt::Write;
+
+use epitome::{compose::Done, core::Tokens};
+use http::{HeaderName, HeaderValue};
+
+/// The header's name.
+pub(super) const HEADER: HeaderName = HeaderName::from_static("x-epitome");
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// A policy was asked, and this was done.
+    Composed(Done),
+    /// It went on as it came, because it could not be recorded, or not in time.
+    Unrecorded,
+    /// The gateway answered it itself.
+    Answered,
+    /// It did not go on.
+    Refused,
+}
+
+impl Fate {
+    /// What was done to it, if it went on and is recorded.
+    pub(super) fn done(&self) -> Option<&Done> {
+        match self {
+            Self::Composed(done) => Some(done),
+            Self::Unrecorded | Self::Answered | Self::Refused => None,
+        }
+    }
+
+    /// What the header says of it.
+    pub(super) fn header(&self) -> HeaderValue {
+        let text = match self {
+            Self::Composed(done) => composed(done),
+            Self::Unrecorded => "left=unrecorded".to_owned(),
+            Self::Answered => "left=answered".to_owned(),
+            Self::Refused => "left=refused".to_owned(),
+        };
+        // Nothing but printable ASCII is in there.
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
+            .unwrap_or_else(|_| HeaderValue::from_static("left=composed"))
+    }
+}
+
+fn composed(done: &Done) -> String {
+    let Done { call, epoch, cause, before, after, left, .. } = done;
+    let number = |Tokens(tokens): Tokens| integer(tokens);
+    let mut text = format!(
+        "epoch={}, before={}, after={}, left={}",
+        integer(*epoch),
+        number(*before),
+        number(*after),
+        left.name()
+    );
+    if let Some((thread, number)) = call {
+        // A string takes all that is written to it.
+        let _ = write!(text, ", call={}", string(&format!("{thread}:{number}")));
+    }
+    if let Some(cause) = cause {
+        let _ = write!(text, ", cause={}", string(cause));
+    }
+    text
+}
+
+/// The largest that an integer may be there.
+fn integer(number: u64) -> u64 {
+    number.min(999_999_999_999_999)
+}
+
+/// A string may hold printable ASCII only.
+fn string(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            ' '..='~' => quoted.push(letter),
+            _ => quoted.push('?'),
+        }
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::{compose::Left, core::ThreadId};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(fate: &Fate, expect: &str) {
+        assert_eq!(fate.header().to_str().expect("ASCII"), expect);
+    }
+
+    #[test]
+    fn a_header_says_what_was_done_in_words_that_fit_into_one() {
+        let thread = ThreadId::derived(&["test"]);
+        let done = Done {
+            call: Some((thread, 7)),
+            epoch: 3,
+            cause: Some("threshold".to_owned()),
+            before: Tokens(182_034),
+            after: Tokens(61_022),
+            held: Tokens(0),
+            compaction: None,
+            left: Left::Composed,
+        };
+        let start = "epoch=3, before=182034, after=61022, left=composed";
+        check(&Fate::Composed(done.clone()), &format!("{start}, call=\"{thread}:7\", cause=\"threshold\""));
+        let odd = Done { cause: Some("a\"b\\c\r\né".to_owned()), call: None, ..done.clone() };
+        check(&Fate::Composed(odd), &format!("{start}, cause=\"a\\\"b\\\\c???\""));
+        let bare = Done { cause: None, call: None, before: Tokens(u64::MAX), left: Left::HeldOut, ..done };
+        check(&Fate::Composed(bare), "epoch=3, before=999999999999999, after=61022, left=held-out");
+        check(&Fate::Unrecorded, "left=unrecorded");
+    }
+}

@@ -1,0 +1,28 @@
+//! Hears what becomes of summaries, and has it counted.
+
+use std::sync::{Arc, Weak};
+
+use epitome::session::Lifecycle;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use super::Gateway;
+
+/// Listens from now on, for as long as there is a gateway.
+pub(super) fn begin(gateway: &Arc<Gateway>) {
+    let heard = gateway.composing.heard.listen();
+    gateway.runtime.spawn(listen(Arc::downgrade(gateway), heard));
+}
+
+async fn listen(gateway: Weak<Gateway>, mut heard: Receiver<Lifecycle>) {
+    loop {
+        match heard.recv().await {
+            Ok(happened) => {
+                let Some(gateway) = gateway.upgrade() else { return };
+                gateway.metrics.heard(&happened);
+            }
+            // What was missed is in the records.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}

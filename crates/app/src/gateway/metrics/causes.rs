@@ -1,0 +1,88 @@
+//! The causes of epochs, as labels: a few words of ours, whatever is said beside them.
+
+/// What a cause is called that is none of these.
+const OTHER: &str = "other";
+
+/// Each name, and how the words begin or end that people are told.
+const CAUSES: [(&str, &str); 13] = [
+    ("first", "the first call"),
+    ("trigger", "over the trigger"),
+    ("force", "over the limit"),
+    ("cold", "the cache was cold"),
+    ("break_even", "it pays"),
+    ("cap", " over the cap"),
+    ("every_call", " on every call"),
+    ("client", "the client changed its history"),
+    ("format", "the format wants other words around it"),
+    ("model", "another model"),
+    ("undone", "a compaction was undone or restored"),
+    ("asked", "somebody asked for a compaction"),
+    ("overflow", "the provider refused it as too long"),
+];
+
+/// The name of a cause that is told in a name or in words.
+pub(super) fn name(said: &str) -> &'static str {
+    let is_said = |(name, words): &&(&str, &str)| {
+        said == *name || said == *words || words.starts_with(' ') && said.ends_with(words)
+    };
+    CAUSES.iter().find(is_said).map_or(OTHER, |(name, _)| name)
+}
+
+/// Whether a warm cache was given up.
+pub(super) fn is_reset(cause: &str) -> bool {
+    !matches!(cause, "first" | "cold")
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::core::{
+        context::{Author, Tier},
+        view::Cause,
+    };
+
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_name_of_its_own_however_it_is_told() {
+        let causes = [
+            Cause::First,
+            Cause::Trigger,
+            Cause::Force,
+            Cause::Cold,
+            Cause::BreakEven,
+            Cause::Cap(Tier::ToolResults),
+            Cause::EveryCall(Author::from("expire_tool_results")),
+            Cause::Client,
+            Cause::Format,
+            Cause::Model,
+            Cause::Undone,
+            Cause::Asked,
+        ];
+        for cause in causes {
+            // Whoever adds one must name it here.
+            let expect = match &cause {
+                Cause::First => "first",
+                Cause::Trigger => "trigger",
+                Cause::Force => "force",
+                Cause::Cold => "cold",
+                Cause::BreakEven => "break_even",
+                Cause::Cap(_) => "cap",
+                Cause::EveryCall(_) => "every_call",
+                Cause::Client => "client",
+                Cause::Format => "format",
+                Cause::Model => "model",
+                Cause::Undone => "undone",
+                Cause::Asked => "asked",
+            };
+            assert_eq!((name(&cause.to_string()), name(expect)), (expect, expect), "{cause}");
+            assert_eq!(is_reset(expect), !matches!(cause, Cause::First | Cause::Cold));
+        }
+    }
+
+    #[test]
+    fn what_nobody_knows_is_one_label() {
+        for said in ["", "\"} 1\n", "a sentence on caps", "Trigger"] {
+            assert_eq!(name(said), OTHER);
+        }
+    }
+}

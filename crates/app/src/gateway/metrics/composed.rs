@@ -1,0 +1,566 @@
+//! What is counted of calls in mode compact: what was done to them, and what that saved.
+//!
+//! Counters of tokens and money are only of calls whose answer says what it used: what was refused has cost nothing.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use epitome::{
+    compose::{Done, Left},
+    core::{
+        SessionId, Tokens,
+        event::{Trigger, Usage},
+        profile::Money,
+    },
+    holdout::Arm,
+    recorder::Ending,
+    session::{BUILT_IN, Fault, Lifecycle, NextStep},
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::{causes, models::Counted, uncompacted::uncompacted};
+use crate::gateway::savings::{Page, Paid, Saving, Savings, group};
+
+/// For how long a summariser rests that failed too often.
+const REST: Duration = Duration::from_mins(5);
+
+/// A call in mode compact that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// Whose it is.
+    pub(crate) principal: &'a str,
+    /// Its session.
+    pub(crate) session: SessionId,
+    /// The model that was asked.
+    pub(crate) model: Option<&'a str>,
+    /// What was done to it.
+    pub(crate) done: &'a Done,
+    /// What the provider said it used; nothing if there was no answer.
+    pub(crate) usage: Option<&'a Usage>,
+    /// What became of it when its provider refused it as too long.
+    pub(crate) overflow: Option<Overflowed>,
+    /// How many times the model got back what was left out.
+    pub(crate) recalls: u64,
+}
+
+/// What became of a request that was too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflowed {
+    /// A smaller one was answered.
+    Recovered,
+    /// The client was told.
+    Lost,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(super) struct Composed {
+    calls: Family<Why, Counter>,
+    tokens: Family<Sent, Counter>,
+    input: Family<Input, Counter>,
+    epochs: Family<Cause, Counter>,
+    resets: Counter,
+    compactions: Family<Compaction, Counter>,
+    overflows: Family<Outcome, Counter>,
+    attempts: Family<Attempt, Counter>,
+    breaker: Gauge,
+    /// Until when a summariser rests.
+    rests: Mutex<Option<Instant>>,
+    recalls: Counter,
+    cost: Family<Cost, Counter>,
+    sessions: Family<Group, Gauge>,
+    share: Family<Bound, Gauge<f64, AtomicU64>>,
+    savings: Mutex<Savings>,
+}
+
+impl Composed {
+    /// Counts a call to a model that is counted like this.
+    pub(super) fn call(&self, call: &Call<'_>, model: &Counted) {
+        let done = call.done;
+        self.calls.get_or_create(&Why { left: done.left.name() }).inc();
+        if let Some(cause) = done.cause.as_deref().map(causes::name) {
+            self.epochs.get_or_create(&Cause { cause }).inc();
+            if causes::is_reset(cause) {
+                self.resets.inc();
+            }
+        }
+        if let Some((trigger, by)) = &done.compaction {
+            let labels = Compaction { by: writer(by), trigger: trigger_name(*trigger) };
+            self.compactions.get_or_create(&labels).inc();
+        }
+        if let Some(overflow) = call.overflow {
+            self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
+        }
+        self.recalls.inc_by(call.recalls);
+        if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
+            self.used(arm, done, usage);
+            self.paid(call, arm, usage, model);
+        }
+    }
+
+    fn used(&self, arm: Arm, done: &Done, usage: &Usage) {
+        let arm = arm.name();
+        if done.left == Left::Composed {
+            self.tokens.get_or_create(&Sent { sent: "full" }).inc_by(done.before.0);
+            self.tokens.get_or_create(&Sent { sent: "policy" }).inc_by(done.after.0);
+        }
+        let kinds =
+            [("uncached", usage.uncached), ("read", usage.cache_read), ("written", usage.cache_write)];
+        for (kind, tokens) in kinds {
+            if tokens > Tokens(0) {
+                self.input.get_or_create(&Input { arm, kind }).inc_by(tokens.0);
+            }
+        }
+    }
+
+    fn paid(&self, call: &Call<'_>, arm: Arm, usage: &Usage, model: &Counted) {
+        let price = |usage: &Usage| model.prices.as_ref().and_then(|prices| prices.cost(usage).ok());
+        let cost = price(usage);
+        let full = match call.done.left {
+            Left::Composed => uncompacted(call.done, usage, model.window).and_then(|full| {
+                // Who charges the same for what is cached has no price for it.
+                let uncached = Usage { uncached: full.input(), output: full.output, ..Usage::default() };
+                price(&full).or_else(|| price(&uncached))
+            }),
+            // It went on as it came.
+            Left::Unfit => cost,
+            Left::HeldOut | Left::Managed | Left::Remote | Left::Aside => None,
+        };
+        if let (Some(cost), Some(full)) = (cost, full) {
+            for (sent, money) in [("policy", cost), ("full", full)] {
+                let labels = Cost { model: Arc::clone(&model.label), sent };
+                self.cost.get_or_create(&labels).inc_by(micro(money));
+            }
+        }
+        let Call { principal, session, .. } = *call;
+        self.savings().record(&Paid { principal, session, arm, input: usage.input(), cost, full });
+    }
+
+    /// Counts what became of a summary. What took effect is counted with its call.
+    pub(super) fn heard(&self, happened: &Lifecycle) {
+        let (by, outcome) = match happened {
+            Lifecycle::Ended { by, .. } => (writer(by), "ready"),
+            Lifecycle::Failed { by, fault: fault @ (Fault::NoDraft | Fault::Rejected), next, .. } => {
+                if *next == NextStep::BuiltIn {
+                    *self.rests() = Some(Instant::now() + REST);
+                }
+                (writer(by), if *fault == Fault::Rejected { "rejected" } else { "failed" })
+            }
+            // Nobody was asked.
+            Lifecycle::Failed { fault: Fault::Unasked, .. }
+            | Lifecycle::Started { .. }
+            | Lifecycle::Adopted { .. }
+            | Lifecycle::Reverted { .. }
+            | Lifecycle::Restored { .. }
+            | Lifecycle::NotesFailed { .. }
+            | Lifecycle::Thrashing { .. } => return,
+        };
+        self.attempts.get_or_create(&Attempt { by, outcome }).inc();
+        if (by, outcome) == ("model", "ready") {
+            *self.rests() = None;
+        }
+    }
+
+    /// What somebody may see of what was saved.
+    pub(super) fn page(&self, principal: &str) -> Page {
+        self.savings().page(principal)
+    }
+
+    /// Says what is saved by now, and who rests. What is not known has no gauge.
+    pub(super) fn settle(&self) {
+        self.breaker.set(i64::from(self.rests().is_some_and(|until| Instant::now() < until)));
+        let (estimated, measured, totals) = {
+            let savings = self.savings();
+            let totals = [Arm::Treated, Arm::HeldOut].map(|arm| (arm, savings.total(arm).sessions));
+            (savings.estimated(), savings.measured(), totals)
+        };
+        for (arm, sessions) in totals {
+            let sessions = i64::try_from(sessions).unwrap_or(i64::MAX);
+            self.sessions.get_or_create(&Group { arm: arm.name() }).set(sessions);
+        }
+        for (kind, Saving { point, low, high, .. }) in [("estimated", estimated), ("measured", measured)] {
+            for (bound, share) in [("low", low), ("point", point), ("high", high)] {
+                let labels = Bound { kind, bound };
+                match share.filter(|share| share.is_finite()) {
+                    Some(share) => {
+                        self.share.get_or_create(&labels).set(share);
+                    }
+                    None => {
+                        self.share.remove(&labels);
+                    }
+                }
+            }
+        }
+    }
+
+    fn savings(&self) -> MutexGuard<'_, Savings> {
+        // Nothing in there is ever half done.
+        self.savings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rests(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.rests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `registry` tell all of it.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "composed_calls",
+            "Calls in mode compact, by whether a policy was in charge and if not, why not",
+            self.calls.clone(),
+        );
+        registry.register(
+            "composed_tokens",
+            "Tokens of composed requests by our count, as the client sent them (full) and as they went on (policy)",
+            self.tokens.clone(),
+        );
+        registry.register(
+            "composed_input_tokens",
+            "Input that providers counted in mode compact, by group of sessions: read from their cache, written to it, or \
+             neither",
+            self.input.clone(),
+        );
+        registry.register(
+            "composed_epochs",
+            "Requests that did not extend the one before, by cause",
+            self.epochs.clone(),
+        );
+        registry.register(
+            "composed_resets",
+            "Those of them that gave up a warm cache: not a first call, and not after a pause",
+            self.resets.clone(),
+        );
+        registry.register(
+            "compactions_adopted",
+            "Compactions that took effect, by who wrote the summary and why",
+            self.compactions.clone(),
+        );
+        registry.register(
+            "overflows",
+            "Requests that a provider refused as too long, by what became of them",
+            self.overflows.clone(),
+        );
+        registry.register(
+            "summariser_attempts",
+            "Summaries that were asked for, of whom, and what came of it",
+            self.attempts.clone(),
+        );
+        registry.register(
+            "summariser_breaker_open",
+            "1 while a summariser that failed too often is not asked",
+            self.breaker.clone(),
+        );
+        registry.register("recalls", "Calls of the recall tool that were answered", self.recalls.clone());
+        registry.register(
+            "composed_cost_microdollars",
+            "What compacted sessions cost (policy), and what the same calls would have by our estimate (full)",
+            self.cost.clone(),
+        );
+        registry.register(
+            "composed_sessions",
+            "Sessions with an answer in mode compact, by group: compacted, or left as they are to compare with",
+            self.sessions.clone(),
+        );
+        registry.register(
+            "gateway_saving_share",
+            "The share that is saved, estimated and measured against sessions left as they are, with a 95 % interval",
+            self.share.clone(),
+        );
+    }
+}
+
+impl Overflowed {
+    /// What became of it when that is known: the smaller one may have been refused, too.
+    pub(crate) fn after(self, ending: Ending) -> Self {
+        match ending {
+            Ending::Complete | Ending::Cut | Ending::Cancelled => self,
+            Ending::Refused | Ending::Unreached => Self::Lost,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Recovered => "recovered",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Who wrote a summary: a model has any name.
+fn writer(by: &str) -> &'static str {
+    if by == BUILT_IN { "built_in" } else { "model" }
+}
+
+fn trigger_name(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Threshold => "threshold",
+        Trigger::Overflow => "overflow",
+        Trigger::Manual => "manual",
+        Trigger::Agent => "agent",
+        Trigger::Idle => "idle",
+        Trigger::ModelSwitch => "model_switch",
+        Trigger::Unknown => "unknown",
+    }
+}
+
+/// Money in parts of a million of a dollar.
+fn micro(money: Money) -> u64 {
+    money.0.saturating_add(500) / 1_000
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    left: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Sent {
+    sent: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Input {
+    arm: &'static str,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cause {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Compaction {
+    by: &'static str,
+    trigger: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    by: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cost {
+    model: Arc<str>,
+    sent: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Group {
+    arm: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Bound {
+    kind: &'static str,
+    bound: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::core::{ThreadId, id::JobId, profile::Profiles};
+
+    use super::{super::Metrics, *};
+
+    fn done(left: Left, cause: Option<&str>) -> Done {
+        Done {
+            call: None,
+            epoch: 1,
+            cause: cause.map(str::to_owned),
+            before: Tokens(90_000),
+            after: Tokens(30_000),
+            held: Tokens(80_000),
+            compaction: None,
+            left,
+        }
+    }
+
+    fn call<'a>(number: u64, done: &'a Done, usage: Option<&'a Usage>) -> Call<'a> {
+        Call {
+            principal: "anna",
+            session: SessionId::derived(&[&number.to_string()]),
+            model: Some("claude-opus-4-5"),
+            done,
+            usage,
+            overflow: None,
+            recalls: 0,
+        }
+    }
+
+    #[track_caller]
+    fn check(metrics: &Metrics, lines: &[&str]) {
+        let text = metrics.text();
+        for line in lines {
+            assert!(text.lines().any(|said| said == *line), "no {line} in\n{text}");
+        }
+    }
+
+    fn metrics() -> Metrics {
+        Metrics::new(Arc::new(Profiles::builtin()))
+    }
+
+    #[test]
+    fn a_composed_call_is_counted_with_what_was_done_and_paid() {
+        let metrics = metrics();
+        let usage = Usage {
+            uncached: Tokens(10_000),
+            cache_read: Tokens(20_000),
+            output: Tokens(1_000),
+            ..Usage::default()
+        };
+        let compaction = Some((Trigger::Threshold, "some-model".to_owned()));
+        let done = Done { compaction, ..done(Left::Composed, Some("over the trigger")) };
+        // At 5 dollars a million, a tenth for what is cached, and 25 for the answer: 50 000 + 10 000 + 25 000 for what was
+        // sent, 50 000 + 40 000 + 25 000 for the whole.
+        metrics.composed(&Call {
+            overflow: Some(Overflowed::Recovered),
+            recalls: 2,
+            ..call(1, &done, Some(&usage))
+        });
+        check(
+            &metrics,
+            &[
+                r#"epitome_composed_calls_total{left="composed"} 1"#,
+                r#"epitome_composed_tokens_total{sent="full"} 90000"#,
+                r#"epitome_composed_tokens_total{sent="policy"} 30000"#,
+                r#"epitome_composed_input_tokens_total{arm="treated",kind="read"} 20000"#,
+                r#"epitome_composed_input_tokens_total{arm="treated",kind="uncached"} 10000"#,
+                r#"epitome_composed_epochs_total{cause="trigger"} 1"#,
+                "epitome_composed_resets_total 1",
+                r#"epitome_compactions_adopted_total{by="model",trigger="threshold"} 1"#,
+                r#"epitome_overflows_total{outcome="recovered"} 1"#,
+                "epitome_recalls_total 2",
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="policy"} 85000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="full"} 115000"#,
+                r#"epitome_composed_sessions{arm="treated"} 1"#,
+                r#"epitome_gateway_saving_share{kind="estimated",bound="point"} 0.26086956521739138"#,
+            ],
+        );
+        let text = metrics.text();
+        assert!(!text.contains(r#"bound="low""#) && !text.contains(r#"kind="measured""#), "{text}");
+    }
+
+    #[test]
+    fn what_got_no_answer_cost_nothing() {
+        let metrics = metrics();
+        metrics
+            .composed(&Call { overflow: Some(Overflowed::Lost), ..call(1, &done(Left::Unfit, None), None) });
+        check(
+            &metrics,
+            &[
+                r#"epitome_composed_calls_total{left="unfit"} 1"#,
+                r#"epitome_overflows_total{outcome="lost"} 1"#,
+                r#"epitome_composed_sessions{arm="treated"} 0"#,
+                "epitome_composed_resets_total 0",
+            ],
+        );
+        assert!(!metrics.text().contains("epitome_composed_tokens_total{"));
+    }
+
+    #[test]
+    fn what_is_saved_is_told_with_its_interval_once_there_are_sessions_enough() {
+        let metrics = metrics();
+        let (composed, left) = (done(Left::Composed, None), done(Left::HeldOut, None));
+        for number in 0..60 {
+            let (done, input) = if number % 2 == 0 { (&composed, 10_000) } else { (&left, 20_000) };
+            let usage =
+                Usage { uncached: Tokens(input + input / 100 * (number / 2 % 5)), ..Usage::default() };
+            metrics.composed(&call(number, done, Some(&usage)));
+        }
+        let text = metrics.text();
+        for kind in ["estimated", "measured"] {
+            let value = |bound: &str| -> f64 {
+                let head = format!(r#"epitome_gateway_saving_share{{kind="{kind}",bound="{bound}"}} "#);
+                let said = text.lines().find_map(|line| line.strip_prefix(&head)).expect(&head);
+                said.parse().expect("a number")
+            };
+            let (low, point, high) = (value("low"), value("point"), value("high"));
+            assert!(low <= point && point <= high, "{kind}: {low} {point} {high}");
+            assert!(kind == "estimated" || (low..=high).contains(&0.5), "{low} {high}");
+        }
+        check(&metrics, &[r#"epitome_composed_sessions{arm="held_out"} 30"#]);
+        let page: serde_json::Value = serde_json::from_str(&metrics.savings("anna")).expect("JSON");
+        assert_eq!(
+            (&page["held_out"]["sessions"], page["sessions"].as_array().map(Vec::len)),
+            (&30.into(), Some(60))
+        );
+        let nobody: serde_json::Value = serde_json::from_str(&metrics.savings("bob")).expect("JSON");
+        assert_eq!(
+            (&nobody["treated"]["calls"], &nobody["estimated"]["point"]),
+            (&0.into(), &serde_json::Value::Null)
+        );
+    }
+
+    #[test]
+    fn a_summariser_is_counted_by_what_came_of_it_and_whether_it_rests() {
+        let metrics = metrics();
+        let (thread, job) = (ThreadId::derived(&["t"]), JobId::derived(&["j"]));
+        let (by, none) = ("small at host".to_owned(), Tokens(0));
+        let failed_by = |fault, next| Lifecycle::Failed {
+            thread,
+            job,
+            by: by.clone(),
+            fault,
+            error: String::new(),
+            next,
+        };
+        let failed = |next| failed_by(Fault::NoDraft, next);
+        let ended = |by: &str| Lifecycle::Ended {
+            thread,
+            job: None,
+            by: by.to_owned(),
+            tokens_before: none,
+            tokens_after: none,
+        };
+        metrics.heard(&failed(NextStep::Retry));
+        check(&metrics, &["epitome_summariser_breaker_open 0"]);
+        metrics.heard(&failed(NextStep::BuiltIn));
+        metrics.heard(&ended(BUILT_IN));
+        metrics.heard(&failed_by(Fault::Rejected, NextStep::Retry));
+        metrics.heard(&failed_by(Fault::Unasked, NextStep::Nothing));
+        check(
+            &metrics,
+            &[
+                r#"epitome_summariser_attempts_total{by="model",outcome="failed"} 2"#,
+                r#"epitome_summariser_attempts_total{by="model",outcome="rejected"} 1"#,
+                r#"epitome_summariser_attempts_total{by="built_in",outcome="ready"} 1"#,
+                "epitome_summariser_breaker_open 1",
+            ],
+        );
+        metrics.heard(&ended(&by));
+        check(&metrics, &["epitome_summariser_breaker_open 0"]);
+    }
+
+    #[test]
+    fn what_nobody_would_have_compacted_is_compared_with_nothing() {
+        let metrics = metrics();
+        let usage = Usage { uncached: Tokens(1_000), ..Usage::default() };
+        for left in [Left::Managed, Left::Remote, Left::Aside] {
+            metrics.composed(&call(1, &done(left, None), Some(&usage)));
+        }
+        // It was to be compacted, and was not: nothing is saved, and that counts.
+        metrics.composed(&call(2, &done(Left::Unfit, None), Some(&usage)));
+        check(
+            &metrics,
+            &[
+                r#"epitome_composed_calls_total{left="managed"} 1"#,
+                r#"epitome_composed_sessions{arm="treated"} 1"#,
+                r#"epitome_composed_sessions{arm="held_out"} 0"#,
+                r#"epitome_gateway_saving_share{kind="estimated",bound="point"} 0.0"#,
+            ],
+        );
+    }
+}

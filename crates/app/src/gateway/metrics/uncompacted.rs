@@ -1,0 +1,110 @@
+//! What a composed call would have used as its client sent it: our estimate, on the careful side.
+//!
+//! The client's request is taken to come out of a cache that holds all it may, and to be no larger than the model takes: what
+//! could not have been sent is not saved.
+
+use epitome::{
+    compose::Done,
+    core::{Tokens, event::Usage},
+};
+
+/// What a call would have used that used so much after this was done to it; nothing if nobody counted it.
+pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) -> Option<Usage> {
+    if done.after == Tokens(0) {
+        return None;
+    }
+    // Nothing was left out of it, so it is what was sent, however well we count.
+    if done.before == done.after {
+        return Some(*usage);
+    }
+    // Whoever counted the request counted what it is compared with: where the provider counts more, it would have there too.
+    let measured = |tokens: Tokens| share(tokens, usage.input(), done.after);
+    let input = measured(done.before).min(window.unwrap_or(Tokens(u64::MAX)));
+    let cache_read = measured(done.held).min(input);
+    let fresh = input.less(cache_read);
+    // What no cache held is written to one as far as the client asks for that.
+    let cache_write = share(fresh, usage.cache_write, usage.cache_write + usage.uncached);
+    let cache_write_hour = share(cache_write, usage.cache_write_hour, usage.cache_write);
+    Some(Usage {
+        uncached: fresh.less(cache_write),
+        cache_read,
+        cache_write,
+        cache_write_hour,
+        output: usage.output,
+    })
+}
+
+/// So much of `whole` as `part` is of `of`; nothing of nothing.
+fn share(whole: Tokens, part: Tokens, of: Tokens) -> Tokens {
+    let product = u128::from(whole.0) * u128::from(part.0);
+    let quotient = product.checked_div(u128::from(of.0)).unwrap_or(0);
+    Tokens(u64::try_from(quotient).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome::compose::Left;
+
+    use super::*;
+
+    fn usage(uncached: u64, cache_read: u64, cache_write: u64) -> Usage {
+        Usage {
+            uncached: Tokens(uncached),
+            cache_read: Tokens(cache_read),
+            cache_write: Tokens(cache_write),
+            output: Tokens(7),
+            ..Usage::default()
+        }
+    }
+
+    /// Of a request of 90 that went on as 30, where a cache would have held 80.
+    #[track_caller]
+    fn check(used: Usage, window: Option<u64>, expect: Usage) {
+        let done = Done {
+            call: None,
+            epoch: 0,
+            cause: None,
+            before: Tokens(90),
+            after: Tokens(30),
+            held: Tokens(80),
+            compaction: None,
+            left: Left::Composed,
+        };
+        assert_eq!(uncompacted(&done, &used, window.map(Tokens)), Some(expect));
+    }
+
+    #[test]
+    fn what_a_cache_held_is_read_and_the_rest_is_new() {
+        check(usage(30, 0, 0), None, usage(10, 80, 0));
+        check(usage(10, 20, 0), None, usage(10, 80, 0));
+        // Half of what was new was written.
+        check(usage(5, 20, 5), None, usage(5, 80, 5));
+    }
+
+    #[test]
+    fn a_provider_that_counts_more_would_have_counted_more() {
+        check(usage(60, 0, 0), None, usage(20, 160, 0));
+    }
+
+    #[test]
+    fn what_could_not_have_been_sent_is_not_saved() {
+        check(usage(30, 0, 0), Some(85), usage(5, 80, 0));
+        check(usage(30, 0, 0), Some(50), usage(0, 50, 0));
+    }
+
+    #[test]
+    fn what_nobody_counted_is_not_guessed_and_what_was_left_whole_is_what_was_sent() {
+        let whole = |tokens: u64, held: u64| Done {
+            call: None,
+            epoch: 0,
+            cause: None,
+            before: Tokens(tokens),
+            after: Tokens(tokens),
+            held: Tokens(held),
+            compaction: None,
+            left: Left::Composed,
+        };
+        assert_eq!(uncompacted(&whole(0, 0), &usage(1, 2, 3), None), None);
+        assert_eq!(uncompacted(&whole(90, 80), &usage(1, 2, 3), None), Some(usage(1, 2, 3)));
+    }
+}

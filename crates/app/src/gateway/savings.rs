@@ -1,0 +1,596 @@
+//! What compaction saves: estimated from the sessions that are compacted, and measured against those that are left as
+//! they are.
+//!
+//! *Estimated* is what the calls cost against what the same calls would have cost as the client sent them, over all of
+//! them. It is as good as our idea of the price of what was never sent. *Measured* is what a call costs in sessions of
+//! either group, a mean over sessions: both were chosen by lot and both were paid, so nothing is supposed.
+//!
+//! Calls of a session resemble each other, so both intervals are over sessions. They are made by the delta method, of sums
+//! that are exact and that nothing is ever taken out of: a bootstrap would need every session kept, and played against
+//! sessions as uneven as real ones it held the truth no more often. The measured saving counts each session once because
+//! of that unevenness: with calls thrown together a few long sessions decide, and what calls itself 95 % is 80 %.
+
+mod sums;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use epitome::{
+    compose::Left,
+    core::{SessionId, Tokens, profile::Money},
+    holdout::Arm,
+};
+use serde::Serialize;
+
+use self::sums::{Sums, float, student};
+
+/// Of fewer sessions in a group no interval is told.
+const FEWEST: u64 = 20;
+
+/// How many sessions of a principal are told one by one: the newest.
+const KEPT: usize = 1_000;
+
+/// More than any session costs, so that sums of squares have room: a million dollars.
+const DEAREST: u64 = 1_000_000_000_000_000;
+
+/// In which group a call is, of those that are compared. One that could not be made smaller is with those that were to be; one
+/// that nobody would have compacted is in neither.
+pub(crate) fn group(left: Left) -> Option<Arm> {
+    match left {
+        Left::Composed | Left::Unfit => Some(Arm::Treated),
+        Left::HeldOut => Some(Arm::HeldOut),
+        Left::Managed | Left::Remote | Left::Aside => None,
+    }
+}
+
+/// What is saved, of all sessions and of each principal's.
+#[derive(Debug, Default)]
+pub(crate) struct Savings {
+    all: Figures,
+    principals: HashMap<Arc<str>, Account>,
+}
+
+/// A call that was paid for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paid<'a> {
+    /// Whose it is.
+    pub(crate) principal: &'a str,
+    /// Its session.
+    pub(crate) session: SessionId,
+    /// The group that the session is in.
+    pub(crate) arm: Arm,
+    /// The input that the provider counted.
+    pub(crate) input: Tokens,
+    /// What it cost; nothing if no price is known.
+    pub(crate) cost: Option<Money>,
+    /// What it would have cost as the client sent it, if that was estimated.
+    pub(crate) full: Option<Money>,
+}
+
+/// A share that is saved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Saving {
+    /// The best guess; below 0 if more was paid.
+    pub(crate) point: Option<f64>,
+    /// Where the interval begins that holds the truth in 95 of 100 cases.
+    pub(crate) low: Option<f64>,
+    /// Where it ends.
+    pub(crate) high: Option<f64>,
+    /// Why something of this is not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<String>,
+}
+
+/// What a page tells.
+#[derive(Debug, Serialize)]
+pub(crate) struct Page {
+    estimated: Saving,
+    measured: Saving,
+    treated: Total,
+    held_out: Total,
+    /// The newest first.
+    sessions: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    session: SessionId,
+    arm: &'static str,
+    calls: u64,
+    input_tokens: u64,
+    cost_dollars: f64,
+    cost_full_dollars: f64,
+    saved: Option<f64>,
+}
+
+/// What a group of sessions came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Total {
+    /// How many sessions.
+    pub(crate) sessions: u64,
+    calls: u64,
+    input_tokens: u64,
+    #[serde(rename = "cost_dollars", serialize_with = "dollars")]
+    cost: Money,
+    /// Of the calls of which both are known.
+    #[serde(rename = "cost_compared_dollars", serialize_with = "dollars")]
+    compared: Money,
+    #[serde(rename = "cost_full_dollars", serialize_with = "dollars")]
+    full: Money,
+}
+
+impl Savings {
+    /// Counts a call.
+    pub(crate) fn record(&mut self, paid: &Paid<'_>) {
+        if !self.principals.contains_key(paid.principal) {
+            self.principals.insert(Arc::from(paid.principal), Account::default());
+        }
+        // Just put there, if it was not.
+        let Some(account) = self.principals.get_mut(paid.principal) else { return };
+        let (before, after) = account.record(paid);
+        for figures in [&mut account.figures, &mut self.all] {
+            figures.replace(before.as_ref(), &after);
+        }
+    }
+
+    /// What is saved by our estimate, of all sessions.
+    pub(crate) fn estimated(&self) -> Saving {
+        self.all.estimated()
+    }
+
+    /// What is saved by comparison, of all sessions.
+    pub(crate) fn measured(&self) -> Saving {
+        self.all.measured()
+    }
+
+    /// What the sessions of a group came to.
+    pub(crate) fn total(&self, arm: Arm) -> Total {
+        *self.all.total(arm)
+    }
+
+    /// What somebody may see: their own sessions, and nothing of anybody else's.
+    pub(crate) fn page(&self, principal: &str) -> Page {
+        let nothing = Account::default();
+        let account = self.principals.get(principal).unwrap_or(&nothing);
+        let figures = &account.figures;
+        Page {
+            estimated: figures.estimated(),
+            measured: figures.measured(),
+            treated: figures.treated,
+            held_out: figures.held_out,
+            sessions: account.newest().map(|(session, told)| told.line(session)).collect(),
+        }
+    }
+}
+
+/// What a principal paid.
+#[derive(Debug, Default)]
+struct Account {
+    figures: Figures,
+    sessions: HashMap<SessionId, Told>,
+    /// The sessions by the moment of their last call.
+    order: BTreeMap<u64, SessionId>,
+    moment: u64,
+}
+
+impl Account {
+    /// Counts a call; what its session was before, and what it is now.
+    fn record(&mut self, paid: &Paid<'_>) -> (Option<Told>, Told) {
+        let before = self.sessions.get(&paid.session).copied();
+        let mut after = before.unwrap_or_else(|| Told::new(paid.arm));
+        self.order.remove(&after.moment);
+        self.moment += 1;
+        after.moment = self.moment;
+        after.record(paid);
+        self.sessions.insert(paid.session, after);
+        self.order.insert(after.moment, paid.session);
+        // Should it go on, it is taken for another session.
+        if self.sessions.len() > KEPT
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.sessions.remove(&oldest);
+        }
+        (before, after)
+    }
+
+    fn newest(&self) -> impl Iterator<Item = (SessionId, &Told)> {
+        self.order.values().rev().filter_map(|session| Some((*session, self.sessions.get(session)?)))
+    }
+}
+
+/// What is known of a session.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    arm: Arm,
+    calls: u64,
+    /// Those whose price is known.
+    priced: u64,
+    input: Tokens,
+    cost: Money,
+    /// Of the calls of which both are known.
+    compared: Money,
+    full: Money,
+    moment: u64,
+}
+
+impl Told {
+    fn new(arm: Arm) -> Self {
+        let nothing = Money(0);
+        Self {
+            arm,
+            calls: 0,
+            priced: 0,
+            input: Tokens(0),
+            cost: nothing,
+            compared: nothing,
+            full: nothing,
+            moment: 0,
+        }
+    }
+
+    fn record(&mut self, paid: &Paid<'_>) {
+        let add = |sum: Money, money: Money| Money((sum + money).0.min(DEAREST));
+        self.calls += 1;
+        self.input += paid.input;
+        if let Some(cost) = paid.cost {
+            self.priced += 1;
+            self.cost = add(self.cost, cost);
+        }
+        if let (Some(cost), Some(full)) = (paid.cost, paid.full) {
+            self.compared = add(self.compared, cost);
+            self.full = add(self.full, full);
+        }
+    }
+
+    /// What a call of it costs.
+    fn rate(&self) -> Option<u64> {
+        self.cost.0.checked_div(self.priced)
+    }
+
+    fn line(&self, session: SessionId) -> Line {
+        Line {
+            session,
+            arm: self.arm.name(),
+            calls: self.calls,
+            input_tokens: self.input.0,
+            cost_dollars: self.cost.dollars(),
+            cost_full_dollars: self.full.dollars(),
+            saved: (self.full > Money(0)).then(|| 1.0 - self.compared.dollars() / self.full.dollars()),
+        }
+    }
+}
+
+/// What some sessions came to. Nothing is ever taken out of it but what takes its place.
+#[derive(Debug, Default)]
+struct Figures {
+    treated: Total,
+    held_out: Total,
+    /// Of compacted sessions: what they cost, and what they would have.
+    estimate: Sums,
+    /// What a call costs in each session, of compacted ones and of the others.
+    rates: [Sums; 2],
+}
+
+impl Figures {
+    /// A session has gone on.
+    fn replace(&mut self, before: Option<&Told>, after: &Told) {
+        let total = match after.arm {
+            Arm::Treated => &mut self.treated,
+            Arm::HeldOut => &mut self.held_out,
+        };
+        let nothing = Told::new(after.arm);
+        let known = before.unwrap_or(&nothing);
+        let grown = |after: Money, before: Money| Money(after.0.saturating_sub(before.0));
+        total.sessions += u64::from(before.is_none());
+        total.calls += after.calls - known.calls;
+        total.input_tokens += after.input.less(known.input).0;
+        total.cost = total.cost + grown(after.cost, known.cost);
+        total.compared = total.compared + grown(after.compared, known.compared);
+        total.full = total.full + grown(after.full, known.full);
+        if let Some(rate) = known.rate() {
+            self.rates[after.arm as usize].remove(rate, 1);
+        }
+        if let Some(rate) = after.rate() {
+            self.rates[after.arm as usize].add(rate, 1);
+        }
+        if after.arm == Arm::Treated {
+            if known.full > Money(0) {
+                self.estimate.remove(known.compared.0, known.full.0);
+            }
+            if after.full > Money(0) {
+                self.estimate.add(after.compared.0, after.full.0);
+            }
+        }
+    }
+
+    fn total(&self, arm: Arm) -> &Total {
+        match arm {
+            Arm::Treated => &self.treated,
+            Arm::HeldOut => &self.held_out,
+        }
+    }
+
+    fn estimated(&self) -> Saving {
+        let Some(ratio) = self.estimate.ratio() else {
+            return Saving::missing("no compacted session has a known price yet".to_owned());
+        };
+        let point = Some(1.0 - ratio.value);
+        // However many there are: as long as few of them cost nearly all, few are what is known.
+        let telling = ratio.weight;
+        if telling < float(FEWEST) {
+            let missing = format!(
+                "too few sessions for an interval: {} sessions are worth {telling:.0} of equal size, {FEWEST} are needed",
+                ratio.sessions
+            );
+            return Saving { point, missing: Some(missing), ..Saving::default() };
+        }
+        let reach = student(telling - 1.0) * ratio.variance.sqrt();
+        let (low, high) = (Some(1.0 - ratio.value - reach), Some(1.0 - ratio.value + reach));
+        Saving { point, low, high, missing: None }
+    }
+
+    fn measured(&self) -> Saving {
+        let [treated, held_out] = &self.rates;
+        if treated.sessions.min(held_out.sessions) < FEWEST {
+            return Saving::missing(format!(
+                "too few sessions: {} compacted and {} left as they are have a known price, {FEWEST} of each are needed",
+                treated.sessions, held_out.sessions
+            ));
+        }
+        let (Some(treated), Some(held_out)) = (treated.ratio(), held_out.ratio()) else {
+            return Saving::missing("nothing was paid".to_owned());
+        };
+        if treated.value <= 0.0 || held_out.value <= 0.0 {
+            return Saving::missing("one of the groups cost nothing".to_owned());
+        }
+        // Of logarithms, in which a quotient is a difference and its distribution even.
+        let parts = [&treated, &held_out]
+            .map(|ratio| (ratio.variance / ratio.value.powi(2), float(ratio.sessions) - 1.0));
+        let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
+        let freedom =
+            variance.powi(2) / parts.iter().map(|(part, freedom)| part.powi(2) / freedom).sum::<f64>();
+        let reach = if variance > 0.0 { student(freedom) * variance.sqrt() } else { 0.0 };
+        let quotient = treated.value / held_out.value;
+        Saving {
+            point: Some(1.0 - quotient),
+            low: Some(1.0 - quotient * reach.exp()),
+            high: Some(1.0 - quotient * (-reach).exp()),
+            missing: None,
+        }
+    }
+}
+
+impl Saving {
+    fn missing(why: String) -> Self {
+        Self { missing: Some(why), ..Self::default() }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn dollars<S: serde::Serializer>(money: &Money, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(money.dollars())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that are the same in every run (SplitMix64).
+    struct Dice(u64);
+
+    impl Dice {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = self.0;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            mixed ^ (mixed >> 31)
+        }
+
+        /// Between 0 and 1, and neither.
+        fn share(&mut self) -> f64 {
+            (float(self.next() >> 11) + 0.5) / float(1 << 53)
+        }
+
+        fn normal(&mut self) -> f64 {
+            (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
+        }
+
+        /// What sessions are like: most are short, and some very long.
+        fn calls(&mut self) -> u32 {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "at most some thousands"
+            )]
+            let calls = (2.5 + self.normal()).exp() as u32;
+            calls.max(1)
+        }
+    }
+
+    fn nano(dollars: f64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few dollars at most")]
+        let nano = (dollars * 1e9) as u64;
+        nano
+    }
+
+    fn session(number: u64) -> SessionId {
+        SessionId::derived(&[&number.to_string()])
+    }
+
+    fn paid(number: u64, arm: Arm, cost: u64, full: Option<u64>) -> Paid<'static> {
+        Paid {
+            principal: "anna",
+            session: session(number),
+            arm,
+            input: Tokens(100),
+            cost: Some(Money(cost)),
+            full: full.map(Money),
+        }
+    }
+
+    /// How often, of a thousand, an interval holds what is true.
+    fn covered(truth: f64, mut play: impl FnMut() -> Saving) -> usize {
+        let holds = |saving: Saving| {
+            saving.low.zip(saving.high).is_some_and(|(low, high)| (low..=high).contains(&truth))
+        };
+        (0..1_000).filter(|_| holds(play())).count()
+    }
+
+    /// What a session costs, and its calls: a call costs the more the longer its session is, and where it is compacted
+    /// 40 % less.
+    fn played(dice: &mut Dice, arm: Arm) -> (f64, u64) {
+        let calls = dice.calls();
+        let saved = if arm == Arm::Treated { 0.4 } else { 0.0 };
+        let call = 0.02 * (0.5 * dice.normal()).exp() * (1.0 + 0.025 * f64::from(calls)) * (1.0 - saved);
+        (call * f64::from(calls), u64::from(calls))
+    }
+
+    #[test]
+    fn a_measured_interval_holds_the_truth_about_95_times_of_100() {
+        for (seed, treated, held_out) in [(1, 180, 20), (2, 20, 20), (3, 100, 100)] {
+            let mut dice = Dice(seed);
+            let covered = covered(0.4, || {
+                let mut figures = Figures::default();
+                for (arm, sessions) in [(Arm::Treated, treated), (Arm::HeldOut, held_out)] {
+                    for _ in 0..sessions {
+                        let (cost, calls) = played(&mut dice, arm);
+                        figures.rates[arm as usize].add(nano(cost / float(calls)), 1);
+                    }
+                }
+                figures.measured()
+            });
+            assert!((920..=970).contains(&covered), "{treated} against {held_out}: {covered}");
+        }
+    }
+
+    #[test]
+    fn calls_thrown_together_would_promise_too_much() {
+        let mut dice = Dice(5);
+        let covered = covered(0.4, || {
+            let mut figures = Figures::default();
+            for (arm, sessions) in [(Arm::Treated, 180), (Arm::HeldOut, 20)] {
+                for _ in 0..sessions {
+                    let (cost, calls) = played(&mut dice, arm);
+                    figures.rates[arm as usize].add(nano(cost), calls);
+                }
+            }
+            figures.measured()
+        });
+        assert!(covered < 850, "{covered}");
+    }
+
+    #[test]
+    fn an_estimated_interval_holds_the_truth_about_95_times_of_100() {
+        // A session costs by its calls; what is saved of it differs, and is a third on the whole.
+        let mut dice = Dice(4);
+        let covered = covered(1.0 / 3.0, || {
+            let mut figures = Figures::default();
+            for _ in 0..400 {
+                let full = 0.02 * f64::from(dice.calls()) * (0.5 * dice.normal()).exp();
+                let kept = 2.0 / 3.0 * (1.0 + 0.5 * (dice.share() - 0.5));
+                figures.estimate.add(nano(full * kept), nano(full));
+            }
+            figures.estimated()
+        });
+        assert!((920..=970).contains(&covered), "{covered}");
+    }
+
+    #[test]
+    fn what_is_saved_is_a_quotient_of_sums_and_of_means() {
+        let mut savings = Savings::default();
+        for number in 0..40 {
+            let arm = if number < 20 { Arm::Treated } else { Arm::HeldOut };
+            // Two calls a session, so that each is counted before it is whole.
+            for _ in 0..2 {
+                let cost = if arm == Arm::Treated { 600 } else { 1_000 };
+                savings.record(&paid(number, arm, cost, Some(800)));
+            }
+        }
+        let (estimated, measured) = (savings.estimated(), savings.measured());
+        assert_eq!((estimated.point, estimated.low, estimated.high), (Some(0.25), Some(0.25), Some(0.25)));
+        let near = |saved: Option<f64>| saved.is_some_and(|saved| (saved - 0.4).abs() < 1e-9);
+        assert!(near(measured.point) && near(measured.low) && near(measured.high), "{measured:?}");
+        let total = savings.total(Arm::HeldOut);
+        assert_eq!((total.sessions, total.calls, total.cost), (20, 40, Money(40_000)));
+    }
+
+    #[test]
+    fn of_few_sessions_no_interval_is_told() {
+        let mut savings = Savings::default();
+        assert_eq!(savings.estimated().point, None);
+        for number in 0..39 {
+            let arm = if number < 20 { Arm::Treated } else { Arm::HeldOut };
+            savings.record(&paid(number, arm, 600, Some(800)));
+        }
+        let measured = savings.measured();
+        assert_eq!((measured.point, measured.low), (None, None));
+        let said = measured.missing.expect("a reason");
+        assert!(said.starts_with("too few sessions: 20 compacted and 19 left"), "{said}");
+        // A long one among short ones: as good as one.
+        savings.record(&paid(0, Arm::Treated, 600_000, Some(800_000)));
+        let estimated = savings.estimated();
+        assert_eq!((estimated.point, estimated.low), (Some(0.25), None));
+        assert!(estimated.missing.is_some_and(|said| said.contains("worth 1 of equal size")));
+    }
+
+    #[test]
+    fn a_call_without_a_price_is_counted_and_compared_with_nothing() {
+        let mut savings = Savings::default();
+        savings.record(&Paid { cost: None, ..paid(1, Arm::Treated, 0, Some(800)) });
+        savings.record(&paid(1, Arm::Treated, 600, None));
+        savings.record(&paid(1, Arm::Treated, 400, Some(800)));
+        assert_eq!(savings.estimated().point, Some(0.5));
+        let page = savings.page("anna");
+        assert_eq!((page.sessions[0].calls, page.sessions[0].saved), (3, Some(0.5)));
+        assert_eq!((page.treated.cost, page.treated.compared), (Money(1_000), Money(400)));
+    }
+
+    #[test]
+    fn the_newest_sessions_are_kept_and_the_sums_of_all() {
+        let mut savings = Savings::default();
+        let many = KEPT as u64 + 10;
+        for number in 0..many {
+            savings.record(&paid(number, Arm::Treated, 600, Some(800)));
+            // The first goes on with every other one.
+            savings.record(&paid(0, Arm::Treated, 1, Some(1)));
+        }
+        let page = savings.page("anna");
+        assert_eq!((page.sessions.len(), page.treated.sessions), (KEPT, many));
+        assert_eq!(page.treated.calls, 2 * many);
+        let sessions: Vec<SessionId> = page.sessions.iter().map(|line| line.session).collect();
+        assert_eq!(sessions[..2], [session(0), session(many - 1)]);
+        assert!(!sessions.contains(&session(1)));
+        let sums = savings.all.estimate;
+        assert_eq!((sums.sessions, sums.below), (many, 800 * u128::from(many) + u128::from(many)));
+    }
+
+    #[test]
+    fn nobody_sees_what_somebody_else_saved() {
+        let mut savings = Savings::default();
+        savings.record(&paid(1, Arm::Treated, 600, Some(800)));
+        savings.record(&Paid { principal: "bob", ..paid(2, Arm::Treated, 800, Some(800)) });
+        let page = savings.page("bob");
+        assert_eq!((page.sessions.len(), page.estimated.point), (1, Some(0.0)));
+        assert_eq!(page.sessions[0].session, session(2));
+        assert_eq!(
+            (savings.page("nobody").sessions.len(), savings.page("nobody").treated),
+            (0, Total::default())
+        );
+        assert_eq!(savings.total(Arm::Treated).sessions, 2);
+    }
+
+    #[test]
+    fn no_amount_of_money_breaks_it() {
+        let mut savings = Savings::default();
+        for number in 0..50 {
+            let arm = if number % 2 == 0 { Arm::Treated } else { Arm::HeldOut };
+            savings.record(&paid(number, arm, u64::MAX, Some(u64::MAX)));
+            savings.record(&paid(number, arm, 0, Some(0)));
+        }
+        assert!(savings.estimated().point.is_some_and(f64::is_finite));
+        assert!(savings.measured().low.is_some_and(f64::is_finite));
+    }
+}

@@ -1,0 +1,128 @@
+//! A quotient of sums over sessions, and how far it can be trusted.
+//!
+//! Sums are kept in whole numbers, so that what was put in can be taken out again exactly, for as long as a gateway runs.
+
+/// Pairs of numbers, a pair a session, as far as the quotient of their sums needs them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// How many sessions.
+    pub(super) sessions: u64,
+    above: u128,
+    /// What is divided by.
+    pub(super) below: u128,
+    above_squared: u128,
+    product: u128,
+    below_squared: u128,
+}
+
+/// A quotient of sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ratio {
+    /// The quotient.
+    pub(super) value: f64,
+    /// Its variance, by the delta method.
+    pub(super) variance: f64,
+    /// Of how many sessions.
+    pub(super) sessions: u64,
+    /// How many sessions of equal size would tell as much (Kish's effective number).
+    pub(super) weight: f64,
+}
+
+impl Sums {
+    /// Puts a session in.
+    pub(super) fn add(&mut self, above: u64, below: u64) {
+        let (above, below) = (u128::from(above), u128::from(below));
+        self.sessions += 1;
+        self.above += above;
+        self.below += below;
+        self.above_squared += above * above;
+        self.product += above * below;
+        self.below_squared += below * below;
+    }
+
+    /// Takes out what was put in.
+    pub(super) fn remove(&mut self, above: u64, below: u64) {
+        let (above, below) = (u128::from(above), u128::from(below));
+        self.sessions -= 1;
+        self.above -= above;
+        self.below -= below;
+        self.above_squared -= above * above;
+        self.product -= above * below;
+        self.below_squared -= below * below;
+    }
+
+    /// The quotient; nothing if it has none.
+    pub(super) fn ratio(&self) -> Option<Ratio> {
+        if self.below == 0 {
+            return None;
+        }
+        let value = wide(self.above) / wide(self.below);
+        let residual = wide(self.above_squared) - 2.0 * value * wide(self.product)
+            + value.powi(2) * wide(self.below_squared);
+        let sessions = float(self.sessions);
+        // Of one session nobody knows how others differ.
+        let variance = match self.sessions {
+            0 | 1 => f64::INFINITY,
+            _ => sessions / (sessions - 1.0) * residual.max(0.0) / wide(self.below).powi(2),
+        };
+        let weight = wide(self.below).powi(2) / wide(self.below_squared);
+        Some(Ratio { value, variance, sessions: self.sessions, weight })
+    }
+}
+
+/// How many standard errors to either side hold 95 of 100, with so many degrees of freedom: Cornish and Fisher's series,
+/// right to three digits from 10 on.
+pub(super) fn student(freedom: f64) -> f64 {
+    const NORMAL: f64 = 1.959_964;
+    let power = |exponent: i32| NORMAL.powi(exponent);
+    NORMAL
+        + (power(3) + NORMAL) / (4.0 * freedom)
+        + (5.0 * power(5) + 16.0 * power(3) + 3.0 * NORMAL) / (96.0 * freedom.powi(2))
+        + (3.0 * power(7) + 19.0 * power(5) + 17.0 * power(3) - 15.0 * NORMAL) / (384.0 * freedom.powi(3))
+}
+
+/// A number to go on with.
+#[expect(clippy::cast_precision_loss, reason = "an interval needs no more digits")]
+pub(super) fn float(number: u64) -> f64 {
+    number as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an interval needs no more digits")]
+fn wide(number: u128) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_reaches_as_far_as_tables_say() {
+        for (freedom, expect) in [(10.0, 2.228), (19.0, 2.093), (60.0, 2.000), (1e6, 1.960)] {
+            assert!((student(freedom) - expect).abs() < 1e-3, "{freedom}");
+        }
+    }
+
+    #[test]
+    fn what_was_put_in_can_be_taken_out() {
+        let mut sums = Sums::default();
+        sums.add(3, 4);
+        let before = sums;
+        sums.add(u64::MAX, 1);
+        sums.remove(u64::MAX, 1);
+        assert_eq!(sums, before);
+        assert_eq!(Sums::default().ratio(), None);
+    }
+
+    #[test]
+    fn sessions_of_equal_size_count_in_full() {
+        let mut sums = Sums::default();
+        for above in [1, 2, 3, 4] {
+            sums.add(above, 10);
+        }
+        let Ratio { value, variance, sessions, weight } = sums.ratio().expect("a quotient");
+        assert_eq!((value, sessions, weight), (0.25, 4, 4.0));
+        // The variance of a mean: of 0.1 to 0.4 it is (5/300) / 4.
+        assert!((variance - 5.0 / 1_200.0).abs() < 1e-12, "{variance}");
+    }
+}

@@ -1,0 +1,405 @@
+//! Who writes the summaries of sessions: the built-in summariser, one model for all, or each session's own.
+//!
+//! A session's own model is asked at the provider its newest request went to, with the headers of that request, because
+//! nobody else has its key. Those are held for as long as the session is remembered and are seen by nobody but that provider.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use anyhow::Context;
+use bytes::Bytes;
+use epitome::{
+    compose,
+    core::{
+        Tokens,
+        profile::{Profiles, Window},
+    },
+    session::Warm,
+    summarise::{
+        Draft, Key, LARGEST, LARGEST_ERROR, Reading, Remote, Retries, Summarize, SummarizeError, Summarizing,
+        SummaryRequest, Timeouts, Waited, limit_name,
+        retry::{Jitter, persist},
+    },
+    wire::{Format, ask::Ask},
+};
+use http::{HeaderMap, Request, Uri, header, request::Parts, uri::PathAndQuery};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    config,
+    expand::{Coding, expand},
+    headers,
+    intake::{Framing, Outbound},
+    relay,
+    upstream::{SendError, Upstreams},
+};
+
+/// The window of a model of which nobody says how large it is.
+const USUAL: Tokens = Tokens(128_000);
+
+/// How many letters of a model's name are told.
+const LETTERS: usize = 128;
+
+/// A value shorter than this is no secret, and may be a word of the conversation.
+const SHORTEST: usize = 6;
+
+/// Who writes summaries.
+#[derive(Debug)]
+pub(super) enum Summarisers {
+    /// The built-in summariser.
+    BuiltIn,
+    /// One model for all sessions.
+    Model(compose::Summariser),
+    /// The model of each session.
+    Session {
+        /// What is known of models.
+        profiles: Arc<Profiles>,
+        /// How large their windows are said to be.
+        window: Option<Tokens>,
+    },
+}
+
+impl Summarisers {
+    /// As the configuration says; `window` is what it says of the sessions' models.
+    pub(super) fn new(
+        config: config::Summariser,
+        window: Option<Tokens>,
+        profiles: &Arc<Profiles>,
+    ) -> anyhow::Result<Self> {
+        let (model, base, format, key) = match config {
+            config::Summariser::BuiltIn => return Ok(Self::BuiltIn),
+            config::Summariser::Session => {
+                return Ok(Self::Session { profiles: Arc::clone(profiles), window });
+            }
+            config::Summariser::Model { model, base, format, key } => (model, base, format, key),
+        };
+        let address = format!("{}/v1", base.to_string().trim_end_matches('/'));
+        let key = key.map(|key| Key::new(key.expose_secret())).transpose();
+        let window = known(profiles, &model).or(window).unwrap_or(USUAL);
+        let remote = Remote::builder(format, address, model.as_str(), window)
+            .key(key.context("reading the key of the summariser")?)
+            .build()?;
+        Ok(Self::Model(compose::Summariser { summarise: Arc::new(remote), model, warm: Warm::Never }))
+    }
+
+    /// What a request with this head lends to whoever summarises its session.
+    pub(super) fn means(&self, head: &Parts) -> Option<Arc<Means>> {
+        match self {
+            Self::BuiltIn | Self::Model(_) => None,
+            Self::Session { .. } => Some(Arc::new(Means::of(head))),
+        }
+    }
+
+    /// Who summarises the session of a request.
+    pub(super) fn of(
+        &self,
+        upstreams: &Arc<Upstreams>,
+        (format, body): (Format, &str),
+        means: Option<&Arc<Means>>,
+    ) -> Option<compose::Summariser> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Model(summariser) => Some(summariser.clone()),
+            Self::Session { profiles, window } => {
+                let (means, model) = (Arc::clone(means?), relay::asked(body.as_bytes())?);
+                // Whichever is smaller holds: the other would be more than somebody takes.
+                let window = [known(profiles, &model), *window].into_iter().flatten().min().unwrap_or(USUAL);
+                let upstreams = Arc::clone(upstreams);
+                let name = format!("{} at {}", shown(&model), means.host());
+                let own = Own { upstreams, means, format, name, model: model.clone(), window };
+                Some(compose::Summariser { summarise: Arc::new(own), model, warm: Warm::IfCheaper })
+            }
+        }
+    }
+}
+
+/// The window that a profile knows.
+fn known(profiles: &Profiles, model: &str) -> Option<Tokens> {
+    match profiles.find(model).ok()?.window {
+        Window::Of(window) => Some(window),
+        Window::Unknown | Window::Unlimited => None,
+    }
+}
+
+/// A model's name as logs may have it: clients call models as they like.
+fn shown(model: &str) -> String {
+    let letter = |letter: char| if letter.is_control() { '_' } else { letter };
+    model.chars().take(LETTERS).map(letter).collect()
+}
+
+/// Where a request went and what it showed there: what another question of its session may be asked with.
+pub(super) struct Means {
+    uri: Uri,
+    headers: HeaderMap,
+    /// What of this nobody may see.
+    secrets: Vec<SecretString>,
+}
+
+impl fmt::Debug for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Means(…)")
+    }
+}
+
+impl Means {
+    fn of(head: &Parts) -> Self {
+        let secrets = secrets(&head.headers, head.uri.query().unwrap_or_default());
+        Self { uri: place(&head.uri), headers: headers::of_question(&head.headers), secrets }
+    }
+
+    fn host(&self) -> &str {
+        self.uri.authority().map_or("nowhere", |authority| authority.as_str())
+    }
+}
+
+/// Where a question is asked: OpenAI compacts histories below where it goes on with them.
+fn place(uri: &Uri) -> Uri {
+    let shorter = || {
+        let path = uri.path().strip_suffix("/responses/compact")?;
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(PathAndQuery::try_from(format!("{path}/responses{query}")).ok()?);
+        Uri::from_parts(parts).ok()
+    };
+    shorter().unwrap_or_else(|| uri.clone())
+}
+
+/// Everything in a request's headers and query that may be a key.
+fn secrets(headers: &HeaderMap, query: &str) -> Vec<SecretString> {
+    let mut found: Vec<&str> = Vec::new();
+    for (_, value) in headers.iter().filter(|(name, _)| is_secret(name.as_str())) {
+        let Ok(value) = value.to_str() else { continue };
+        let pairs = value.split(';').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
+        found.extend(pairs.chain(value.split_whitespace().last()).chain([value]).map(str::trim));
+    }
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    found.extend(pairs.filter(|(name, _)| is_secret(name)).map(|(_, value)| value));
+    found.retain(|value| value.len() >= SHORTEST);
+    // What holds another one is taken out first.
+    found.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    found.dedup();
+    found.into_iter().map(SecretString::from).collect()
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words = ["auth", "key", "token", "secret", "cookie", "password", "credential", "signature"];
+    words.iter().any(|word| name.contains(word))
+}
+
+/// A session's own model, asked with the means of one request.
+struct Own {
+    upstreams: Arc<Upstreams>,
+    means: Arc<Means>,
+    format: Format,
+    name: String,
+    model: String,
+    window: Tokens,
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, format, window, .. } = self;
+        f.debug_struct("Own")
+            .field("name", name)
+            .field("format", format)
+            .field("window", window)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Summarize for Own {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn window(&self) -> Tokens {
+        self.window
+    }
+
+    fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {
+        Box::pin(async move {
+            let body = self.body(request);
+            let jitter = Jitter::new(Uuid::now_v7().as_u64_pair().1);
+            persist(&Retries::default(), jitter, || self.once(body.clone())).await
+        })
+    }
+}
+
+impl Own {
+    fn body(&self, request: &SummaryRequest) -> Bytes {
+        // The session's own request is made to be answered in one piece by whoever continued it.
+        let body = request.warm.clone().unwrap_or_else(|| {
+            self.format.ask(&Ask {
+                model: &self.model,
+                system: &request.system,
+                user: &request.user,
+                limit: request.limit,
+                limit_name: limit_name(self.means.uri.host().unwrap_or_default()),
+            })
+        });
+        Bytes::from(body)
+    }
+
+    /// Asks once, for as long as the whole answer may take.
+    async fn once(&self, body: Bytes) -> Result<Draft, SummarizeError> {
+        let whole = Timeouts::default().whole;
+        let asked = timeout(whole, self.exchange(body)).await;
+        asked.unwrap_or_else(|_| Err(self.late(Waited::Whole)))
+    }
+
+    async fn exchange(&self, body: Bytes) -> Result<Draft, SummarizeError> {
+        let mut request = Request::post(self.means.uri.clone())
+            .body(Outbound::whole(body, Framing::Length))
+            .map_err(|error| self.broken("making the question", error))?;
+        *request.headers_mut() = self.means.headers.clone();
+        let sent = timeout(Timeouts::default().first_byte, self.upstreams.send(request)).await;
+        let sent = sent.map_err(|_| self.late(Waited::FirstByte))?;
+        let (head, body) = sent.map_err(|error| self.unsent(error))?.into_parts();
+        let status = head.status.as_u16();
+        let reading = Reading { format: self.format, host: self.means.host(), secrets: &self.means.secrets };
+        if head.status.is_redirection() {
+            let to = head.headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
+            let to = to.and_then(|to| to.parse::<Uri>().ok()).and_then(|to| to.host().map(str::to_owned));
+            return Err(reading.redirected(to.as_deref()));
+        }
+        let coding = Coding::of(&head.headers);
+        if head.status.is_success() {
+            let body = self.read(body).await?;
+            let body = expand(coding, &body, LARGEST).map_err(|_| self.too_large())?;
+            return reading.answered(&String::from_utf8_lossy(&body));
+        }
+        let body = expand(coding, &read_some(body).await, LARGEST_ERROR).unwrap_or_default();
+        Err(reading.refused(status, &head.headers, &String::from_utf8_lossy(&body)))
+    }
+
+    /// All of an answer.
+    async fn read(&self, mut body: Incoming) -> Result<Vec<u8>, SummarizeError> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.broken("reading the answer", error))?;
+            let data = frame.into_data().unwrap_or_default();
+            if bytes.len() + data.len() > LARGEST {
+                return Err(self.too_large());
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    }
+
+    fn unsent(&self, error: SendError) -> SummarizeError {
+        match error {
+            SendError::Silent => self.late(Waited::FirstByte),
+            SendError::Unreached(why) | SendError::Broken(why) => self.broken("sending the question", why),
+            SendError::Intake(error) => self.broken("sending the question", error),
+        }
+    }
+
+    fn late(&self, waited: Waited) -> SummarizeError {
+        let Timeouts { connect, first_byte, whole } = Timeouts::default();
+        let after = match waited {
+            Waited::Connection => connect,
+            Waited::FirstByte => first_byte.min(self.upstreams.patience()),
+            Waited::Whole => whole,
+        };
+        SummarizeError::Timeout { host: self.means.host().to_owned(), waited, after }
+    }
+
+    fn too_large(&self) -> SummarizeError {
+        SummarizeError::TooLarge { host: self.means.host().to_owned(), limit: LARGEST }
+    }
+
+    fn broken(&self, doing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> SummarizeError {
+        SummarizeError::Io { host: self.means.host().to_owned(), doing, source: source.into() }
+    }
+}
+
+/// The beginning of an answer: of an error as much is told as can be read.
+async fn read_some(mut body: Incoming) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
+        if bytes.len() >= LARGEST_ERROR {
+            bytes.truncate(LARGEST_ERROR);
+            break;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(uri: &str, headers: &[(&'static str, &'static str)]) -> Parts {
+        let mut request = Request::post(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn whatever_may_be_a_key_is_known_as_one_and_shown_by_nothing() {
+        let head = head(
+            "https://h/v1/messages?beta=true&api_key=canary-query",
+            &[
+                ("authorization", "Bearer canary-bearer"),
+                ("x-api-key", "canary-plain"),
+                ("cookie", "a=1; session=canary-cookie"),
+                ("anthropic-version", "2023-06-01"),
+            ],
+        );
+        let means = Arc::new(Means::of(&head));
+        let secrets: Vec<&str> = means.secrets.iter().map(ExposeSecret::expose_secret).collect();
+        for secret in ["canary-query", "canary-bearer", "canary-plain", "canary-cookie"] {
+            assert!(secrets.contains(&secret), "{secret} of {secrets:?}");
+        }
+        assert!(!secrets.iter().any(|secret| ["true", "1", "2023-06-01"].contains(secret)), "{secrets:?}");
+        assert_eq!(format!("{means:?}"), "Means(…)");
+        let summarisers = Summarisers::Session { profiles: Arc::new(Profiles::builtin()), window: None };
+        let upstreams =
+            Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
+        let body = r#"{"model":"m\n","messages":[]}"#;
+        let own = summarisers.of(&upstreams, (Format::Anthropic, body), Some(&means)).expect("a model");
+        let shown = format!("{own:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!((own.summarise.name(), own.summarise.window()), ("m_ at h", USUAL));
+        assert_eq!((own.model.as_str(), own.warm), ("m\n", Warm::IfCheaper));
+    }
+
+    #[test]
+    fn a_window_is_what_its_profile_says_and_no_more_than_somebody_says() {
+        let profiles = Arc::new(Profiles::builtin());
+        let upstreams =
+            Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
+        let means = Arc::new(Means::of(&head("https://h/v1/messages", &[])));
+        for (model, window, expect) in [
+            ("m", None, USUAL.0),
+            ("m", Some(9_000), 9_000),
+            ("claude-opus-4-5", None, 200_000),
+            ("claude-opus-4-5", Some(90_000), 90_000),
+            ("claude-opus-4-5", Some(900_000), 200_000),
+        ] {
+            let summarisers =
+                Summarisers::Session { profiles: Arc::clone(&profiles), window: window.map(Tokens) };
+            let body = format!(r#"{{"model":"{model}"}}"#);
+            let own = summarisers.of(&upstreams, (Format::Anthropic, &body), Some(&means));
+            assert_eq!(own.expect("a model").summarise.window(), Tokens(expect), "{model} {window:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_asked_where_a_history_is_gone_on_with() {
+        for (uri, expect) in [
+            ("https://h/v1/messages?beta=true", "https://h/v1/messages?beta=true"),
+            ("http://h:1/x/v1/responses/compact?a=b", "http://h:1/x/v1/responses?a=b"),
+            ("https://h/v1/responses", "https://h/v1/responses"),
+        ] {
+            assert_eq!(place(&uri.parse().expect("an address")), expect);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a request in mode `compact` wants beyond what its body says: read from headers that are the gateway's own.
+
+use std::borrow::Cow;
+
+use epitome::{compose::Wishes, core::Tokens};
+use http::HeaderMap;
+
+use super::answers::Trouble;
+
+/// How many letters what a summary should attend to may have.
+const LONGEST_FOCUS: usize = 2_000;
+
+/// Reads the wishes of the request under these headers.
+pub(super) fn wishes(headers: &HeaderMap) -> Result<Wishes, Trouble> {
+    let window = match headers.get("x-epitome-window") {
+        None => None,
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+            Some(Tokens(number.filter(|number| *number > 0).ok_or_else(Trouble::wrong_window)?))
+        }
+    };
+    let compact = headers.get("x-epitome-compact").map(|value| focus(value.as_bytes())).transpose()?;
+    Ok(Wishes { window, compact })
+}
+
+/// What to attend to: as it stands there, or with its letters as `%E2%82%AC`, which is how a header may hold all of them.
+fn focus(value: &[u8]) -> Result<String, Trouble> {
+    let unescaped = String::from_utf8(unescaped(value)).map(Cow::Owned);
+    let text = unescaped.unwrap_or_else(|_| String::from_utf8_lossy(value));
+    let text = text.trim();
+    if text.chars().count() > LONGEST_FOCUS {
+        return Err(Trouble::long_focus(LONGEST_FOCUS));
+    }
+    Ok(text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect())
+}
+
+/// Bytes with those that are escaped in their places. A `%` that escapes nothing is one.
+fn unescaped(value: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut at = 0;
+    while let Some(byte) = value.get(at) {
+        let escaped = digit(at + 1).zip(digit(at + 2)).filter(|_| *byte == b'%');
+        let escaped = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        bytes.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    /// The window and the focus.
+    type Read = (Option<Tokens>, Option<String>);
+
+    fn read(name: &'static str, value: &[u8]) -> Result<Read, Trouble> {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_bytes(value).expect("a header's value"));
+        wishes(&headers).map(|Wishes { window, compact }| (window, compact))
+    }
+
+    #[test]
+    fn a_window_is_a_positive_number_or_refused() {
+        let window = |value: &str| read("x-epitome-window", value.as_bytes());
+        assert_eq!(window("128000"), Ok((Some(Tokens(128_000)), None)));
+        for wrong in ["", "0", "-1", "128k", "1e6", "99999999999999999999", "12 000"] {
+            let trouble = window(wrong).expect_err("no window");
+            assert_eq!((trouble.status.as_u16(), trouble.code), (400, "wrong_window"), "{wrong}");
+        }
+        let none = wishes(&HeaderMap::new()).expect("no header is wrong");
+        assert_eq!((none.window, none.compact), (None, None));
+    }
+
+    #[test]
+    fn a_focus_is_read_plain_or_escaped() {
+        let check = |value: &[u8], expect: &str| {
+            let focus = read("x-epitome-compact", value);
+            assert_eq!(focus, Ok((None, Some(expect.to_owned()))), "{value:?}");
+        };
+        check(b"", "");
+        check(b"the failing tests", "the failing tests");
+        check(b"caf%C3%A9%0Aand 100% of %e2%82%ac%", "café and 100% of €%");
+        check("straße".as_bytes(), "straße");
+        // What it would be unescaped is no text.
+        check(b"%FF", "%FF");
+        check(b"\xff", "\u{fffd}");
+        check("é".repeat(2_000).as_bytes(), &"é".repeat(2_000));
+        let long = read("x-epitome-compact", "%C3%A9".repeat(2_001).as_bytes()).expect_err("too long");
+        assert_eq!((long.status.as_u16(), long.code), (400, "long_focus"));
+    }
+}

@@ -1,0 +1,422 @@
+//! One request: placed, woven and recorded, in one commit.
+
+use std::{cell::Cell, sync::Arc};
+
+use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_store::{
+    Head, NewThread, Sqlite, Start, StoreError,
+    records::{BecomesHead, Commit, Opens},
+};
+use epitome_wire::{
+    caller::{Caller, Purpose},
+    overflow::Overflow,
+    seen::{Follows, Frame, Seen},
+};
+
+use super::{
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+};
+use crate::{
+    holdout::Arm,
+    recorder::{
+        Arrival, Placed, RecordError, Recorder, Ticket,
+        place::{Line, Place},
+    },
+    session::{
+        SessionError,
+        desk::{Arriving, Made},
+        orders,
+        setup::Setup,
+    },
+};
+
+impl Recorder {
+    /// Records a request as [`arrive`](Self::arrive) does, and says what becomes of it. No model is waited for.
+    ///
+    /// `summariser` writes the session's summaries in the background; without one the built-in summariser does. It is named
+    /// with every request anew, because it may hold what only the newest request has, such as a key.
+    pub fn compose(
+        &self,
+        arrival: &Arrival<'_>,
+        composing: &Composing,
+        wishes: &Wishes,
+        summariser: Option<&Summariser>,
+    ) -> Result<Composed, RecordError> {
+        let unfit = Cell::new(false);
+        let mut way = None;
+        let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
+            let composition = Composition {
+                recorder: self,
+                arrival,
+                composing,
+                wishes,
+                summariser,
+                seen,
+                caller,
+                unfit: &unfit,
+            };
+            let taken = composition.take(place)?;
+            Ok(taken.map(|(ticket, taken)| {
+                way = Some(taken);
+                ticket
+            }))
+        })?;
+        let way = way.unwrap_or_else(|| as_it_came(arrival.body, Left::Unfit));
+        Ok(Composed { ticket, way })
+    }
+
+    /// The provider refused a composed request as too long: the same request, smaller. `None` if it cannot be made smaller.
+    pub fn compose_smaller(
+        &self,
+        ticket: &mut Ticket,
+        arrival: &Arrival<'_>,
+        refused: Overflow,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
+        self.resolve(arrival.principal, &mut seen)?;
+        let Some(frame) = seen.frame() else { return Ok(None) };
+        let recall = live.offers_recall();
+        let request = Request { seen: &seen, frame, unsent: None, recall };
+        match smaller(&live, request, (call, refused)) {
+            Ok(Some((made, outgoing))) => {
+                live.work();
+                self.moved(ticket, made.head, Some(made.call));
+                Ok(Some(outgoing))
+            }
+            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
+            Err(error) => {
+                self.lives.forget(ticket.thread);
+                match error {
+                    SessionError::Store(error) => Err(error.into()),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+/// One request that is being composed.
+struct Composition<'r, 'a, 'b> {
+    recorder: &'r Recorder,
+    arrival: &'r Arrival<'a>,
+    composing: &'r Composing,
+    wishes: &'r Wishes,
+    summariser: Option<&'r Summariser>,
+    seen: &'r Seen<'b>,
+    caller: &'r Caller,
+    /// Whether it was tried, and cannot be.
+    unfit: &'r Cell<bool>,
+}
+
+impl<'b> Composition<'_, '_, 'b> {
+    /// Writes the request down where it belongs, and says what becomes of it. `None` if it is to be placed again.
+    fn take(&self, place: Place) -> Result<Option<(Ticket, Way)>, RecordError> {
+        let frame = match (self.left(&place), self.seen.frame()) {
+            (Left::Composed, Some(frame)) => frame,
+            (Left::Composed, None) => return self.pass(place, Left::Unfit).map(Some),
+            (left, _) => return self.pass(place, left).map(Some),
+        };
+        let Some(setup) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
+        let place = self.beside_its_answer(place)?;
+        if let Some(focus) = self.command() {
+            return self.compact(place, &setup, &focus).map(Some);
+        }
+        let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
+        if is_fork {
+            return self.fork(place, &setup, frame).map(Some);
+        }
+        let (session, thread) = (place.session, place.thread);
+        let live = match (&place.opens, self.recorder.lives.get(thread)) {
+            (Some(_), _) => Arc::new(self.fresh((session, thread), setup)),
+            (None, Some(live)) if live.is_set_up(&setup) => live,
+            (None, _) => match self.open((session, thread), setup) {
+                Ok(live) => live,
+                Err(error) => return self.give_up(thread, error),
+            },
+        };
+        live.summarise_with(self.summariser);
+        let mut outgoing = None;
+        let mut frame = Some(frame);
+        let mut failed = None;
+        let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
+            let Commit { after, events, records, opens, .. } = commit;
+            let Some(frame) = frame.take() else { return Ok(None) };
+            let arriving = Arriving { events, records, opens };
+            match weave_request(&live, (after, arriving), self.request(frame)) {
+                Ok(Some((made, way))) => {
+                    outgoing = Some(way);
+                    Ok(Some((made.head, Some(made.call))))
+                }
+                Ok(None) => Ok(None),
+                Err(error) => {
+                    failed = Some(error);
+                    Ok(None)
+                }
+            }
+        })?;
+        match (taken, outgoing) {
+            (Some(mut ticket), Some(outgoing)) => {
+                ticket.setup = Some(live.setup());
+                self.recorder.lives.put(thread, &live);
+                live.work();
+                Ok(Some((ticket, Way::Forward(outgoing))))
+            }
+            _ => self.give_up(thread, failed.unwrap_or(SessionError::Busy)),
+        }
+    }
+
+    fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
+        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall }
+    }
+
+    /// Whether a policy is to be in charge of the request.
+    fn left(&self, place: &Place) -> Left {
+        if self.caller.purpose == Purpose::Title {
+            Left::Aside
+        } else if self.seen.follows() != Follows::Nothing {
+            Left::Remote
+        } else if self.seen.is_managed() {
+            Left::Managed
+        } else if Arm::of(place.session, self.composing.holdout) == Arm::HeldOut {
+            Left::HeldOut
+        } else if self.unfit.get() {
+            Left::Unfit
+        } else {
+            Left::Composed
+        }
+    }
+
+    fn setup(&self) -> Option<Arc<Setup>> {
+        let model = self.seen.model()?;
+        let window = self.wishes.window.or(self.composing.window);
+        let answer = self.seen.answer_limit().map(Tokens);
+        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, answer, self.composing))
+    }
+
+    /// Records the request, which goes on as it came.
+    fn pass(&self, place: Place, left: Left) -> Result<(Ticket, Way), RecordError> {
+        let ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
+        Ok((ticket, as_it_came(self.arrival.body, left)))
+    }
+
+    /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
+    fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
+        self.recorder.lives.forget(thread);
+        match error {
+            SessionError::Store(
+                error @ (StoreError::Conflict { .. }
+                | StoreError::CallsConflict { .. }
+                | StoreError::JobNotReady(_)
+                | StoreError::JobExists(_)),
+            ) => Err(RecordError::Store(as_conflict(error, thread))),
+            SessionError::Store(error) => Err(error.into()),
+            error => {
+                tracing::warn!(target: "epitome::compose", %thread, %error, "a request goes on as it came");
+                self.unfit.set(true);
+                Ok(None)
+            }
+        }
+    }
+
+    fn fresh(&self, place: (SessionId, ThreadId), setup: Arc<Setup>) -> Live {
+        Live::fresh(self.recorder.store(), place, setup, self.composing, self.summariser)
+    }
+
+    fn open(&self, place: (SessionId, ThreadId), setup: Arc<Setup>) -> Result<Arc<Live>, SessionError> {
+        Live::open(self.recorder.store(), place, setup, self.composing, self.summariser).map(Arc::new)
+    }
+
+    /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
+    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'b>) -> Result<(Ticket, Way), RecordError> {
+        let place_of = (place.session, place.thread);
+        let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
+        let untouched = || as_it_came(self.arrival.body, Left::Unfit);
+        let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
+            let place = (ticket.head, Arriving::default());
+            Ok((weave_request(&live, place, self.request(frame))?, live))
+        });
+        match woven {
+            Ok((Some((made, outgoing)), live)) => {
+                self.recorder.moved(&mut ticket, made.head, Some(made.call));
+                ticket.setup = Some(live.setup());
+                self.recorder.lives.put(ticket.thread, &live);
+                live.work();
+                Ok((ticket, Way::Forward(outgoing)))
+            }
+            Ok((None, _)) => Ok((ticket, untouched())),
+            Err(error) => {
+                tracing::warn!(target: "epitome::compose", %error, "a request goes on as it came");
+                Ok((ticket, untouched()))
+            }
+        }
+    }
+
+    /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
+    /// for it. A fork that waits for its answer still is the same question, asked once more.
+    fn beside_its_answer(&self, place: Place) -> Result<Place, StoreError> {
+        if place.placed != Placed::Forked || place.opens.is_some() {
+            return Ok(place);
+        }
+        let store = self.recorder.store();
+        let of = store.thread(place.thread)?;
+        let at = decided(store, &place)?;
+        let mut time = 0_u64;
+        loop {
+            time += 1;
+            let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
+            let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+            match store.thread(id) {
+                Ok(known) if known.head.link.normal == place.link => {
+                    return Ok(Place { thread: id, after: known.head.seq, placed: Placed::Retried, ..place });
+                }
+                Ok(_) => {}
+                Err(StoreError::UnknownThread(_)) => {
+                    let start = Start::Fork { of: of.id, at };
+                    let key = place.key.clone();
+                    let thread = NewThread { id, session: place.session, name: of.name, start, key };
+                    let head = match place.line {
+                        Line::Main => BecomesHead::Yes,
+                        Line::Side => BecomesHead::No,
+                    };
+                    let opens = Some(Opens { session: None, thread, head });
+                    return Ok(Place { thread: id, after: at, opens, ..place });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What a compaction that is asked for should attend to; `None` if nobody asks for one.
+    fn command(&self) -> Option<String> {
+        if let Some(focus) = &self.wishes.compact {
+            return Some(focus.clone());
+        }
+        let command = self.composing.command.as_deref().filter(|_| self.caller.purpose == Purpose::Turn)?;
+        let newest = self.seen.units().len().checked_sub(1)?;
+        let events = self.seen.events(newest);
+        let Some(Fact::UserSaid { parts }) = events.last().map(|event| &event.fact) else { return None };
+        let focus = |part: &Part| {
+            let Part::Text { text } = part else { return None };
+            let rest = text.trim().strip_prefix(command)?;
+            (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim().to_owned())
+        };
+        parts.iter().find_map(focus)
+    }
+
+    /// Compacts now, or has that done, and tells the client of it.
+    fn compact(&self, place: Place, setup: &Arc<Setup>, focus: &str) -> Result<(Ticket, Way), RecordError> {
+        let place_of = (place.session, place.thread);
+        let known = if place.opens.is_none() { self.recorder.lives.get(place.thread) } else { None };
+        let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
+        let live = match known.filter(|live| live.is_set_up(setup)) {
+            Some(live) => Ok(live),
+            None => self.open(place_of, Arc::clone(setup)),
+        };
+        let focus = Some(focus).filter(|focus| !focus.is_empty());
+        let done = live.and_then(|live| {
+            live.summarise_with(self.summariser);
+            let desk = &live.desk;
+            let told = if desk.maker.is_some() {
+                orders::order(desk, Trigger::Manual, focus, None)?;
+                "A summary is being written; it takes effect with the next message after it is ready.".to_owned()
+            } else {
+                let before = desk.state()?.view.context().tokens();
+                orders::compact_built_in(desk, Trigger::Manual, focus, None)?;
+                let after = desk.state()?.view.context().tokens();
+                format!("Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record.")
+            };
+            let head = desk.state()?.head();
+            self.recorder.lives.put(ticket.thread, &live);
+            live.work();
+            Ok((told, head))
+        });
+        match done {
+            Ok((told, head)) => {
+                self.recorder.moved(&mut ticket, head, None);
+                Ok((ticket, Way::Answer(told)))
+            }
+            Err(SessionError::Store(error)) => Err(error.into()),
+            Err(SessionError::Nothing(_)) => {
+                Ok((ticket, Way::Answer("There is nothing old enough to compact yet.".to_owned())))
+            }
+            Err(error) => Ok((ticket, Way::Answer(format!("Nothing was compacted: {error}")))),
+        }
+    }
+}
+
+/// Where a question ends with all that was decided for it before it was answered.
+fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
+    let next = store.digests(place.thread, place.after.next(), usize::MAX >> 1)?;
+    let answered = next.iter().find(|(_, digest, _)| digest.is_some());
+    let answered = answered.map_or(Seq(u64::MAX >> 1), |(seq, ..)| *seq);
+    let calls = store.calls(place.thread, 0, usize::MAX >> 1)?;
+    let heads = calls.iter().map(|row| row.call.head);
+    Ok(heads.filter(|head| (place.after..answered).contains(head)).max().unwrap_or(place.after))
+}
+
+/// Whoever was first: the request is placed again.
+fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
+    match error {
+        conflict @ StoreError::Conflict { .. } => conflict,
+        _ => StoreError::Conflict { thread, after: Seq::START, head: Head::START },
+    }
+}
+
+fn as_it_came(body: &str, left: Left) -> Way {
+    Way::Forward(Outgoing { cuts: vec![Cut::Client(0..body.len())], done: Done::nothing(left) })
+}
+
+/// Makes the next request of a thread out of its client's. `None` if the log has another history.
+pub(super) fn weave_request(
+    live: &Live,
+    (after, arriving): (Seq, Arriving),
+    request: Request<'_, '_>,
+) -> Result<Option<(Made, Outgoing)>, SessionError> {
+    let mut loom = live.loom();
+    let mut woven = None;
+    let mut is_other = false;
+    let mut held = false;
+    let store = &live.desk.store;
+    let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
+        held = state.is_warm(live.desk.now());
+        let Some(made) = loom.weave(store, state, setup, prepared, &request, whole)? else {
+            is_other = true;
+            return Err(SessionError::Busy);
+        };
+        let (cuts, script, full) = (made.cuts, made.script, made.full);
+        woven = Some((cuts, script, full));
+        Ok(made.written)
+    });
+    let made = match made {
+        Ok(made) => made,
+        Err(_) if is_other => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some((cuts, script, full)) = woven else { return Ok(None) };
+    let before = loom.full();
+    loom.sent(request.seen.body(), request.frame, script);
+    let done = Done {
+        call: Some((live.desk.thread, made.call)),
+        epoch: made.epoch,
+        cause: made.cause.as_ref().map(ToString::to_string),
+        before: full,
+        after: made.tokens,
+        held: if held { before.min(full) } else { Tokens(0) },
+        compaction: made.compaction.clone(),
+        left: Left::Composed,
+    };
+    Ok(Some((made, Outgoing { cuts, done })))
+}
+
+/// The same request, after its provider refused it.
+fn smaller(
+    live: &Live,
+    request: Request<'_, '_>,
+    (call, refused): (u64, Overflow),
+) -> Result<Option<(Made, Outgoing)>, SessionError> {
+    let tried = live.desk.overflowed_at(call, refused)?;
+    let head = live.desk.state()?.head();
+    let woven = weave_request(live, (head, Arriving::default()), request)?;
+    Ok(woven.filter(|(made, _)| made.tokens < tried))
+}

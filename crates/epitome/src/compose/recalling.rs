@@ -1,0 +1,207 @@
+//! What a model gets back of what was left out, when it asks for it on the way.
+//!
+//! A model that calls the recall tool is answered by the gateway. The client never sees the call: what was said and done on
+//! the way is in the log as [hidden](epitome_wire::weave::HIDDEN), is sent again where it was said, and is passed over when the client's
+//! history is compared.
+
+use std::fmt::Write;
+
+use epitome_core::{Event, Fact, ThreadId, event::ToolCall};
+use epitome_store::{
+    Sqlite,
+    records::{Excerpt, Found, Record, Scope, Search},
+};
+use epitome_wire::{
+    Format,
+    recall::{self, Asked, Recalls},
+    say::{Ended, SaidResult},
+    seen::{Seen, recognisable},
+    weave::HIDDEN,
+};
+
+use super::{Outgoing, composition::weave_request, weaving::Request};
+use crate::{
+    recorder::{Arrival, RecordError, Recorder, Ticket},
+    session::{SessionError, audit, desk::Arriving},
+};
+
+/// How many letters are given back at a time.
+pub(crate) const MOST: usize = 24_000;
+
+/// How many places a search gives.
+const PLACES: usize = 8;
+
+/// What a client was told of an answer that called the recall tool.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// The answer that continued others, as the end of one answer, which is here as the client has it.
+    Joined(Vec<Event>),
+    /// An answer without its calls of the tool, which stood beside others.
+    Without {
+        /// As the client has it.
+        seen: Vec<Event>,
+        /// The calls.
+        calls: Vec<ToolCall>,
+    },
+}
+
+impl Recorder {
+    /// The model called the recall tool and nothing else: records that with what it gets back, and gives the request that
+    /// goes on from there. `None` if there is no such request.
+    pub fn recall(
+        &self,
+        ticket: &mut Ticket,
+        arrival: &Arrival<'_>,
+        recalls: &Recalls,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
+        self.resolve(arrival.principal, &mut seen)?;
+        let Some(frame) = seen.frame() else { return Ok(None) };
+        let format = arrival.format;
+        let answer = format.decode_response(&recalls.answer)?;
+        let records = self.outcome_of(ticket, call, &answer, arrival.at).map(Record::Outcome);
+        let mut events = hidden_calls(format, recognisable(format, answer));
+        let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
+        events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
+        let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
+        let unsent = Some(ticket.unsent.unwrap_or(ticket.head.next()));
+        let arriving = Arriving { events, records: records.into_iter().collect(), opens: None };
+        let request = Request { seen: &seen, frame, unsent, recall: true };
+        match weave_request(&live, (ticket.head, arriving), request) {
+            Ok(Some((made, outgoing))) => {
+                self.moved(ticket, made.head, Some(made.call));
+                ticket.unsent = unsent;
+                Ok(Some(outgoing))
+            }
+            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
+            Err(error) => {
+                self.lives.forget(ticket.thread);
+                match error {
+                    SessionError::Store(error) => Err(error.into()),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// What calls of the tool give back, as events that the client does not have.
+    pub(crate) fn results(
+        &self,
+        thread: ThreadId,
+        format: Format,
+        calls: &[ToolCall],
+        most: usize,
+    ) -> Vec<Event> {
+        let texts: Vec<(String, Ended)> =
+            calls.iter().map(|call| given(self.store(), thread, call, most)).collect();
+        let results: Vec<SaidResult<'_>> = calls
+            .iter()
+            .zip(&texts)
+            .map(|(call, (text, ended))| SaidResult { call, text, ended: *ended })
+            .collect();
+        format.say_results(&results).into_iter().map(hidden).collect()
+    }
+}
+
+/// An answer as it is recorded, where its client has it otherwise.
+pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Event> {
+    let seen = match told {
+        Told::Joined(seen) | Told::Without { seen, .. } => seen,
+    };
+    if format == Format::OpenaiResponses {
+        // There every item is by itself, and only the calls are hidden.
+        return hidden_calls(format, answer);
+    }
+    // By what the client has, it is known again.
+    let known = seen.iter().rev().find_map(|event| event.normal);
+    let mut answer: Vec<Event> = answer
+        .into_iter()
+        .map(|event| if is_said(&event) { Event { normal: None, ..hidden(event) } } else { event })
+        .collect();
+    if let Some(last) = answer.iter_mut().rev().find(|event| is_said(event)) {
+        last.normal = known;
+    }
+    answer
+}
+
+/// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
+/// sent again as they were said, all the same.
+fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
+    let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
+    let hide = |event: Event| match format {
+        _ if !is_said(&event) => event,
+        Format::OpenaiResponses if !is_call(&event) => Event { origin: Some(HIDDEN.to_owned()), ..event },
+        _ => hidden(event),
+    };
+    answer.into_iter().map(hide).collect()
+}
+
+fn is_said(event: &Event) -> bool {
+    matches!(event.fact, Fact::AssistantSaid { .. })
+}
+
+fn hidden(event: Event) -> Event {
+    Event { origin: Some(HIDDEN.to_owned()), normal: None, ..event }
+}
+
+/// What a call of the tool gives back, and how that went.
+fn given(store: &Sqlite, thread: ThreadId, call: &ToolCall, most: usize) -> (String, Ended) {
+    let asked = recall::is_recall_call(call).unwrap_or_default();
+    match found(store, thread, &asked) {
+        Ok(text) => (cut(text, most), Ended::Well),
+        Err(text) => (text, Ended::Badly),
+    }
+}
+
+fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, String> {
+    if let Some(handle) = &asked.handle {
+        let recalled = audit::recall(store, thread, handle).map_err(|error| error.to_string())?;
+        let mut text = String::new();
+        for recalled in recalled {
+            let event = &recalled.event;
+            // A string takes all that is written to it.
+            let _ = writeln!(
+                text,
+                "[{} {}]\n{}\n",
+                event.id.seq,
+                event.event.fact.kind(),
+                event.event.fact.text()
+            );
+        }
+        return Ok(text);
+    }
+    let Some(query) = &asked.query else {
+        return Err(
+            "Say which: `handle` as a summary or a stub gives it, or `query` with words to look for."
+                .to_owned(),
+        );
+    };
+    let search = Search { words: query.clone(), scope: Scope::Thread(thread), limit: PLACES };
+    let hits = store.search(&search).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    for hit in &hits {
+        if let Found::Event { id, .. } = &hit.found {
+            let snippet: String = hit
+                .snippet
+                .iter()
+                .map(|excerpt| match excerpt {
+                    Excerpt::Plain(text) | Excerpt::Match(text) => text.as_str(),
+                })
+                .collect();
+            let _ = writeln!(text, "recall {}:{}: {snippet}", thread.short(), id.seq);
+        }
+    }
+    if text.is_empty() { Err(format!("Nothing in this session says `{query}`.")) } else { Ok(text) }
+}
+
+/// As much as is given back at a time.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let left = text.len() - end;
+        text.truncate(end);
+        let _ = write!(text, "\n[{left} more bytes: ask for fewer events at a time]");
+    }
+    text
+}

@@ -1,0 +1,107 @@
+//! Which events the units of a client's history are.
+
+use epitome_core::{Digest, Event, Fact, Link, Logged, Seq, ThreadId};
+use epitome_store::{Sqlite, StoreError};
+
+/// How many events are looked at at a time.
+const PAGE: usize = 4_096;
+
+/// Which events the units of a client's history are: each has those after the unit before it, up to its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Units {
+    ends: Vec<Seq>,
+    /// The compaction by the client that the first units are, and how many that is.
+    lead: Option<(Seq, usize)>,
+    /// The last event that was looked at.
+    through: Seq,
+    /// A compaction by the client of which nobody has said yet how many units it stands for, and its digest.
+    restarted: Option<(Seq, Digest)>,
+}
+
+impl Units {
+    /// The units of a thread's history, through an event.
+    pub(crate) fn read(store: &Sqlite, thread: ThreadId, through: Seq) -> Result<Self, StoreError> {
+        let mut units = Self::default();
+        loop {
+            let page = store.digests(thread, units.through.next(), PAGE)?;
+            let full = page.len() == PAGE;
+            for (seq, digest, link) in page {
+                if seq > through {
+                    return Ok(units);
+                }
+                units.take(seq, digest, link);
+            }
+            if !full {
+                return Ok(units);
+            }
+        }
+    }
+
+    /// Takes what happened next.
+    pub(crate) fn push(&mut self, event: &Logged) {
+        if event.id.seq > self.through {
+            self.take(event.id.seq, event.event.normal, event.link.normal);
+        }
+    }
+
+    fn take(&mut self, seq: Seq, digest: Option<Digest>, link: Digest) {
+        self.through = seq;
+        match digest {
+            // Only a compaction by the client begins a chain anew.
+            Some(digest) if digest == link => {
+                self.ends.clear();
+                self.lead = None;
+                self.restarted = Some((seq, digest));
+            }
+            Some(_) => self.ends.push(seq),
+            None => {}
+        }
+    }
+
+    /// The last event that was looked at.
+    pub(crate) fn through(&self) -> Seq {
+        self.through
+    }
+
+    /// The end of each unit of a history with these digests.
+    pub(crate) fn ends(&mut self, digests: impl Iterator<Item = Digest>) -> &[Seq] {
+        if let Some((_, restart)) = self.restarted {
+            let mut link = Link::ROOT.normal;
+            let lead = digests.map(|digest| {
+                link = Link::normal_after(link, digest);
+                link
+            });
+            let lead = lead.take_while(|link| *link != restart).count() + 1;
+            self.led_by(lead);
+        }
+        &self.ends
+    }
+
+    /// So many of the first units are what the client's compaction stands for.
+    pub(crate) fn led_by(&mut self, lead: usize) {
+        if let Some((seq, _)) = self.restarted.take() {
+            self.ends.splice(0..0, std::iter::repeat_n(seq, lead));
+            self.lead = Some((seq, lead));
+        }
+    }
+
+    /// The compaction by the client that the first units are, and how many that is.
+    pub(crate) fn lead(&self) -> Option<(Seq, usize)> {
+        self.lead
+    }
+
+    /// The events of a unit: those after the first, up to the second. A unit that a compaction stands for has none.
+    pub(crate) fn of(&self, unit: usize) -> Option<(Seq, Seq)> {
+        let end = self.ends.get(unit).copied().filter(|_| unit >= self.lead.map_or(0, |(_, lead)| lead))?;
+        Some((unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]), end))
+    }
+}
+
+/// Whether an event is an item of a client's history.
+pub(crate) fn is_item(event: &Event) -> bool {
+    match &event.fact {
+        Fact::UserSaid { .. } | Fact::AssistantSaid { .. } | Fact::ToolReturned { .. } => true,
+        Fact::Instructed { .. } | Fact::Carried { .. } => event.normal.is_some(),
+        _ => false,
+    }
+}

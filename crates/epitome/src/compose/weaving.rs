@@ -1,0 +1,473 @@
+//! The next request of a thread, woven from what its client sent and what was decided.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
+
+use epitome_core::{
+    Digest, Fact, Logged, Seq, ThreadId, Tokens,
+    context::{Changes, Context},
+    project::Line,
+    view::{Cause, Prepared},
+};
+use epitome_store::{Sqlite, records::Content};
+use epitome_wire::{
+    Format, legality,
+    recall::{self, Edit},
+    render::Breakpoints,
+    seen::{Frame, Seen},
+    weave::{self, History, Piece, Plan},
+};
+
+use super::{
+    Cut,
+    script::{Chunk, Form, Script, Taken},
+    units::{Units, is_item},
+};
+use crate::{
+    compact::CompactError,
+    session::{
+        SessionError,
+        reading::parse,
+        setup::{Rendering, Setup},
+        state::{State, Written},
+    },
+};
+
+/// What is remembered of a thread's requests: all of it can be read from the store again.
+#[derive(Debug, Default)]
+pub(super) struct Loom {
+    units: Units,
+    plan: Plan,
+    /// The plan as it is recorded.
+    rendering: Option<Content>,
+    /// What the plan was made of.
+    planned: Option<Planned>,
+    /// What was recorded, if no request was seen since.
+    taken: Taken,
+    last: Option<Last>,
+    /// The contents that were stored for this thread.
+    stored: HashSet<Digest>,
+    /// What is left out by now.
+    saved: Tokens,
+    /// How many events the client does not have.
+    hidden: usize,
+}
+
+/// A client's request that is to be taken over.
+#[derive(Debug)]
+pub(super) struct Request<'s, 'b> {
+    pub(super) seen: &'s Seen<'b>,
+    pub(super) frame: Frame<'b>,
+    /// The first event that the client has not sent, though it is to be sent: what was said and done on the way.
+    pub(super) unsent: Option<Seq>,
+    /// Whether the model is offered a tool by which it gets back what was left out.
+    pub(super) recall: bool,
+}
+
+/// What a plan is made of: as long as it is the same, nothing more was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Planned {
+    changes: Changes,
+    standing: Option<Seq>,
+    /// How many events the client does not have.
+    hidden: usize,
+    /// The first event that the client has not sent, though it is to be sent.
+    unsent: Option<Seq>,
+}
+
+/// The last request, by its bytes.
+#[derive(Debug)]
+struct Last {
+    body: Box<str>,
+    units: Vec<Range<usize>>,
+    start: usize,
+    end: usize,
+    between: Box<str>,
+}
+
+/// A request, woven.
+#[derive(Debug)]
+pub(super) struct Woven {
+    pub(super) cuts: Vec<Cut>,
+    pub(super) written: Written,
+    /// How it was taken over.
+    pub(super) script: Script,
+    /// What the client's request would cost.
+    pub(super) full: Tokens,
+}
+
+impl Loom {
+    /// What is recorded of a thread.
+    pub(super) fn restore(store: &Sqlite, thread: ThreadId) -> Result<Self, SessionError> {
+        let mut taken = Taken::default();
+        let mut rendering = None;
+        for (number, hash, script) in store.scripts(thread)? {
+            taken.take(parse::<Script>("script", number, &script)?);
+            rendering = Some((number, hash));
+        }
+        let mut loom = Self { units: Units::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
+        if let Some((number, hash)) = rendering {
+            let text = store.content(hash)?.unwrap_or_default();
+            loom.plan = parse::<Rendering>("rendering", number, &text)?.weave.unwrap_or_default();
+            let estimated = store.call(thread, number)?.call.estimated;
+            loom.saved = taken.last.full.less(estimated);
+        }
+        loom.taken = taken;
+        Ok(loom)
+    }
+
+    /// How much of a thread it holds, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.last.as_ref().map_or(0, |last| last.body.len())
+    }
+
+    /// What the client's last request would have cost.
+    pub(super) fn full(&self) -> Tokens {
+        self.taken.last.full
+    }
+
+    /// Weaves the request that was prepared. `None` if the client's history is not what the log has.
+    pub(super) fn weave(
+        &mut self,
+        store: &Sqlite,
+        state: &mut State,
+        setup: &Setup,
+        prepared: &mut Prepared,
+        request: &Request<'_, '_>,
+        whole: Tokens,
+    ) -> Result<Option<Woven>, SessionError> {
+        let Request { seen, frame, .. } = request;
+        self.follow(state.view.line());
+        let count = frame.units.len();
+        if self.units.ends(seen.units().iter().map(|unit| unit.digest)).len() < count {
+            return Ok(None);
+        }
+        let context = state.view.context();
+        self.saved = (self.saved + whole).less(context.tokens());
+        if self.lead_changed() {
+            self.saved = Tokens(0);
+        }
+        let goes_on = self.replan(setup, context, request)?;
+        let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
+        let full = context.tokens() + self.saved;
+        let mut pieces = Vec::new();
+        let (script, changed) = self.script(store, state.view.line(), (seen, frame), full, &mut pieces)?;
+        if (changed || !goes_on) && prepared.cause.is_none() && state.view.last().is_some() {
+            // The policy left what was sent as it was: it was the client that did not.
+            let cause = if changed { Cause::Client } else { Cause::Format };
+            state.view.reset(cause.clone());
+            prepared.cause = Some(cause);
+        }
+        let marks = setup_marks(setup, seen.body());
+        let script = Script { marks, recall: request.recall, ..script };
+        let summary = summary_of(state.view.context());
+        let (cuts, hash, bytes) = finish(setup, request, middle, marks, summary.as_deref());
+        pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
+        let rendering = self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
+        let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
+        let written = Written { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
+        Ok(Some(Woven { cuts, written, script, full }))
+    }
+
+    fn lead_changed(&self) -> bool {
+        self.taken.last.units > 0 && self.taken.last.lead != self.units.lead()
+    }
+
+    /// The request was recorded: it is the last one from now on.
+    pub(super) fn sent(&mut self, body: &str, frame: Frame<'_>, script: Script) {
+        let (start, end) = (frame.start(), frame.end());
+        let between = frame.between.into();
+        self.last = Some(Last { body: body.into(), units: frame.units, start, end, between });
+        self.taken.take(script);
+    }
+
+    /// Takes what happened since.
+    fn follow(&mut self, line: &Line) {
+        let through = self.units.through();
+        let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
+        for event in news.into_iter().rev() {
+            self.hidden += usize::from(weave::is_hidden(&event.event));
+            self.units.push(event);
+        }
+    }
+
+    /// Makes another plan, if anything more was decided; says whether what was sent stays as it was.
+    fn replan(
+        &mut self,
+        setup: &Setup,
+        context: &Context,
+        request: &Request<'_, '_>,
+    ) -> Result<bool, SessionError> {
+        let Request { seen, frame, unsent, .. } = request;
+        let (changes, standing) = (context.changes(), context.standing());
+        let now = Planned { changes, standing, hidden: self.hidden, unsent: *unsent };
+        if self.planned == Some(now) {
+            return Ok(true);
+        }
+        let count = frame.units.len();
+        let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
+        let history =
+            History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
+        let is_untouched =
+            standing.is_none() && changes == Changes::default() && self.hidden == 0 && unsent.is_none();
+        let plan = if is_untouched {
+            Plan::default()
+        } else {
+            let plan =
+                weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
+            if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
+                plan
+            } else {
+                weave::rewritten(setup.format, context, &setup.options, history)
+                    .map_err(CompactError::from)?
+            }
+        };
+        self.planned = Some(now);
+        if plan == self.plan {
+            return Ok(true);
+        }
+        let goes_on = plan.extends(count, &self.plan, self.taken.last.units);
+        self.plan = plan;
+        self.rendering = None;
+        Ok(goes_on)
+    }
+
+    /// The script of a request, and whether it says something else where it said something before.
+    fn script(
+        &self,
+        store: &Sqlite,
+        line: &Line,
+        (seen, frame): (&Seen<'_>, &Frame<'_>),
+        full: Tokens,
+        pieces: &mut Vec<Content>,
+    ) -> Result<(Script, bool), SessionError> {
+        let (taken, body, format) = (&self.taken, seen.body(), seen.format());
+        let mut script =
+            Script { units: frame.units.len(), lead: self.units.lead(), full, ..Script::default() };
+        let mut chunks = |texts: Vec<Cow<'_, str>>| -> Vec<Chunk> {
+            let chunk = |text: Cow<'_, str>| {
+                let (chunk, content) = Chunk::of(&text);
+                pieces.extend(content);
+                chunk
+            };
+            texts.into_iter().map(chunk).collect()
+        };
+        let last = self.last.as_ref();
+        if last.is_none_or(|last| last.body[..last.start] != *frame.head()) {
+            let before = chunks(frame.before());
+            script.before = Some(before).filter(|before| *before != taken.before);
+        }
+        if last.is_none_or(|last| last.body[last.end..] != *frame.tail()) {
+            let after = chunks(frame.after());
+            script.after = Some(after).filter(|after| *after != taken.after);
+        }
+        if taken.between != frame.between {
+            script.between = Some(frame.between.to_owned());
+        }
+        let is_same_history = !self.lead_changed();
+        let mut logged = LoggedForms::new(&self.units, line, frame.between);
+        let mut changed = false;
+        for unit in self.plan.kept(frame.units.len()) {
+            let sent = &body[frame.units[unit].clone()];
+            let was_sent = is_same_history && unit < taken.last.units;
+            let before =
+                last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
+            if before == Some(sent) && last.is_some_and(|last| *last.between == *frame.between) {
+                continue;
+            }
+            let form = taken.forms.get(&unit).filter(|_| is_same_history);
+            let said = logged.of(unit);
+            let known = match form {
+                Some(form) => form.sent(store, said.as_deref())?.map(Cow::into_owned),
+                None => said.clone(),
+            };
+            if known.as_deref() == Some(sent) {
+                continue;
+            }
+            if let Some(before) = before {
+                changed |= !weave::says_the_same(format, before, sent);
+            }
+            let (form, content) = Form::of(sent, said.as_deref());
+            pieces.extend(content);
+            script.forms.insert(unit, form);
+        }
+        Ok((script, changed))
+    }
+}
+
+/// What the log has of units, as a client would send it.
+pub(super) struct LoggedForms<'l> {
+    units: &'l Units,
+    line: &'l Line,
+    between: &'l str,
+    /// The items of the line, once anybody asks.
+    items: Option<BTreeMap<Seq, &'l Logged>>,
+}
+
+impl<'l> LoggedForms<'l> {
+    pub(super) fn new(units: &'l Units, line: &'l Line, between: &'l str) -> Self {
+        Self { units, line, between, items: None }
+    }
+
+    /// What the log has of a unit.
+    pub(super) fn of(&mut self, unit: usize) -> Option<String> {
+        let (after, end) = self.units.of(unit)?;
+        let items = self.items.get_or_insert_with(|| {
+            let items = self.line.events().filter(|event| is_item(&event.event));
+            items.map(|event| (event.id.seq, &**event)).collect()
+        });
+        let raws: Vec<&str> =
+            items.range(after.next()..=end).map(|(_, event)| &*event.event.raw.json).collect();
+        (!raws.is_empty()).then(|| raws.join(self.between))
+    }
+}
+
+/// The history as it is sent; `None` if that ends before what was decided.
+fn middle(plan: &Plan, frame: &Frame<'_>) -> Option<Vec<Cut>> {
+    let count = frame.units.len();
+    let mut cuts = Vec::new();
+    let separate = |cuts: &mut Vec<Cut>| {
+        if !cuts.is_empty() {
+            cuts.push(Cut::Own(frame.between.to_owned()));
+        }
+    };
+    let units = |from: usize, to: usize, cuts: &mut Vec<Cut>| {
+        if from >= to {
+            return;
+        }
+        if frame.is_even {
+            separate(cuts);
+            cuts.push(Cut::Client(frame.units[from].start..frame.units[to - 1].end));
+            return;
+        }
+        for unit in &frame.units[from..to] {
+            separate(cuts);
+            cuts.push(Cut::Client(unit.clone()));
+        }
+    };
+    for piece in plan.through(count)? {
+        match piece {
+            Piece::Units { from, to } => units(*from, *to, &mut cuts),
+            Piece::Own(text) => {
+                separate(&mut cuts);
+                cuts.push(Cut::Own(text.clone()));
+            }
+        }
+    }
+    units(plan.onward, count, &mut cuts);
+    Some(cuts)
+}
+
+/// Whether what a plan makes of a request is as its provider takes it, or no worse than what the client sent.
+fn is_legal(setup: &Setup, body: &str, plan: &Plan, frame: &Frame<'_>) -> bool {
+    let Some(middle) = middle(plan, frame) else { return false };
+    let woven = frame.head().to_owned() + &text_of(&middle, body) + frame.tail();
+    let found = legality::check(setup.format, &woven, &setup.options.rules);
+    if found.is_empty() || found.len() <= legality::check(setup.format, body, &setup.options.rules).len() {
+        return true;
+    }
+    // Only where: not what anybody said.
+    let place = found.first().and_then(|found| found.message);
+    tracing::info!(target: "epitome::compose", ?place, breaches = found.len(), "a history is written afresh");
+    false
+}
+
+fn text_of(cuts: &[Cut], body: &str) -> String {
+    cuts.iter().map(|cut| cut.text(body)).collect()
+}
+
+/// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.
+fn setup_marks(setup: &Setup, body: &str) -> Option<Breakpoints> {
+    let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
+    (placed && setup.format == Format::Anthropic && !body.contains("cache_control"))
+        .then_some(setup.options.breakpoints)
+}
+
+pub(super) fn summary_of(context: &Context) -> Option<String> {
+    context.summary().and_then(|event| match &event.event.fact {
+        Fact::Compacted(compaction) => Some(compaction.summary.text().to_owned()),
+        _ => None,
+    })
+}
+
+/// The whole body, the hash of what is recorded of it, and its length.
+fn finish(
+    setup: &Setup,
+    request: &Request<'_, '_>,
+    middle: Vec<Cut>,
+    marks: Option<Breakpoints>,
+    summary: Option<&str>,
+) -> (Vec<Cut>, Digest, u64) {
+    let Request { seen, frame, recall, .. } = request;
+    let (body, is_plain) = (seen.body(), frame.is_plain());
+    if *recall || marks.is_some() {
+        let said = text_of(&middle, body);
+        let written =
+            |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
+        let sent = written(frame.head(), frame.tail());
+        let hash = if is_plain {
+            Digest::of(sent.as_bytes())
+        } else {
+            Digest::of(written(&frame.before().concat(), &frame.after().concat()).as_bytes())
+        };
+        let bytes = sent.len() as u64;
+        return (vec![Cut::Own(sent)], hash, bytes);
+    }
+    let (before, after) = if is_plain {
+        (vec![frame.head().into()], vec![frame.tail().into()])
+    } else {
+        (frame.before(), frame.after())
+    };
+    let said = middle.iter().map(|cut| cut.text(body));
+    let bytes = said.clone().map(str::len).sum::<usize>() + frame.head().len() + frame.tail().len();
+    let pieces = before.iter().map(|piece| &**piece).chain(said).chain(after.iter().map(|piece| &**piece));
+    let hash = Digest::of_all(pieces.map(str::as_bytes));
+    let mut cuts = vec![Cut::Client(0..frame.start())];
+    cuts.extend(middle);
+    cuts.push(Cut::Client(frame.end()..body.len()));
+    (joined(cuts), hash, bytes as u64)
+}
+
+/// A history with what stands around it, the tool that is offered and the marks that are placed.
+pub(super) fn around(
+    format: Format,
+    head: &str,
+    history: &str,
+    tail: &str,
+    recall: bool,
+    marks: Option<Breakpoints>,
+    summary: Option<&str>,
+) -> String {
+    // Something must stand where the history stands, and what that is is nothing to the tools.
+    let bare = [head, "null", tail].concat();
+    let offer = if recall { recall::offer(format, &bare) } else { None };
+    let body = match offer {
+        Some(edit) if edit.at.end <= head.len() => [&*edit.apply(head), history, tail].concat(),
+        Some(edit) => {
+            let moved = head.len() + "null".len();
+            let at = edit.at.start.saturating_sub(moved)..edit.at.end.saturating_sub(moved);
+            [head, history, &*Edit { at, ..edit }.apply(tail)].concat()
+        }
+        None => [head, history, tail].concat(),
+    };
+    match marks {
+        Some(marks) => weave::marked(format, body, marks, summary),
+        None => body,
+    }
+}
+
+/// Cuts of which no two could be one.
+fn joined(cuts: Vec<Cut>) -> Vec<Cut> {
+    let mut joined: Vec<Cut> = Vec::with_capacity(cuts.len());
+    for cut in cuts {
+        match (joined.last_mut(), cut) {
+            (Some(Cut::Client(last)), Cut::Client(next)) if last.end == next.start => last.end = next.end,
+            (_, Cut::Client(range)) if range.is_empty() => {}
+            (_, cut) => joined.push(cut),
+        }
+    }
+    joined
+}

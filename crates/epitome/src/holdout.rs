@@ -1,0 +1,71 @@
+//! Sessions that are left as they are, so that what compaction saves is measured and not only estimated.
+//!
+//! Chance decides, once for each session, and nothing that a client says or a session holds: two groups that differ in one
+//! thing only can be compared.
+
+use epitome_core::{Digest, SessionId};
+
+/// Everything is counted in parts of this.
+const MILLION: u64 = 1_000_000;
+
+/// Keeps this drawing of lots apart from every other use of a session's id.
+const LOTS: &[u8] = b"epitome holdout v1";
+
+/// In which group a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arm {
+    /// It is compacted.
+    Treated,
+    /// It is left as it is.
+    HeldOut,
+}
+
+impl Arm {
+    /// Where `share` of a million sessions are held out. The same session is always in the same group, and stays held out
+    /// when the share grows.
+    ///
+    /// ```
+    /// use epitome::{core::SessionId, holdout::Arm};
+    ///
+    /// let session = SessionId::derived(&["anna", "one"]);
+    /// assert_eq!(Arm::of(session, 0), Arm::Treated);
+    /// assert_eq!(Arm::of(session, 1_000_000), Arm::HeldOut);
+    /// ```
+    pub fn of(session: SessionId, share: u32) -> Self {
+        let lot = Digest::of(&[LOTS, session.uuid().as_bytes()].concat());
+        let lot = lot.0.iter().take(8).fold(0_u64, |lot, byte| lot << 8 | u64::from(*byte));
+        if lot % MILLION < u64::from(share) { Self::HeldOut } else { Self::Treated }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Treated => "treated",
+            Self::HeldOut => "held_out",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_out(share: u32) -> Vec<usize> {
+        let session = |number: usize| SessionId::derived(&[&number.to_string()]);
+        (0..20_000).filter(|number| Arm::of(session(*number), share) == Arm::HeldOut).collect()
+    }
+
+    #[test]
+    fn about_the_share_is_held_out() {
+        assert_eq!(held_out(0), [0_usize; 0]);
+        // Five standard deviations of a binomial are 212.
+        let tenth = held_out(100_000).len();
+        assert!(tenth.abs_diff(2_000) < 212, "{tenth}");
+    }
+
+    #[test]
+    fn who_is_held_out_stays_so_when_the_share_grows() {
+        let (few, more) = (held_out(50_000), held_out(100_000));
+        assert!(few.len() < more.len() && few.iter().all(|session| more.contains(session)));
+    }
+}

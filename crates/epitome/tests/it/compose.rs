@@ -1,0 +1,531 @@
+//! Clients that never heard of compaction stay inside the window, with their own bytes wherever nobody touched them.
+
+use std::{sync::Arc, time::Duration};
+
+use epitome::{
+    compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
+    core::{Digest, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles},
+    recorder::{Arrival, End, Ending, Recorder, Ticket},
+    session::verify_call,
+    store::{Options, Sqlite},
+    wire::{
+        Format,
+        legality::{self, Rules},
+        overflow::Overflow,
+        recall::{RECALL_TOOL, Splice, Verdict, joined},
+    },
+};
+use serde_json::{Value, json};
+
+pub(super) const WINDOW: u64 = 16_000;
+
+/// A gateway that composes, over a store of its own.
+pub(super) struct Gateway {
+    pub(super) recorder: Recorder,
+    pub(super) composing: Composing,
+    clock: i64,
+}
+
+impl Gateway {
+    pub(super) fn new() -> Self {
+        Self::on(Arc::new(Sqlite::temporary(Options::default()).unwrap()))
+    }
+
+    pub(super) fn on(store: Arc<Sqlite>) -> Self {
+        let composing = Composing {
+            policy: Policy::named("epitome").unwrap().clone(),
+            profiles: Arc::new(Profiles::builtin()),
+            window: Some(Tokens(WINDOW)),
+            holdout: 0,
+            command: Some("/compact".to_owned()),
+            recall: false,
+            heard: Heard::default(),
+        };
+        Self { recorder: Recorder::new(store), composing, clock: 1_000 }
+    }
+
+    /// Another process on the same database: nothing is remembered.
+    pub(super) fn restarted(self) -> Self {
+        Self {
+            recorder: Recorder::new(Arc::clone(self.recorder.store())),
+            composing: self.composing,
+            clock: self.clock,
+        }
+    }
+
+    pub(super) fn compose(&mut self, format: Format, body: &str, wishes: &Wishes) -> (Ticket, Way) {
+        self.clock += 1_000;
+        let header = |name: &str| (name == "x-epitome-session").then_some("one");
+        let at = Time(self.clock);
+        let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+        let composed = self.recorder.compose(&arrival, &self.composing, wishes, None).unwrap();
+        (composed.ticket, composed.way)
+    }
+
+    pub(super) fn forward(&mut self, format: Format, body: &str) -> (Ticket, Outgoing) {
+        let (ticket, way) = self.compose(format, body, &Wishes::default());
+        let Way::Forward(outgoing) = way else { panic!("{way:?}") };
+        (ticket, outgoing)
+    }
+
+    pub(super) fn smaller(
+        &mut self,
+        ticket: &mut Ticket,
+        format: Format,
+        body: &str,
+        refused: Overflow,
+    ) -> Option<Outgoing> {
+        let header = |_: &str| None;
+        let at = Time(self.clock);
+        let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+        self.recorder.compose_smaller(ticket, &arrival, refused).unwrap()
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {
+        self.told(ticket, format, answer, None);
+    }
+
+    fn told(&mut self, ticket: Ticket, format: Format, answer: &Value, told: Option<Told>) {
+        self.clock += 500;
+        let end = End {
+            answer: format.decode_response(&answer.to_string()).unwrap(),
+            ending: Ending::Complete,
+            status: Some(200),
+            bytes: 10,
+            first_byte: None,
+            took: Duration::from_millis(500),
+            at: Time(self.clock),
+            observed: None,
+            told,
+        };
+        self.recorder.finish(ticket, end).unwrap();
+    }
+}
+
+/// An agent that calls a tool in every turn and sends its whole history each time.
+pub(super) struct Agent {
+    pub(super) format: Format,
+    pub(super) history: Vec<Value>,
+    pub(super) turns: usize,
+    /// How it writes JSON: some leave a space after commas.
+    pub(super) spaced: bool,
+}
+
+impl Agent {
+    pub(super) fn new(format: Format) -> Self {
+        let task = json!({"role": "user", "content": "Find out why the build fails, and mend it."});
+        Self { format, history: vec![task], turns: 0, spaced: false }
+    }
+
+    pub(super) fn body(&self) -> String {
+        let mut history: Vec<Value> = self.history.clone();
+        let tool = json!({"type": "object", "properties": {"command": {"type": "string"}}});
+        let body = match self.format {
+            Format::Anthropic => {
+                // Moves its marks, as clients do.
+                mark(history.last_mut().unwrap());
+                json!({"model": "claude-sonnet-4-5", "max_tokens": 100, "system": "You are careful.",
+                    "messages": history, "tools": [{"name": "bash", "input_schema": tool}], "stream": true})
+            }
+            Format::OpenaiChat => {
+                history.insert(0, json!({"role": "system", "content": "You are careful."}));
+                json!({"model": "some-model", "messages": history, "stream": true,
+                    "tools": [{"type": "function", "function": {"name": "bash", "parameters": tool}}]})
+            }
+            Format::OpenaiResponses => json!({"model": "some-model", "instructions": "You are careful.",
+                "input": history, "store": false,
+                "tools": [{"type": "function", "name": "bash", "parameters": tool}]}),
+        };
+        if self.spaced { spaced(&body) } else { body.to_string() }
+    }
+
+    /// What the model answers in this turn.
+    pub(super) fn answer(&self) -> Value {
+        let turn = self.turns;
+        let (call, arguments) = (format!("call_{turn}"), json!({"command": format!("step {turn}")}));
+        match self.format {
+            Format::Anthropic => json!({"id": format!("msg_{turn}"), "type": "message", "role": "assistant",
+                "model": "claude-sonnet-4-5", "stop_reason": "tool_use", "content": [
+                    {"type": "text", "text": format!("Now step {turn}.")},
+                    {"type": "tool_use", "id": call, "name": "bash", "input": arguments}],
+                "usage": {"input_tokens": 5, "output_tokens": 2}}),
+            Format::OpenaiChat => json!({"id": format!("chatcmpl-{turn}"), "object": "chat.completion",
+                "created": 1, "model": "some-model", "choices": [{"index": 0, "finish_reason": "tool_calls",
+                "message": {"role": "assistant", "content": format!("Now step {turn}."), "refusal": null,
+                    "tool_calls": [{"id": call, "type": "function",
+                        "function": {"name": "bash", "arguments": arguments.to_string()}}]}}],
+                "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}}),
+            Format::OpenaiResponses => json!({"id": format!("resp_{turn}"), "object": "response",
+                "created_at": 1, "model": "some-model", "status": "completed", "output": [
+                    {"type": "reasoning", "id": format!("rs_{turn}"), "summary": [], "encrypted_content": "x"},
+                    {"type": "function_call", "id": format!("fc_{turn}"), "call_id": call, "name": "bash",
+                        "arguments": arguments.to_string(), "status": "completed"}],
+                "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}),
+        }
+    }
+
+    /// Takes the answer as clients do, in words of its own, and runs the tool.
+    pub(super) fn goes_on(&mut self, result: &str) {
+        let turn = self.turns;
+        let (call, arguments) = (format!("call_{turn}"), json!({"command": format!("step {turn}")}));
+        match self.format {
+            Format::Anthropic => {
+                self.history.push(json!({"content": [{"text": format!("Now step {turn}."), "type": "text"},
+                    {"id": call, "input": arguments, "name": "bash", "type": "tool_use"}], "role": "assistant"}));
+                self.history.push(json!({"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": call, "content": result}]}));
+            }
+            Format::OpenaiChat => {
+                self.history.push(json!({"role": "assistant", "content": format!("Now step {turn}."),
+                    "tool_calls": [{"id": call, "type": "function",
+                        "function": {"name": "bash", "arguments": arguments.to_string()}}]}));
+                self.history.push(json!({"role": "tool", "tool_call_id": call, "content": result}));
+            }
+            Format::OpenaiResponses => {
+                self.history.push(
+                    json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": [], "encrypted_content": "x"}),
+                );
+                self.history.push(json!({"type": "function_call", "call_id": call, "name": "bash",
+                    "arguments": arguments.to_string()}));
+                self.history.push(json!({"type": "function_call_output", "call_id": call, "output": result}));
+            }
+        }
+        self.turns += 1;
+    }
+}
+
+pub(super) fn mark(message: &mut Value) {
+    let cache = json!({"type": "ephemeral"});
+    match &mut message["content"] {
+        Value::Array(blocks) => blocks.last_mut().unwrap()["cache_control"] = cache,
+        text => *text = json!([{"type": "text", "text": text.clone(), "cache_control": cache}]),
+    }
+}
+
+/// JSON as Python writes it.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(key, value)| format!("{}: {}", json!(key), spaced(value))).collect();
+            format!("{{{}}}", members.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn result(turn: usize) -> String {
+    let lines = (0..40).map(|line| format!("{turn}.{line}: file src/part_{turn}_{line}.rs was looked at"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn sent(outgoing: &Outgoing, body: &str) -> String {
+    outgoing.cuts.iter().map(|cut| cut.text(body)).collect()
+}
+
+pub(super) fn history_of(format: Format, body: &str) -> Vec<Value> {
+    let body: Value = serde_json::from_str(body).unwrap();
+    let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
+    body[key].as_array().unwrap().clone()
+}
+
+/// What a long task came to.
+struct Story {
+    gateway: Gateway,
+    thread: ThreadId,
+    session: SessionId,
+    calls: Vec<u64>,
+    bodies: Vec<String>,
+    epochs: u64,
+    agent: Agent,
+}
+
+/// Plays a long task; at some turns something happens first.
+fn play(agent: Agent, turns: usize, mut before: impl FnMut(usize, Gateway) -> Gateway) -> Story {
+    let (mut agent, mut gateway) = (agent, Gateway::new());
+    let format = agent.format;
+    let mut story: Option<(ThreadId, SessionId)> = None;
+    let (mut calls, mut bodies, mut epochs) = (Vec::new(), Vec::new(), 0);
+    for turn in 0..turns {
+        gateway = before(turn, gateway);
+        let body = agent.body();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        let place = (ticket.thread, ticket.session);
+        assert_eq!(*story.get_or_insert(place), place, "turn {turn}");
+        let woven = sent(&outgoing, &body);
+        let done = &outgoing.done;
+        assert_eq!(done.left, Left::Composed, "turn {turn}");
+        assert!(done.after <= Tokens(WINDOW) && done.after <= done.before, "turn {turn}: {done:?}");
+        let found = legality::check(format, &woven, &Rules::of(format));
+        assert!(found.is_empty(), "turn {turn}: {found:?}\n{woven}");
+        // What is sent is the client's own but for what stands in place of the old.
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(_))).count();
+        assert!(own < 60, "turn {turn}: {own} pieces");
+        let newest = history_of(format, &body).pop().unwrap();
+        assert_eq!(history_of(format, &woven).pop(), Some(newest), "turn {turn}");
+        calls.push(done.call.unwrap().1);
+        epochs = done.epoch;
+        if std::env::var_os("SHOW").is_some() {
+            println!("{format} {turn}: {done:?}");
+        }
+        bodies.push(woven);
+        gateway.answer(ticket, format, &agent.answer());
+        agent.goes_on(&result(turn));
+    }
+    let (thread, session) = story.unwrap();
+    Story { gateway, thread, session, calls, bodies, epochs, agent }
+}
+
+impl Story {
+    /// Every call can be written again, byte for byte.
+    fn is_on_record(&self) {
+        let store = self.gateway.recorder.store();
+        for (call, body) in self.calls.iter().zip(&self.bodies) {
+            let again = verify_call(store, self.thread, *call).unwrap();
+            assert_eq!(&again.rendered.body, body, "call {call}");
+            assert_eq!(again.row.call.hash, Digest::of(body.as_bytes()));
+        }
+        assert_eq!(store.sessions().unwrap().len(), 1);
+    }
+
+    /// Within an epoch every request extends the one before.
+    fn resets(&self) -> usize {
+        let format = self.agent.format;
+        let bare = |body: &str| -> Vec<Value> {
+            let mut history = history_of(format, body);
+            history.iter_mut().for_each(unmark);
+            history
+        };
+        let pairs = self.bodies.windows(2);
+        pairs.filter(|pair| !bare(&pair[1]).starts_with(&bare(&pair[0]))).count()
+    }
+}
+
+/// A message without its marks, with a text in place of a list of one.
+fn unmark(message: &mut Value) {
+    if let Value::Array(blocks) = &mut message["content"] {
+        for block in blocks.iter_mut() {
+            block.as_object_mut().unwrap().remove("cache_control");
+        }
+        if let [block] = &blocks[..]
+            && block["type"] == "text"
+        {
+            message["content"] = block["text"].clone();
+        }
+    }
+}
+
+#[test]
+fn a_long_task_stays_inside_the_window_in_every_format() {
+    for format in Format::ALL {
+        let story = play(Agent::new(format), 60, |_, gateway| gateway);
+        assert!(story.epochs >= 2 && story.epochs <= 16, "{format}: {} epochs", story.epochs);
+        assert_eq!(story.resets() as u64, story.epochs, "{format}");
+        story.is_on_record();
+    }
+}
+
+#[test]
+fn what_separates_messages_is_kept() {
+    let story = play(Agent { spaced: true, ..Agent::new(Format::OpenaiChat) }, 25, |_, gateway| gateway);
+    assert!(story.bodies[20].contains("}, {\"role\": "));
+    story.is_on_record();
+}
+
+#[test]
+fn a_gateway_that_restarts_at_every_call_sends_the_same() {
+    for format in Format::ALL {
+        let steady = play(Agent::new(format), 25, |_, gateway| gateway);
+        let shaken = play(Agent::new(format), 25, |_, gateway| gateway.restarted());
+        // Threads have the same names, so handles are the same too.
+        assert_eq!(steady.thread, shaken.thread, "{format}");
+        for (turn, (one, other)) in steady.bodies.iter().zip(&shaken.bodies).enumerate() {
+            let differs = one.bytes().zip(other.bytes()).position(|(one, other)| one != other);
+            assert!(one == other, "{format}, turn {turn}, byte {differs:?}");
+        }
+        shaken.is_on_record();
+    }
+}
+
+#[test]
+fn nothing_old_leaves_as_it_came() {
+    for format in Format::ALL {
+        let agent = Agent::new(format);
+        let mut gateway = Gateway::new();
+        let body = agent.body();
+        let (_, outgoing) = gateway.forward(format, &body);
+        if format == Format::Anthropic || !body.contains("cache_control") {
+            assert_eq!(outgoing.cuts, [Cut::Client(0..body.len())], "{format}");
+        }
+        assert_eq!(sent(&outgoing, &body), body);
+    }
+}
+
+#[test]
+fn results_that_answer_together_are_kept_together() {
+    // Two calls in an answer, and a word of the user right after: as clients send it.
+    let mut gateway = Gateway::new();
+    let format = Format::OpenaiChat;
+    let mut history = vec![json!({"role": "user", "content": "Begin."})];
+    for turn in 0..30 {
+        let calls: Vec<Value> = (0..2)
+            .map(|call| {
+                json!({"id": format!("call_{turn}_{call}"), "type": "function",
+                    "function": {"name": "bash", "arguments": json!({"command": format!("x {turn} {call}")}).to_string()}})
+            })
+            .collect();
+        let body = json!({"model": "some-model", "messages": history}).to_string();
+        let (ticket, outgoing) = gateway.forward(format, &body);
+        let woven = sent(&outgoing, &body);
+        let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(text) if text.len() > 1)).count();
+        assert!(own <= 2, "turn {turn}: {own} pieces in {woven}");
+        let message = json!({"role": "assistant", "content": [{"type": "text", "text": "Going on."}], "tool_calls": calls});
+        gateway.answer(
+            ticket,
+            format,
+            &json!({"id": format!("chatcmpl-{turn}"), "object": "chat.completion", "created": 1,
+                "model": "some-model",
+                "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}),
+        );
+        history.push(message);
+        for call in 0..2 {
+            history.push(json!({"role": "tool", "tool_call_id": format!("call_{turn}_{call}"), "content": result(turn)}));
+        }
+        if turn % 3 == 0 {
+            history.push(json!({"role": "user", "content": format!("Step {turn}.")}));
+        }
+    }
+}
+
+/// An answer that says something and calls tools.
+fn calling(format: Format, name: &str, text: &str, calls: &[(&str, Value)]) -> Value {
+    let mut answer = Agent::new(format).answer();
+    match format {
+        Format::Anthropic => {
+            answer["id"] = json!(format!("msg_{name}"));
+            let mut blocks = vec![json!({"type": "text", "text": text})];
+            blocks.extend(calls.iter().map(|(tool, input)| {
+                json!({"type": "tool_use", "id": format!("{name}_{tool}"), "name": tool, "input": input})
+            }));
+            answer["content"] = json!(blocks);
+            answer["stop_reason"] = json!(if calls.is_empty() { "end_turn" } else { "tool_use" });
+        }
+        Format::OpenaiChat => {
+            answer["id"] = json!(format!("chatcmpl-{name}"));
+            let calls: Vec<Value> = calls
+                .iter()
+                .map(|(tool, input)| {
+                    json!({"id": format!("{name}_{tool}"), "type": "function",
+                        "function": {"name": tool, "arguments": input.to_string()}})
+                })
+                .collect();
+            let message = &mut answer["choices"][0]["message"];
+            message["content"] = json!(text);
+            if calls.is_empty() {
+                message.as_object_mut().unwrap().remove("tool_calls");
+                answer["choices"][0]["finish_reason"] = json!("stop");
+            } else {
+                message["tool_calls"] = json!(calls);
+            }
+        }
+        Format::OpenaiResponses => {
+            answer["id"] = json!(format!("resp_{name}"));
+            let mut output = vec![json!({"type": "message", "id": format!("m_{name}"), "role": "assistant",
+                "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]})];
+            output.extend(calls.iter().map(|(tool, input)| {
+                json!({"type": "function_call", "id": format!("f_{name}_{tool}"), "call_id": format!("{name}_{tool}"),
+                    "name": tool, "arguments": input.to_string(), "status": "completed"})
+            }));
+            answer["output"] = json!(output);
+        }
+    }
+    answer
+}
+
+/// What a client keeps of an answer that it got whole.
+fn kept(format: Format, seen: &[u8]) -> Vec<Value> {
+    let seen: Value = serde_json::from_slice(seen).unwrap();
+    match format {
+        Format::Anthropic => vec![json!({"role": "assistant", "content": seen["content"]})],
+        Format::OpenaiChat => vec![seen["choices"][0]["message"].clone()],
+        Format::OpenaiResponses => seen["output"].as_array().unwrap().clone(),
+    }
+}
+
+#[test]
+fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
+    for format in Format::ALL {
+        let Story { mut gateway, thread, mut agent, .. } = play(Agent::new(format), 30, |_, gateway| gateway);
+        gateway.composing.recall = true;
+        gateway = gateway.restarted();
+        let body = agent.body();
+        let (mut ticket, outgoing) = gateway.forward(format, &body);
+        let first = sent(&outgoing, &body);
+        assert!(first.contains(RECALL_TOOL), "{format}");
+        assert!(first.contains(&format!("recall {}:", thread.short())), "{format}");
+        let handle = format!("{}:4-8", thread.short());
+        // The model asks, gets it, and answers: the client sees one answer.
+        let mut splice = Splice::whole(format);
+        let mut seen = Vec::new();
+        let asks = calling(
+            format,
+            "one",
+            "One moment.",
+            &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))],
+        );
+        splice.push(asks.to_string().as_bytes(), &mut seen);
+        let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}") };
+        let header = |_: &str| None;
+        let arrival = Arrival {
+            principal: "",
+            format,
+            body: &body,
+            header: &header,
+            at: Time(gateway.clock),
+            purpose: None,
+        };
+        let next = gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().unwrap();
+        let second = sent(&next, &body);
+        assert_eq!(next.done.cause, None, "{format}");
+        assert!(history_of(format, &second).starts_with(&history_of(format, &first)), "{format}");
+        assert!(second.contains("part_0_"), "{format}: what was asked for is there\n{second}");
+        let found = legality::check(format, &second, &Rules::of(format));
+        assert!(found.is_empty(), "{format}: {found:?}");
+        splice.continue_with();
+        let says = calling(format, "two", "It is done.", &[]);
+        splice.push(says.to_string().as_bytes(), &mut seen);
+        let Verdict::Continued { answer: Some(answer) } = splice.end(&mut seen) else { panic!("{format}") };
+        let told = Told::Joined(joined(format, &seen).unwrap());
+        gateway.told(ticket, format, &serde_json::from_str(&answer).unwrap(), Some(told));
+        // The client goes on with what it saw: the same session, and what it did not see is sent again.
+        agent.history.extend(kept(format, &seen));
+        agent.history.push(json!({"role": "user", "content": "Thank you. What now?"}));
+        for shaken in [false, true] {
+            if shaken {
+                gateway = gateway.restarted();
+            }
+            let body = agent.body();
+            let (ticket, outgoing) = gateway.forward(format, &body);
+            let third = sent(&outgoing, &body);
+            assert_eq!(ticket.thread, thread, "{format}");
+            let found = legality::check(format, &third, &Rules::of(format));
+            assert!(found.is_empty(), "{format}: {found:?}");
+            if !shaken {
+                assert_eq!(outgoing.done.cause, None, "{format}");
+            }
+            let mut before = history_of(format, &second);
+            before.iter_mut().for_each(unmark);
+            let mut after = history_of(format, &third);
+            after.iter_mut().for_each(unmark);
+            assert!(after.starts_with(&before), "{format}: {third}");
+            assert!(third.contains("It is done.") && third.contains("What now?"), "{format}");
+            let call = outgoing.done.call.unwrap().1;
+            assert_eq!(verify_call(gateway.recorder.store(), thread, call).unwrap().rendered.body, third);
+        }
+        let report = gateway.recorder.store().doctor().unwrap();
+        assert!(report.is_healthy(), "{report:#?}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The beginning of a streamed answer, looked at until it tells whether there is one.
+//!
+//! A stream that says with its first event that the request was too long has said nothing yet that a client would miss. So
+//! whoever holds that event back can still ask again with less.
+
+use crate::{format::Format, json::Json, sse::Payloads};
+
+use super::{Overflow, Root, Said};
+
+/// Looks at the beginning of a streamed answer.
+///
+/// ```
+/// use epitome_wire::{Format, overflow::{Opening, Opens}};
+///
+/// let mut opening = Opening::new(Format::OpenaiResponses);
+/// assert_eq!(opening.push(b"data: {\"type\":\"response.created\",\"response\":{\"error\":null}}\n\n"), Opens::Untold);
+/// let added = b"data: {\"type\":\"response.output_item.added\",\"item\":{}}\n\n";
+/// assert_eq!(opening.push(added), Opens::Otherwise);
+/// ```
+#[derive(Debug)]
+pub struct Opening {
+    format: Format,
+    payloads: Payloads,
+    opens: Opens,
+}
+
+/// How a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    /// Nothing has come that tells.
+    Untold,
+    /// It says that the request was too long.
+    TooLong(Overflow),
+    /// It says something else: an answer has begun, or another error.
+    Otherwise,
+}
+
+impl Opening {
+    /// Waits for a stream in `format`.
+    pub fn new(format: Format) -> Self {
+        Self { format, payloads: Payloads::default(), opens: Opens::Untold }
+    }
+
+    /// Takes the next bytes, cut anywhere. What has been told stays so, whatever follows.
+    pub fn push(&mut self, bytes: &[u8]) -> Opens {
+        self.walk(|payloads, see| payloads.push(bytes, see))
+    }
+
+    /// The stream has ended.
+    pub fn finish(&mut self) -> Opens {
+        self.walk(Payloads::finish)
+    }
+
+    fn walk(&mut self, feed: impl FnOnce(&mut Payloads, &mut dyn FnMut(&str))) -> Opens {
+        let Self { format, payloads, opens } = self;
+        feed(payloads, &mut |payload| {
+            if *opens == Opens::Untold {
+                *opens = tells(*format, payload);
+            }
+        });
+        *opens
+    }
+}
+
+/// What an event tells.
+fn tells(format: Format, payload: &str) -> Opens {
+    if payload.trim().is_empty() {
+        return Opens::Untold;
+    }
+    let Ok(event) = Json::parse(payload, "a streamed event") else { return Opens::Otherwise };
+    let mut said = Said::default();
+    said.value(format, &event, Root::Answer);
+    if let Some(overflow) = said.judged(200) {
+        return Opens::TooLong(overflow);
+    }
+    let is_error = !said.codes.is_empty() || !said.texts.is_empty();
+    let is_untold = match (format, event.text_at("type")) {
+        (Format::OpenaiResponses, Some(kind)) => {
+            matches!(kind, "response.created" | "response.queued" | "response.in_progress" | "keepalive")
+        }
+        (Format::Anthropic, Some(kind)) => kind == "ping",
+        (Format::OpenaiChat, _) | (_, None) => false,
+    };
+    if is_untold && !is_error { Opens::Untold } else { Opens::Otherwise }
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::Tokens;
+
+    use super::*;
+
+    const TOO_LONG: Opens =
+        Opens::TooLong(Overflow { limit: Some(Tokens(200_000)), asked: Some(Tokens(213_462)) });
+    const WORDS: &str = "prompt is too long: 213462 tokens > 200000 maximum";
+
+    /// However the bytes are cut, and whether or not the stream ends after them.
+    #[track_caller]
+    fn check(format: Format, events: &[&str], expect: Opens) {
+        let stream = events.iter().map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat();
+        for size in [1, 7, stream.len().max(1)] {
+            let mut opening = Opening::new(format);
+            let last = stream.as_bytes().chunks(size).map(|chunk| opening.push(chunk)).last();
+            assert_eq!(last.unwrap_or(Opens::Untold), expect, "{stream}");
+            assert_eq!(opening.finish(), expect, "{stream}");
+        }
+    }
+
+    #[test]
+    fn an_error_before_any_answer_tells() {
+        let error =
+            format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{WORDS}"}}}}"#);
+        check(Format::Anthropic, &[&error], TOO_LONG);
+        check(Format::Anthropic, &[r#"{"type":"ping"}"#, &error], TOO_LONG);
+        check(Format::OpenaiChat, &[&format!(r#"{{"error":{{"message":"{WORDS}"}}}}"#)], TOO_LONG);
+        let begun = ["created", "queued", "in_progress"]
+            .map(|kind| format!(r#"{{"type":"response.{kind}","response":{{"id":"r","error":null}}}}"#));
+        let failed = r#"{"type":"response.failed","response":{"status":"failed",
+            "error":{"code":"context_length_exceeded","message":"Your input exceeds the context window."}}}"#
+            .replace('\n', " ");
+        let [created, queued, in_progress] = &begun;
+        let too_long = Opens::TooLong(Overflow::default());
+        check(Format::OpenaiResponses, &[created, queued, in_progress, &failed], too_long);
+        check(Format::OpenaiResponses, &[created, queued, in_progress], Opens::Untold);
+    }
+
+    #[test]
+    fn whatever_else_comes_first_tells_otherwise() {
+        let error = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
+        check(Format::Anthropic, &[r#"{"type":"message_start","message":{}}"#, error], Opens::Otherwise);
+        check(
+            Format::Anthropic,
+            &[r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#],
+            Opens::Otherwise,
+        );
+        check(
+            Format::OpenaiChat,
+            &[r#"{"choices":[{"index":0,"delta":{"role":"assistant"}}]}"#],
+            Opens::Otherwise,
+        );
+        check(Format::OpenaiChat, &["[DONE]"], Opens::Otherwise);
+        check(Format::OpenaiChat, &["<html>"], Opens::Otherwise);
+        let failed =
+            r#"{"type":"response.failed","response":{"error":{"code":"server_error","message":"no"}}}"#;
+        check(Format::OpenaiResponses, &[failed], Opens::Otherwise);
+        check(
+            Format::OpenaiResponses,
+            &[r#"{"type":"response.output_item.added"}"#, failed],
+            Opens::Otherwise,
+        );
+        check(Format::OpenaiChat, &[], Opens::Untold);
+        check(Format::Anthropic, &["", " "], Opens::Untold);
+    }
+
+    #[test]
+    fn an_event_that_is_never_closed_tells_at_the_end() {
+        let mut opening = Opening::new(Format::OpenaiChat);
+        let event = format!("data: {{\"error\":{{\"message\":\"{WORDS}\"}}}}");
+        assert_eq!(opening.push(event.as_bytes()), Opens::Untold);
+        assert_eq!(opening.finish(), TOO_LONG);
+    }
+}

@@ -1,0 +1,96 @@
+//! Anthropic's events: a call is a content block, known by its name when it starts.
+
+use super::{
+    is_recall,
+    tally::{Fate, Reason, Tally},
+};
+use crate::json::{self, Json};
+
+/// What is known of an Anthropic stream.
+#[derive(Debug, Default)]
+pub(super) struct Anthropic {
+    /// What a beginning that was dropped says of usage.
+    usage: Option<String>,
+}
+
+/// Whether a block is a call of the tool.
+pub(super) fn is_ours(block: &Json<'_>) -> bool {
+    is_call(block) && block.text_at("name").is_some_and(|name| is_recall(name, None))
+}
+
+/// Whether a block is a call that the client answers.
+pub(super) fn is_call(block: &Json<'_>) -> bool {
+    block.text_at("type") == Some("tool_use")
+}
+
+/// What an answer's end means.
+pub(super) fn reason(stop_reason: &str) -> Reason {
+    match stop_reason {
+        "tool_use" | "end_turn" | "stop_sequence" => Reason::Done,
+        _ => Reason::Other,
+    }
+}
+
+impl Anthropic {
+    pub(super) fn see(&mut self, event: &Json<'_>, tally: &mut Tally) -> Fate {
+        match event.text_at("type") {
+            Some("message_start") if tally.is_continued => {
+                let usage = event.get("message").and_then(|message| message.get("usage"));
+                self.usage = usage.map(|usage| usage.raw.to_owned());
+                Fate::dropped()
+            }
+            Some("content_block_start") => {
+                if let Some(block) = event.get("content_block").filter(|block| is_call(block)) {
+                    if tally.watches() && is_ours(block) {
+                        tally.hide(event.count_at("index"));
+                    } else {
+                        tally.has_others = true;
+                    }
+                }
+                placed(event, tally)
+            }
+            Some("content_block_delta" | "content_block_stop") => placed(event, tally),
+            Some("message_delta") => self.ending(event, tally),
+            Some("message_stop") if tally.is_withheld() => Fate::held(event.raw),
+            _ => Fate::passed(),
+        }
+    }
+
+    fn ending(&self, event: &Json<'_>, tally: &mut Tally) -> Fate {
+        let stop_reason = event.get("delta").and_then(|delta| delta.text_at("stop_reason"));
+        let is_withheld = match stop_reason {
+            Some(stop_reason) => tally.ended(reason(stop_reason)),
+            None => tally.is_withheld(),
+        };
+        if is_withheld {
+            return Fate::held(event.raw);
+        }
+        let begun = self.usage.as_deref().filter(|_| tally.is_continued);
+        let begun = begun.and_then(|usage| Json::parse(usage, "a usage report").ok());
+        let edit = event.get("usage").zip(begun).map(|(usage, begun)| (usage, completed(usage, &begun)));
+        Fate::edited(event, edit.as_slice())
+    }
+}
+
+/// An event of a block, where the client has it.
+fn placed(event: &Json<'_>, tally: &mut Tally) -> Fate {
+    let Some((index, place)) = event.get("index").and_then(|index| Some((index, index.as_count()?))) else {
+        return Fate::passed();
+    };
+    if tally.hides(place) {
+        return Fate::held(event.raw);
+    }
+    let given = tally.places.of(place);
+    let edit = (given != place).then(|| (index, given.to_string()));
+    Fate::edited(event, edit.as_slice())
+}
+
+/// What an answer used, with what only its beginning said: the client has another one's beginning.
+fn completed(usage: &Json<'_>, begun: &Json<'_>) -> String {
+    if !usage.is_object() {
+        return usage.raw.to_owned();
+    }
+    let missing = begun.members().iter().filter(|(key, _)| usage.get(key).is_none());
+    let all = missing.chain(usage.members());
+    json::object(all.map(|(key, value)| (&**key, value.raw.to_owned())))
+}

@@ -1,0 +1,23 @@
+//! What a client has of an answer, and will send back.
+
+use epitome_core::Event;
+
+use crate::{error::WireError, format::Format, seen, stream::StreamDecoder};
+
+/// The events of an answer from the bytes that the client saw, streamed or in one piece, with the digests by which
+/// [`Seen`](seen::Seen) knows them again when the client sends them back.
+///
+/// A stream that broke off gives what came. Whoever feeds a [`StreamDecoder`] with what a [`Splice`](super::Splice) gives has
+/// the same.
+pub fn joined(format: Format, bytes: &[u8]) -> Result<Vec<Event>, WireError> {
+    // No stream begins like an object.
+    let is_whole = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let events = if is_whole {
+        format.decode_response(&String::from_utf8_lossy(bytes))?
+    } else {
+        let mut stream = StreamDecoder::new(format);
+        stream.push(bytes);
+        stream.finish()?.events
+    };
+    Ok(seen::recognisable(format, events))
+}

@@ -1,0 +1,117 @@
+//! The tool's definition, put into a request.
+//!
+//! It stands before the client's tools: whatever the client adds behind them later, and whatever cache mark stands on
+//! the last one, stays where it is. A request that forbids its tools, or wants a certain one, has ours among them all the
+//! same, since a cache forgets everything when tools change.
+
+use super::{Edit, RECALL_TOOL, edit::lead};
+use crate::{
+    format::Format,
+    json::{Json, Value, quoted},
+    marks::end,
+    request::{self, Keys},
+};
+
+/// What a model is told of the tool.
+const DESCRIPTION: &str = "Brings back, word for word, an earlier part of this conversation that is no longer shown in \
+                           full. Where something was shortened, a note or a summary in its place names a handle, such as \
+                           `recall 1a2b3c4d:12-14`. Call this when details behind such a handle are needed; nothing else \
+                           has to be read again. Call it by itself, not beside other tools.";
+
+/// What a model is told of its arguments.
+const HANDLE: &str = "The handle as it is written, such as `recall 1a2b3c4d:12-14`.";
+const QUERY: &str = "Words to search the earlier parts for, if no handle is known.";
+
+/// Where to put the tool's definition into a request, and what: the same bytes every time.
+///
+/// `None` if it must not be there: the request has no tools and does not leave it to the model whether to call any, one of
+/// its tools has the same name, or its answer could not be continued (it is made in the background, kept in a conversation
+/// at the provider, or one of several).
+///
+/// ```
+/// use epitome_wire::{Format, recall::offer};
+///
+/// let request = r#"{"model":"m","messages":[],"tools":[{"name":"bash","input_schema":{}}]}"#;
+/// let offered = offer(Format::Anthropic, request).expect("it takes one more").apply(request);
+/// assert!(offered.starts_with(r#"{"model":"m","messages":[],"tools":[{"name":"epitome_recall","#));
+/// assert!(offered.ends_with(r#"}},{"name":"bash","input_schema":{}}]}"#));
+/// assert_eq!(offer(Format::Anthropic, &offered), None);
+/// ```
+pub fn offer(format: Format, body: &str) -> Option<Edit> {
+    let what = request::what(format);
+    let request = Json::parse(body, what).ok()?.require_object(what).ok()?;
+    if cannot_continue(format, &request) {
+        return None;
+    }
+    let (key, tool) = (Keys::of(format).tools, definition(format));
+    let (at, text) = match request.get(key) {
+        Some(tools) => match &tools.value {
+            Value::Null if leaves_the_choice(&request) => (tools.start..end(tools), format!("[{tool}]")),
+            Value::Array(tools_given) => match tools_given.first() {
+                Some(_) if tools_given.iter().any(is_named_so) => return None,
+                Some(first) => (first.start..first.start, format!("{tool},")),
+                None if leaves_the_choice(&request) => (tools.start + 1..tools.start + 1, tool),
+                None => return None,
+            },
+            _ => return None,
+        },
+        None if leaves_the_choice(&request) => {
+            let (at, comma) = match request.members().last() {
+                Some((_, last)) => (end(last), ","),
+                None => (request.start + 1, ""),
+            };
+            (at..at, format!("{comma}{}:[{tool}]", quoted(key)))
+        }
+        None => return None,
+    };
+    Some(Edit { at, text }.behind(lead(body)))
+}
+
+/// The definition, as an element of a request's tools.
+fn definition(format: Format) -> String {
+    let text = |said: &str| format!(r#"{{"type":"string","description":{}}}"#, quoted(said));
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"handle":{},"query":{}}},"required":[],"additionalProperties":false}}"#,
+        text(HANDLE),
+        text(QUERY)
+    );
+    let said = format!(r#""name":{},"description":{}"#, quoted(RECALL_TOOL), quoted(DESCRIPTION));
+    match format {
+        Format::OpenaiChat => format!(r#"{{"type":"function","function":{{{said},"parameters":{schema}}}}}"#),
+        // Strict functions, the default here, may leave nothing out.
+        Format::OpenaiResponses => {
+            format!(r#"{{"type":"function",{said},"parameters":{schema},"strict":false}}"#)
+        }
+        Format::Anthropic => format!(r#"{{{said},"input_schema":{schema}}}"#),
+    }
+}
+
+/// Whether a second answer could not be put behind the first.
+fn cannot_continue(format: Format, request: &Json<'_>) -> bool {
+    let said = |key: &str| request.get(key).filter(|value| !value.is_null());
+    match format {
+        Format::OpenaiChat => {
+            let several = said("n").and_then(Json::as_count).is_some_and(|choices| choices > 1);
+            // The old way to offer tools does not go with the new one.
+            several || said("functions").is_some()
+        }
+        Format::OpenaiResponses => {
+            let background = said("background").is_some_and(|value| matches!(value.value, Value::Bool(true)));
+            background || said("conversation").is_some()
+        }
+        Format::Anthropic => false,
+    }
+}
+
+/// Whether a request without tools would let the model choose, had it any.
+fn leaves_the_choice(request: &Json<'_>) -> bool {
+    let Some(choice) = request.get("tool_choice").filter(|choice| !choice.is_null()) else { return true };
+    choice.as_text().or_else(|| choice.text_at("type")) == Some("auto")
+}
+
+/// Whether a tool, or one inside it, has our name.
+fn is_named_so(tool: &Json<'_>) -> bool {
+    let inner = tool.get("function").or_else(|| tool.get("custom")).unwrap_or(tool);
+    inner.text_at("name") == Some(RECALL_TOOL)
+        || tool.array_at("tools").iter().any(|inner| inner.text_at("name") == Some(RECALL_TOOL))
+}

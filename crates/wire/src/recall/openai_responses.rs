@@ -1,0 +1,159 @@
+//! Responses' events: a call is an output item, known by its name when it is added, and told again in the last event.
+
+use super::{
+    edit::remade,
+    frames, is_recall,
+    stream::error,
+    tally::{Fate, Reason, Tally},
+};
+use crate::{
+    format::Format,
+    json::{self, Json, quoted},
+    openai_responses::CALLS,
+};
+
+/// Up to this size, what a response says of itself at its beginning is kept to be said again if it fails.
+const BEGINNING: usize = 1 << 20;
+
+/// What is known of a Responses stream.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    /// The number of the last event that the client has.
+    number: Option<u64>,
+    /// The items that the client has of the answers before.
+    before: Vec<String>,
+    /// What the response says of itself at its beginning.
+    begun: Option<String>,
+}
+
+/// Whether an item is a call of the tool.
+pub(super) fn is_ours(item: &Json<'_>) -> bool {
+    item.text_at("type") == Some("function_call")
+        && item.text_at("name").is_some_and(|name| is_recall(name, item.text_at("namespace")))
+}
+
+/// Whether an item is something that the client answers.
+pub(super) fn is_call(item: &Json<'_>) -> bool {
+    let kind = item.text_at("type");
+    let is_call = CALLS.iter().any(|(call, _)| kind == Some(*call)) && item.text_at("call_id").is_some();
+    is_call || kind == Some("mcp_approval_request")
+}
+
+/// What an answer's end means.
+pub(super) fn reason(response: Option<&Json<'_>>) -> Reason {
+    match response.and_then(|response| response.text_at("status")) {
+        Some("completed") | None => Reason::Done,
+        Some(_) => Reason::Other,
+    }
+}
+
+impl Responses {
+    pub(super) fn see(&mut self, event: &Json<'_>, tally: &mut Tally) -> Fate {
+        let kind = event.text_at("type").unwrap_or_default();
+        match kind {
+            "response.created" | "response.queued" | "response.in_progress" => {
+                if tally.is_continued {
+                    return Fate::dropped();
+                }
+                let response = event.get("response").filter(|response| response.raw.len() <= BEGINNING);
+                if self.begun.is_none() {
+                    self.begun = response.map(|response| response.raw.to_owned());
+                }
+            }
+            "response.output_item.added" | "response.output_item.done" => item(event, tally),
+            "response.completed" | "response.done" | "response.incomplete" | "response.failed" => {
+                return self.ending(kind, event, tally);
+            }
+            _ => {}
+        }
+        if event.get("output_index").and_then(Json::as_count).is_some_and(|place| tally.hides(place)) {
+            return Fate::held(event.raw);
+        }
+        self.moved(event, Vec::new(), tally)
+    }
+
+    /// Keeps what the client has of an answer that is to be continued.
+    pub(super) fn remember(&mut self, answer: &str) {
+        if let Ok(answer) = Json::parse(answer, "an answer") {
+            let shown = answer.array_at("output").iter().filter(|item| !is_ours(item));
+            self.before.extend(shown.map(|item| item.raw.to_owned()));
+        }
+    }
+
+    /// The event by which a response fails, as it says of itself.
+    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+        let begun = self.begun.as_deref().and_then(|begun| Json::parse(begun, "a response").ok());
+        let number = self.number.map(|number| number.saturating_add(1));
+        let number_said = number.map(|number| format!(r#","sequence_number":{number}"#)).unwrap_or_default();
+        self.number = number;
+        let why = format!(r#"{{"code":"server_error","message":{}}}"#, quoted(message));
+        let Some(begun) = begun.filter(Json::is_object) else {
+            return frames::event(Some("error"), &error(Format::OpenaiResponses, message));
+        };
+        let kept =
+            remade(&begun, |key, value| (!matches!(key, "status" | "error")).then(|| value.raw.to_owned()));
+        let comma = if kept == "{}" { "" } else { "," };
+        let kept = kept.trim_start_matches('{');
+        let payload = format!(
+            r#"{{"type":"response.failed"{number_said},"response":{{"status":"failed","error":{why}{comma}{kept}}}"#
+        );
+        frames::event(Some("response.failed"), &payload)
+    }
+
+    /// The last event, which tells the whole response again.
+    fn ending(&mut self, kind: &str, event: &Json<'_>, tally: &mut Tally) -> Fate {
+        let response = event.get("response");
+        let output = response.and_then(|response| response.get("output"));
+        let items = output.and_then(Json::as_array).unwrap_or_default();
+        for (place, item) in (0..).zip(items) {
+            // Not every server announces an item first.
+            if tally.watches() && is_ours(item) {
+                tally.hide(place);
+            } else if is_call(item) {
+                tally.has_others = true;
+            }
+        }
+        let reason = match kind {
+            "response.completed" | "response.done" => reason(response),
+            _ => Reason::Other,
+        };
+        if tally.ended(reason) {
+            return Fate::held(event.raw);
+        }
+        // On some servers the output is not told again.
+        let retold = output.filter(|_| !items.is_empty() && tally.places.are_moved());
+        let retold = retold.map(|output| {
+            let shown = items.iter().filter(|item| !(tally.watches() && is_ours(item)));
+            let all = self.before.iter().cloned().chain(shown.map(|item| item.raw.to_owned()));
+            (output, json::list(all))
+        });
+        self.moved(event, retold.into_iter().collect(), tally)
+    }
+
+    /// An event where the client has it, with its number.
+    fn moved(&mut self, event: &Json<'_>, edits: Vec<(&Json<'_>, String)>, tally: &mut Tally) -> Fate {
+        let mut edits = edits;
+        let count = |key: &str| event.get(key).and_then(|value| Some((value, value.as_count()?)));
+        if let Some((index, place)) = count("output_index") {
+            let given = tally.places.of(place);
+            edits.extend((given != place).then(|| (index, given.to_string())));
+        }
+        if let Some((member, number)) = count("sequence_number") {
+            let next = self.number.filter(|_| tally.places.are_moved()).map(|last| last.saturating_add(1));
+            let given = next.unwrap_or(number);
+            edits.extend((given != number).then(|| (member, given.to_string())));
+            self.number = Some(given);
+        }
+        Fate::edited(event, &edits)
+    }
+}
+
+/// Looks at an item that is told of.
+fn item(event: &Json<'_>, tally: &mut Tally) {
+    let Some(item) = event.get("item") else { return };
+    if tally.watches() && is_ours(item) {
+        tally.hide(event.count_at("output_index"));
+    } else if is_call(item) {
+        tally.has_others = true;
+    }
+}

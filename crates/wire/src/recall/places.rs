@@ -1,0 +1,71 @@
+//! Where the pieces of an answer stand for the client, once some are withheld or another answer stands before.
+
+use std::collections::BTreeMap;
+
+/// So many are told apart; nobody who answers makes more.
+pub(super) const MOST: usize = 1 << 16;
+
+/// The client's places, by the provider's.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// The first place that is free for the client.
+    next: u64,
+    moved: Option<Moved>,
+}
+
+/// Places that are not the provider's own.
+#[derive(Debug)]
+struct Moved {
+    /// Below it they still are.
+    from: u64,
+    given: BTreeMap<u64, u64>,
+}
+
+impl Places {
+    /// The client's place of what stands at `place`. As long as nothing was withheld, it is the same.
+    pub(super) fn of(&mut self, place: u64) -> u64 {
+        let next = self.next;
+        let given = match &mut self.moved {
+            Some(moved) if place >= moved.from && moved.given.len() < MOST => {
+                *moved.given.entry(place).or_insert(next)
+            }
+            Some(moved) => moved.given.get(&place).copied().unwrap_or(place),
+            None => place,
+        };
+        self.next = next.max(given.saturating_add(1));
+        given
+    }
+
+    /// From now on, new places are given out one after another.
+    pub(super) fn part(&mut self) {
+        let from = self.next;
+        self.moved.get_or_insert_with(|| Moved { from, given: BTreeMap::new() });
+    }
+
+    /// Another answer begins behind what stands already.
+    pub(super) fn go_on(&mut self) {
+        self.moved = Some(Moved { from: 0, given: BTreeMap::new() });
+    }
+
+    /// Whether places may differ from the provider's.
+    pub(super) fn are_moved(&self) -> bool {
+        self.moved.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_the_providers_until_something_is_withheld() {
+        let mut places = Places::default();
+        assert_eq!([0, 7, 1].map(|place| places.of(place)), [0, 7, 1]);
+        places.part();
+        // What stood already stays, and what is new comes behind it.
+        assert_eq!([7, 9, 8, 9, 0].map(|place| places.of(place)), [7, 8, 9, 8, 0]);
+        places.go_on();
+        assert_eq!([0, 1, 0].map(|place| places.of(place)), [10, 11, 10]);
+        assert_eq!([u64::MAX].map(|place| Places::default().of(place)), [u64::MAX]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Answers on their way to the client, without the calls of a tool that the client does not know.
+
+use epitome_core::event::ToolCall;
+
+use super::{is_recall_call, stream::Stream, whole::Whole};
+use crate::format::Format;
+
+/// How much of an answer may be withheld.
+pub(super) const WITHHELD: usize = 1 << 20;
+
+/// How much of an answer is kept to be given back whole, and how large one event of it may be: pictures come in one piece.
+pub(super) const ANSWER: usize = 16 << 20;
+
+/// Takes a provider's answer and gives what the client is to see of it.
+///
+/// An answer without a call of the tool passes byte for byte; of a stream, every event at once. From the beginning of a
+/// call on, what belongs to it is withheld. If the answer ends and called nothing else, its end is withheld as well, and
+/// the next answer, to a request with the results, [continues](Self::continue_with) it: places and numbers go on, and the
+/// client sees one answer with one beginning and one end. Its name is the first one's (in Responses the last one's, which
+/// later requests may refer to); **usage is what the last answer reports**, not a sum. A text that continues a Chat text is
+/// set apart from it by an empty line, as nothing else does there.
+///
+/// ```
+/// use epitome_wire::{Format, recall::{Splice, Verdict}};
+///
+/// let recalls = concat!(
+///     r#"{"id":"a","role":"assistant","content":[{"type":"text","text":"One moment."},"#,
+///     r#"{"type":"tool_use","id":"t","name":"epitome_recall","input":{"handle":"recall 1a2b3c4d:7"}}],"#,
+///     r#""stop_reason":"tool_use"}"#,
+/// );
+/// let says = r#"{"id":"b","role":"assistant","content":[{"type":"text","text":"8080."}],"stop_reason":"end_turn"}"#;
+/// let mut splice = Splice::whole(Format::Anthropic);
+/// let mut seen = Vec::new();
+/// splice.push(recalls.as_bytes(), &mut seen);
+/// let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("it calls nothing else") };
+/// assert_eq!(recalls.calls[0].id, "t".into());
+/// assert!(seen.is_empty());
+///
+/// splice.continue_with();
+/// splice.push(says.as_bytes(), &mut seen);
+/// assert!(matches!(splice.end(&mut seen), Verdict::Continued { .. }));
+/// assert_eq!(
+///     String::from_utf8_lossy(&seen),
+///     r#"{"id":"a","role":"assistant","content":[{"type":"text","text":"One moment."},{"type":"text","text":"8080."}],"#
+///         .to_owned() + r#""stop_reason":"end_turn"}"#,
+/// );
+/// ```
+#[derive(Debug)]
+pub struct Splice(Way);
+
+#[derive(Debug)]
+enum Way {
+    Stream(Box<Stream>),
+    Whole(Whole),
+}
+
+/// What became of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it was passed: it did not call the tool.
+    Passed,
+    /// It did not call the tool, and all of it was passed as the end of the answers before it.
+    Continued {
+        /// By itself, as if it had not been streamed; `None` if nothing came.
+        answer: Option<String>,
+    },
+    /// It called the tool and nothing else. Its end was withheld: it is to be continued.
+    Recall(Recalls),
+    /// It called the tool beside others: those calls were left out, and all else was passed. The client will answer its
+    /// own; whoever sends that on has to put these calls and their results in again.
+    Mixed(Recalls),
+    /// It called the tool, but did not end to wait for its tools: it broke off, failed or reached a limit. Those calls, which
+    /// may be cut off, were left out for good, and all else was passed.
+    LeftOut(Recalls),
+    /// It was too large to be watched to its end: everything was passed, calls of the tool too if there were any.
+    Exposed,
+}
+
+/// The calls of the tool in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recalls {
+    /// The calls, in order.
+    pub calls: Vec<ToolCall>,
+    /// The whole answer as the provider gave it, as if it had not been streamed.
+    pub answer: String,
+}
+
+impl Recalls {
+    /// Finds them in an answer that is told whole.
+    pub(super) fn of(format: Format, answer: String) -> Self {
+        let events = format.decode_response(&answer).unwrap_or_default();
+        let calls = events.iter().flat_map(|event| event.fact.calls());
+        let calls = calls.filter(|call| is_recall_call(call).is_some()).cloned().collect();
+        Self { calls, answer }
+    }
+}
+
+impl Splice {
+    /// Waits for a streamed answer.
+    pub fn stream(format: Format) -> Self {
+        Self(Way::Stream(Box::new(Stream::new(format))))
+    }
+
+    /// Waits for an answer in one piece of JSON. Nothing of it is passed before its end.
+    pub fn whole(format: Format) -> Self {
+        Self(Way::Whole(Whole::new(format)))
+    }
+
+    /// The same, with other limits than a mebibyte withheld and sixteen kept.
+    pub fn with_limits(mut self, withheld: usize, kept: usize) -> Self {
+        match &mut self.0 {
+            Way::Stream(stream) => stream.limit(withheld, kept),
+            Way::Whole(whole) => whole.limit(kept),
+        }
+        self
+    }
+
+    /// Takes the next bytes, which may be cut anywhere, and adds what the client is to see now.
+    pub fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+        match &mut self.0 {
+            Way::Stream(stream) => stream.push(bytes, seen),
+            Way::Whole(whole) => whole.push(bytes, seen),
+        }
+    }
+
+    /// Whether the answer has said its last word, though more bytes may follow. One in one piece never says so itself.
+    pub fn is_over(&self) -> bool {
+        matches!(&self.0, Way::Stream(stream) if stream.is_over())
+    }
+
+    /// The answer has ended, however it ended. Adds what the client is still to see of it.
+    pub fn end(&mut self, seen: &mut Vec<u8>) -> Verdict {
+        match &mut self.0 {
+            Way::Stream(stream) => stream.end(seen),
+            Way::Whole(whole) => whole.end(seen),
+        }
+    }
+
+    /// After a [`Verdict::Recall`]: what comes now is the answer that continues.
+    pub fn continue_with(&mut self) {
+        match &mut self.0 {
+            Way::Stream(stream) => stream.go_on(),
+            Way::Whole(whole) => whole.go_on(),
+        }
+    }
+
+    /// After a [`Verdict::Recall`], or in the middle of the answer that continues: no more will come. What the client is to
+    /// be told, as its provider tells of errors. An answer in one piece is this instead.
+    pub fn fail(&mut self, message: &str) -> Vec<u8> {
+        match &mut self.0 {
+            Way::Stream(stream) => stream.fail(message),
+            Way::Whole(whole) => whole.fail(message),
+        }
+    }
+}

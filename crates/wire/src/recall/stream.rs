@@ -1,0 +1,273 @@
+//! A streamed answer on its way: each event is passed, changed, or withheld.
+
+use super::{
+    anthropic::Anthropic,
+    frames::{self, Frames, Piece},
+    openai_chat::Chat,
+    openai_responses::Responses,
+    splice::{ANSWER, Recalls, Verdict, WITHHELD},
+    tally::{End, Fate, Reason, Shown, Tally},
+};
+use crate::{
+    format::Format,
+    json::{self, Json},
+    stream::{Assembly, Taken},
+};
+
+/// A streamed answer on its way.
+#[derive(Debug)]
+pub(super) struct Stream {
+    format: Format,
+    /// `None` if bytes pass unread.
+    frames: Option<Frames>,
+    watch: Watch,
+    tally: Tally,
+    /// The answer as the provider gives it.
+    assembly: Assembly,
+    kept: usize,
+    /// Events that were withheld.
+    held: Vec<u8>,
+    withheld_limit: usize,
+    kept_limit: usize,
+    is_over: bool,
+    /// Whether the client has the last event that came.
+    is_passed: bool,
+    /// Whether the client has only part of it.
+    is_torn: bool,
+}
+
+/// What looks at the events of a format.
+#[derive(Debug)]
+enum Watch {
+    Chat(Chat),
+    Responses(Responses),
+    Anthropic(Anthropic),
+}
+
+impl Watch {
+    fn see(&mut self, event: &Json<'_>, tally: &mut Tally) -> Fate {
+        match self {
+            Self::Chat(chat) => chat.see(event, tally),
+            Self::Responses(responses) => responses.see(event, tally),
+            Self::Anthropic(anthropic) => anthropic.see(event, tally),
+        }
+    }
+
+    /// The word that ends a Chat stream; others have it by mistake.
+    fn done(&self, payload: &str, tally: &mut Tally) -> Fate {
+        let is_end = matches!(self, Self::Chat(_)) && tally.is_open();
+        if tally.is_withheld() || (is_end && tally.ended(Reason::Done)) {
+            return Fate::held(payload);
+        }
+        Fate::passed()
+    }
+}
+
+impl Stream {
+    pub(super) fn new(format: Format) -> Self {
+        let watch = match format {
+            Format::OpenaiChat => Watch::Chat(Chat::default()),
+            Format::OpenaiResponses => Watch::Responses(Responses::default()),
+            Format::Anthropic => Watch::Anthropic(Anthropic::default()),
+        };
+        Self {
+            format,
+            frames: Some(Frames::default()),
+            watch,
+            tally: Tally::default(),
+            assembly: Assembly::new(format),
+            kept: 0,
+            held: Vec::new(),
+            withheld_limit: WITHHELD,
+            kept_limit: ANSWER,
+            is_over: false,
+            is_passed: true,
+            is_torn: false,
+        }
+    }
+
+    pub(super) fn limit(&mut self, withheld: usize, kept: usize) {
+        self.withheld_limit = withheld;
+        self.kept_limit = kept;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+        // Small steps, so that one huge chunk cannot pass the limit either.
+        for step in bytes.chunks(64 << 10) {
+            let Some(mut frames) = self.frames.take() else {
+                seen.extend_from_slice(step);
+                continue;
+            };
+            frames.push(step, &mut |piece| match piece {
+                Piece::Event(event) => self.event(event, seen),
+                Piece::Tail(tail) => {
+                    if self.is_passed {
+                        seen.extend_from_slice(tail);
+                    }
+                }
+            });
+            if frames.held() > self.kept_limit {
+                self.release(seen);
+                seen.extend(frames.rest());
+                self.is_torn = true;
+            } else {
+                self.frames = Some(frames);
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, seen: &mut Vec<u8>) -> Verdict {
+        let rest = self.frames.as_mut().map(Frames::rest).unwrap_or_default();
+        if !rest.is_empty() {
+            self.last(&rest, seen);
+        }
+        if !self.tally.watches() {
+            return Verdict::Exposed;
+        }
+        if !self.tally.hides_any() {
+            let is_continued = self.tally.is_continued;
+            return if is_continued { Verdict::Continued { answer: self.answer() } } else { Verdict::Passed };
+        }
+        let recalls = Recalls::of(self.format, self.answer().unwrap_or_default());
+        match self.tally.end {
+            End::Withheld if recalls.calls.is_empty() => {
+                // Something that nobody can answer.
+                self.release(seen);
+                Verdict::Exposed
+            }
+            End::Withheld => {
+                if let Watch::Responses(responses) = &mut self.watch {
+                    responses.remember(&recalls.answer);
+                }
+                Verdict::Recall(recalls)
+            }
+            End::Well => Verdict::Mixed(recalls),
+            End::NotYet | End::Otherwise => Verdict::LeftOut(recalls),
+        }
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.tally.go_on();
+        if let Watch::Chat(chat) = &mut self.watch {
+            chat.go_on();
+        }
+        self.frames = Some(Frames::default());
+        self.assembly = Assembly::new(self.format);
+        self.kept = 0;
+        self.held.clear();
+        self.is_over = false;
+        self.is_passed = true;
+    }
+
+    pub(super) fn fail(&mut self, message: &str) -> Vec<u8> {
+        self.frames = Some(Frames::default());
+        let error = match &mut self.watch {
+            Watch::Chat(_) => frames::event(None, &error(self.format, message)),
+            Watch::Responses(responses) => responses.fail(message),
+            Watch::Anthropic(_) => frames::event(Some("error"), &error(self.format, message)),
+        };
+        let gap: &[u8] = if self.is_torn { b"\n\n" } else { b"" };
+        [gap, &error].concat()
+    }
+
+    /// The answer so far, told whole.
+    fn answer(&mut self) -> Option<String> {
+        std::mem::replace(&mut self.assembly, Assembly::new(self.format)).assembled()
+    }
+
+    /// An event that came.
+    fn event(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+        let Some(payload) = frames::payload(bytes) else {
+            // A comment keeps the line open: it passes whatever is withheld.
+            return self.pass(bytes, seen);
+        };
+        let event = Json::parse(&payload, "a streamed event").ok();
+        if let Some(event) = &event {
+            let taken = if self.tally.watches() { self.assembly.take(event) } else { Taken::default() };
+            self.kept = self.kept.saturating_add(taken.kept);
+            self.is_over |= taken.over;
+        }
+        self.is_over |= is_done(&payload);
+        self.told(bytes, &payload, event.as_ref(), seen);
+        if self.tally.watches() && (self.held.len() > self.withheld_limit || self.kept > self.kept_limit) {
+            self.release(seen);
+        }
+    }
+
+    /// What becomes of an event.
+    fn told(&mut self, bytes: &[u8], payload: &str, event: Option<&Json<'_>>, seen: &mut Vec<u8>) {
+        let fate = match event {
+            Some(event) => self.watch.see(event, &mut self.tally),
+            None if is_done(payload) => self.watch.done(payload, &mut self.tally),
+            None => Fate::passed(),
+        };
+        if let Some(held) = fate.held {
+            self.held.extend(frames::with_payload(bytes, &held));
+        }
+        match fate.shown {
+            Shown::AsItIs => self.pass(bytes, seen),
+            Shown::As(payload) => self.pass(&frames::with_payload(bytes, &payload), seen),
+            Shown::Not => self.is_passed = false,
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8], seen: &mut Vec<u8>) {
+        seen.extend_from_slice(bytes);
+        self.is_passed = true;
+    }
+
+    /// What came last and was not ended: some servers leave out the last empty line.
+    fn last(&mut self, rest: &[u8], seen: &mut Vec<u8>) {
+        let is_whole = frames::payload(rest)
+            .is_none_or(|payload| is_done(&payload) || Json::parse(&payload, "a streamed event").is_ok());
+        if !self.tally.places.are_moved() {
+            self.is_torn = true;
+            return if is_whole { self.event(rest, seen) } else { seen.extend_from_slice(rest) };
+        }
+        // Half an event can be neither read nor changed; whole ones are ended, as others may follow.
+        if is_whole {
+            self.event(&[rest, b"\n\n"].concat(), seen);
+        }
+    }
+
+    /// Gives the client everything that was withheld, and withholds nothing more.
+    fn release(&mut self, seen: &mut Vec<u8>) {
+        self.tally.expose();
+        self.assembly = Assembly::new(self.format);
+        let held = std::mem::take(&mut self.held);
+        let mut events: Vec<Vec<u8>> = Vec::new();
+        Frames::default().push(&held, &mut |piece| match piece {
+            Piece::Event(event) | Piece::Tail(event) => events.push(event.to_vec()),
+        });
+        for event in events {
+            match frames::payload(&event) {
+                Some(payload) => {
+                    let read = Json::parse(&payload, "a streamed event").ok();
+                    self.told(&event, &payload, read.as_ref(), seen);
+                }
+                None => self.pass(&event, seen),
+            }
+        }
+    }
+}
+
+fn is_done(payload: &str) -> bool {
+    payload.trim() == "[DONE]"
+}
+
+/// What a provider says instead of an answer.
+pub(super) fn error(format: Format, message: &str) -> String {
+    let message = json::quoted(message);
+    match format {
+        Format::OpenaiChat | Format::OpenaiResponses => {
+            format!(r#"{{"error":{{"message":{message},"type":"server_error","param":null,"code":null}}}}"#)
+        }
+        Format::Anthropic => {
+            format!(r#"{{"type":"error","error":{{"type":"api_error","message":{message}}}}}"#)
+        }
+    }
+}
