@@ -330,6 +330,7 @@ impl Client {
     fn end(&mut self, ticket: Ticket, answer: Vec<epitome::core::Event>, ending: Ending) {
         let end = End {
             answer,
+            told: None,
             ending,
             status: Some(200),
             bytes: 10,
@@ -337,7 +338,6 @@ impl Client {
             took: Duration::from_millis(1),
             at: Time(1_000_000),
             observed: None,
-            told: None,
         };
         self.gateway.recorder.finish(ticket, end).unwrap();
     }
