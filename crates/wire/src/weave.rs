@@ -279,7 +279,7 @@ impl<'c> Weaving<'c> {
         }
         let hides = units.iter().any(|unit| self.hides(*unit));
         let same = !hides && matches!(shown[..], [(_, raw)] if raw == text);
-        let is_kept = same || !hides && !(touched || units.iter().any(|unit| self.is_touched(*unit)));
+        let is_kept = same || !(hides || touched || units.iter().any(|unit| self.is_touched(*unit)));
         Some(Message { units, is_kept, text })
     }
 

@@ -214,7 +214,7 @@ fn maker(
 }
 
 fn prices(profiles: &Profiles, model: &str) -> Prices {
-    profiles.find(model).map(|profile| profile.prices.clone()).unwrap_or_default()
+    profiles.find(model).map(|profile| profile.prices).unwrap_or_default()
 }
 
 /// A summariser that goes by whatever the newest request came with.

@@ -573,10 +573,10 @@ fn a_request_that_was_refused_as_too_long_is_made_smaller_and_what_follows_stays
             }
             let rows = task.store().calls(thread, 0, usize::MAX >> 1).unwrap();
             assert!(rows.iter().all(|row| row.outcomes.len() == 1), "{format}: {rows:#?}");
-            if !said {
-                task.agent.turns += 1;
-            } else {
+            if said {
                 task.agent.goes_on(&result(0));
+            } else {
+                task.agent.turns += 1;
             }
             for restarts in [false, true, false] {
                 if restarts {
