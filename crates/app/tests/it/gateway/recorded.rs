@@ -4,6 +4,7 @@ use std::path::Path;
 
 use epitome::{
     core::{Fact, Seq, ThreadId},
+    session::verify_call,
     store::{
         EventLog, Options, Sqlite,
         records::{ExchangeRow, SessionRow, ThreadRow},
@@ -86,6 +87,16 @@ impl Recorded {
     /// How many summaries were ordered.
     pub(super) fn orders(&self) -> usize {
         self.store.jobs(None).expect("readable").len()
+    }
+
+    /// Every request of a thread that was composed can be made again as it was sent.
+    #[track_caller]
+    pub(super) fn check_calls(&self, thread: ThreadId) {
+        let calls = self.store.calls(thread, 0, usize::MAX >> 1).expect("readable");
+        assert!(!calls.is_empty());
+        for call in calls {
+            verify_call(&self.store, thread, call.number).expect("the same bytes");
+        }
     }
 
     /// Nothing is wrong with the database.
