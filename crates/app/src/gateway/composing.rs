@@ -7,7 +7,10 @@ use bytes::Bytes;
 use epitome::{
     compose::{Cut, Outgoing, Way},
     core::event::Time,
-    wire::reply::Reply,
+    wire::{
+        recall::{RECALL_TOOL, offer},
+        reply::Reply,
+    },
 };
 use http::{Request, Response, request::Parts};
 use hyper::body::Incoming;
@@ -22,6 +25,7 @@ use super::{
     intake::{Framing, Outbound},
     metrics::composed::Overflowed,
     passage::Passage,
+    recalling::Onward,
     recording::{self, Alive, Composed, Refused},
     relay::{Failure, record, send},
     upstream::Upstream,
@@ -31,14 +35,14 @@ use super::{
 pub(super) const HELD: Duration = Duration::from_secs(2);
 
 /// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
-const REFUSED: Duration = Duration::from_secs(10);
+pub(super) const REFUSED: Duration = Duration::from_secs(10);
 
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {
     /// What is counted of it.
     pub(super) passage: &'p mut Passage,
     /// Its provider.
-    pub(super) upstream: &'p Upstream,
+    pub(super) upstream: &'p Arc<Upstream>,
     /// Its head, as the provider gets it with the client's body.
     pub(super) head: Parts,
     /// How its body came, and leaves.
@@ -51,6 +55,8 @@ pub(super) struct Trip<'p> {
 pub(super) enum Reached {
     /// To an answer of the provider's.
     Provider(Response<Begun>),
+    /// To one whose model may ask back, and how to go on then.
+    Watched(Response<Begun>, Box<Onward>),
     /// To an answer of the gateway's, as if the model had given it.
     Here(Reply),
 }
@@ -65,6 +71,13 @@ impl Trip<'_> {
                 self.passage.came_to(Fate::Answered);
                 Ok(Reached::Here(self.reply(&body, &words)))
             }
+            Way::Forward(outgoing) if self.may_ask_back(&outgoing, &body) => {
+                self.head.headers = headers::uncompressed(&self.head.headers);
+                let response = self.composed(outgoing, body.clone()).await?;
+                let Self { upstream, head, request, .. } = self;
+                let onward = Onward { upstream: Arc::clone(upstream), head, request, body };
+                Ok(Reached::Watched(response, Box::new(onward)))
+            }
             Way::Forward(outgoing) => self.composed(outgoing, body).await.map(Reached::Provider),
         }
     }
@@ -75,6 +88,17 @@ impl Trip<'_> {
         let response =
             send(self.passage.gateway(), self.upstream, Request::from_parts(self.head, body)).await?;
         Ok(Reached::Provider(begun::unread(response)))
+    }
+
+    /// Whether its model was offered a tool by which it gets back what was left out.
+    fn may_ask_back(&self, outgoing: &Outgoing, body: &[u8]) -> bool {
+        if !self.passage.gateway().composing.recall || outgoing.done.call.is_none() {
+            return false;
+        }
+        // Whoever never names it has no tool of that name, which is all that counts here: one that was not offered is not
+        // called.
+        str::from_utf8(body)
+            .is_ok_and(|body| !body.contains(RECALL_TOOL) || offer(self.request.format, body).is_some())
     }
 
     /// Sends a composed request, and once more if it has to be smaller.
@@ -132,7 +156,7 @@ impl Trip<'_> {
 }
 
 /// The pieces of a body, of which what is the client's is not copied; `None` if it has no such pieces.
-fn pieces(cuts: Vec<Cut>, body: &Bytes) -> Option<Vec<Bytes>> {
+pub(super) fn pieces(cuts: Vec<Cut>, body: &Bytes) -> Option<Vec<Bytes>> {
     let piece = |cut| match cut {
         Cut::Client(range) => body.get(range).map(|piece| body.slice_ref(piece)),
         Cut::Own(words) => Some(Bytes::from(words)),

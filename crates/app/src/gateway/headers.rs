@@ -85,6 +85,41 @@ pub(super) fn recut(headers: &HeaderMap, length: u64) -> HeaderMap {
     sent
 }
 
+/// The headers of a request whose answer must not be compressed, because it is looked into on its way.
+pub(super) fn uncompressed(headers: &HeaderMap) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
+    for (name, value) in headers.iter().filter(|(name, _)| *name != header::ACCEPT_ENCODING) {
+        sent.append(name, value.clone());
+    }
+    sent.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    sent
+}
+
+/// The headers of a request that goes on from another one, `length` bytes long. What the first one may only be done once by is
+/// its own.
+pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
+    for (name, value) in headers {
+        let is_of_first = *name == header::CONTENT_LENGTH || name.as_str() == "idempotency-key";
+        if !is_of_first && !is_of_connection(name) && !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    sent.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    sent
+}
+
+/// The headers of an answer whose body is not the provider's to the byte.
+pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers {
+        if *name != header::CONTENT_LENGTH && !is_of_bytes(name) {
+            sent.append(name, value.clone());
+        }
+    }
+    sent
+}
+
 /// The headers of a question of our own, beside a request that its provider got with these: not compressed, and answered so in
 /// one piece of JSON. A request's key for not being done twice is its own.
 pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {

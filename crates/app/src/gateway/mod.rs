@@ -16,6 +16,7 @@ pub(crate) mod metrics;
 mod passage;
 mod passing;
 mod patience;
+mod recalling;
 mod recording;
 mod relay;
 mod route;

@@ -26,7 +26,8 @@ use super::{
     copy::{AnswerCopy, Read, is_streamed},
     fate::Fate,
     metrics::{Finished, InFlight, Metrics, Reason, composed::Overflowed},
-    recording::{Composed, Recorded, Recording, Refused},
+    recalling::Spliced,
+    recording::{AskedBack, Composed, Recorded, Recording, Refused},
     telemetry::{self, Place, Told},
     upstream::Upstream,
 };
@@ -54,6 +55,9 @@ pub(super) struct Passage {
     fate: Option<Fate>,
     /// What became of it after its provider refused it as too long.
     overflow: Option<Overflowed>,
+    /// What the client sees of an answer that is not all for it.
+    spliced: Option<Spliced>,
+    hidden: Hidden,
     stage: Stage,
     _place: OwnedSemaphorePermit,
     _in_flight: InFlight,
@@ -163,6 +167,15 @@ impl Passed {
     }
 }
 
+/// What passed between the gateway and the provider only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hidden {
+    /// How many calls of the recall tool were answered.
+    pub(super) recalls: u64,
+    /// What the answers used that made them.
+    pub(super) usage: Usage,
+}
+
 /// A passage that is over, as its record needs it.
 #[derive(Debug)]
 pub(super) struct Departure {
@@ -176,6 +189,10 @@ pub(super) struct Departure {
     pub(super) composed: Option<Done>,
     /// What became of it after its provider refused it as too long.
     pub(super) overflow: Option<Overflowed>,
+    /// What the client has of its answer, if that is not all for it.
+    pub(super) spliced: Option<Spliced>,
+    /// What the client did not see of it.
+    pub(super) hidden: Hidden,
     /// Told when it is recorded.
     pub(super) done: oneshot::Sender<Recorded>,
 }
@@ -207,6 +224,8 @@ impl Passage {
             recording: None,
             fate: (mode == Mode::Compact).then_some(Fate::Refused),
             overflow: None,
+            spliced: None,
+            hidden: Hidden::default(),
             stage: Stage::Passing,
             _place: place,
             _in_flight: gateway.metrics.arrived(),
@@ -249,6 +268,38 @@ impl Passage {
         }
     }
 
+    /// The request that goes on with what its model asked back for; `None` if there is none. What the model said is
+    /// recorded with it.
+    pub(super) async fn recall(&mut self, asked: AskedBack) -> Option<compose::Outgoing> {
+        let calls = asked.recalls.calls.len() as u64;
+        let copy = self.copy.take();
+        let recalled = match &self.recording {
+            Some(recording) => recording.recall(asked).await,
+            None => None,
+        };
+        if let Some(recalled) = &recalled {
+            self.hidden.recalls += calls;
+            self.hidden.usage = sum(self.hidden.usage, recalled.usage.unwrap_or_default());
+        } else {
+            self.copy = copy;
+        }
+        recalled.map(|recalled| recalled.outgoing)
+    }
+
+    /// It goes on as another call, which this was done to. What was done before stays done.
+    pub(super) fn goes_on(&mut self, done: Done) {
+        let before = self.fate.as_ref().and_then(Fate::done).cloned();
+        let (cause, compaction) = before.map(|before| (before.cause, before.compaction)).unwrap_or_default();
+        let (cause, compaction) = (cause.or(done.cause), compaction.or(done.compaction));
+        self.fate = Some(Fate::Composed(Done { cause, compaction, ..done }));
+    }
+
+    /// The client has this of its answer.
+    pub(super) fn spliced(&mut self, spliced: Spliced) {
+        self.hidden.recalls += spliced.given_back();
+        self.spliced = Some(spliced);
+    }
+
     /// In mode `compact`, this became of it.
     pub(super) fn came_to(&mut self, fate: Fate) {
         self.fate = Some(fate);
@@ -281,10 +332,20 @@ impl Passage {
 
     /// More of its answer passes.
     pub(super) fn passes(&mut self, bytes: &Bytes) {
+        self.shows(bytes);
+        self.hears(bytes);
+    }
+
+    /// The client is shown these bytes.
+    pub(super) fn shows(&mut self, bytes: &[u8]) {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.started.elapsed());
         }
         self.bytes_out += bytes.len() as u64;
+    }
+
+    /// The provider said this.
+    pub(super) fn hears(&mut self, bytes: &Bytes) {
         if let Some(copy) = &mut self.copy {
             copy.take(bytes);
         }
@@ -327,9 +388,20 @@ impl Passage {
         };
         let (done, recorded) = oneshot::channel();
         let composed = self.fate.as_ref().and_then(Fate::done).cloned();
-        let overflow = self.overflow;
-        recording.depart(Departure { passed, copy, how, composed, overflow, done });
+        let (overflow, spliced, hidden) = (self.overflow, self.spliced.take(), self.hidden);
+        recording.depart(Departure { passed, copy, how, done, composed, overflow, spliced, hidden });
         Some(recorded)
+    }
+}
+
+/// What two calls used.
+fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        uncached: one.uncached + other.uncached,
+        cache_read: one.cache_read + other.cache_read,
+        cache_write: one.cache_write + other.cache_write,
+        cache_write_hour: one.cache_write_hour + other.cache_write_hour,
+        output: one.output + other.output,
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     metrics::Reason,
     passage::{How, Passage},
     patience::Patience,
+    recalling::Recalling,
     recording::Recorded,
 };
 
@@ -35,6 +36,8 @@ pub(super) enum Outgoing {
     Own(Full<Bytes>),
     /// A provider's.
     Passing(Box<Passing>),
+    /// A provider's, of which the client does not see all.
+    Recalling(Box<Recalling>),
 }
 
 /// A provider's answer on its way.
@@ -57,7 +60,7 @@ struct Held {
 }
 
 /// What a body ends with if it breaks off.
-type Broken = Box<dyn Error + Send + Sync>;
+pub(super) type Broken = Box<dyn Error + Send + Sync>;
 
 impl Passing {
     /// Passes an answer on, which may pause for so long.
@@ -133,6 +136,7 @@ impl Body for Outgoing {
             Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Passing(passing) if passing.is_done => Poll::Ready(None),
             Self::Passing(passing) => passing.poll_next(cx),
+            Self::Recalling(recalling) => recalling.poll_next(cx),
         }
     }
 
@@ -140,6 +144,7 @@ impl Body for Outgoing {
         match self {
             Self::Own(body) => body.is_end_stream(),
             Self::Passing(passing) => passing.is_done,
+            Self::Recalling(_) => false,
         }
     }
 
@@ -148,11 +153,11 @@ impl Body for Outgoing {
             Self::Own(body) => body.size_hint(),
             // The headers tell, if anybody knows.
             Self::Passing(passing) if passing.is_done => SizeHint::with_exact(0),
-            Self::Passing(_) => SizeHint::default(),
+            Self::Passing(_) | Self::Recalling(_) => SizeHint::default(),
         }
     }
 }
 
-fn broken(why: &'static str) -> Broken {
+pub(super) fn broken(why: &'static str) -> Broken {
     io::Error::other(why).into()
 }

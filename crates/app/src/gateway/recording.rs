@@ -11,11 +11,14 @@ use std::{
 use bytes::Bytes;
 use epitome::{
     compose::{self, Outgoing, Way, Wishes},
-    core::event::Time,
+    core::{
+        Fact,
+        event::{Time, Usage},
+    },
     observe::Observed,
     recorder::{Arrival, End, Ending, Finish, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
-    wire::{Format, caller::Purpose, overflow::Overflow},
+    wire::{Format, caller::Purpose, overflow::Overflow, recall::Recalls},
 };
 use http::{HeaderMap, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -90,6 +93,26 @@ pub(super) async fn look_after(gateway: Weak<Gateway>) {
         let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
         gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
     }
+}
+
+/// A composed request whose model asks back for what was left out.
+#[derive(Debug)]
+pub(super) struct AskedBack {
+    /// The request.
+    pub(super) request: Arc<Request>,
+    /// Its body, not compressed.
+    pub(super) body: Bytes,
+    /// What the model asks for.
+    pub(super) recalls: Recalls,
+}
+
+/// The request that goes on after a model asked back.
+#[derive(Debug)]
+pub(super) struct Recalled {
+    /// The request.
+    pub(super) outgoing: Outgoing,
+    /// What the answer used that asked back.
+    pub(super) usage: Option<Usage>,
 }
 
 /// What became of a record.
@@ -169,7 +192,20 @@ impl Recording {
 
     /// Has the request composed anew, smaller. `None` if it cannot be.
     pub(super) async fn smaller(&self, refused: Refused) -> Option<Outgoing> {
-        let arrived = {
+        self.anew(move |desk, arrived| desk.smaller(arrived, &refused)).await
+    }
+
+    /// Has the request composed anew, with what its model asks back for. `None` if it cannot be.
+    pub(super) async fn recall(&self, asked: AskedBack) -> Option<Recalled> {
+        self.anew(move |desk, arrived| desk.recall(arrived, &asked)).await
+    }
+
+    /// Has something made of a request that has arrived, on a thread that may block.
+    async fn anew<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(&Desk, &mut Arrived) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let mut arrived = {
             let mut stage = self.desk.stage();
             match std::mem::replace(&mut *stage, Stage::Arriving) {
                 Stage::Arrived(Ok(arrived)) => arrived,
@@ -181,7 +217,16 @@ impl Recording {
         };
         let (tell, told) = oneshot::channel();
         let working = Arc::clone(&self.desk);
-        self.desk.gateway.runtime.spawn_blocking(move || working.compose_smaller(arrived, &refused, tell));
+        self.desk.gateway.runtime.spawn_blocking(move || {
+            let made = make(&working, &mut arrived);
+            if tell.is_closed() && made.is_some() {
+                working.never_left(&arrived.recorder, &mut arrived.ticket);
+            }
+            // Whoever hears of it may have more made, so it has to be there.
+            working.done_with(Ok(arrived));
+            // Nobody may be listening.
+            let _ = tell.send(made);
+        });
         told.await.ok().flatten()
     }
 
@@ -232,24 +277,26 @@ impl Desk {
         }
     }
 
-    fn compose_smaller(
-        self: Arc<Self>,
-        mut arrived: Box<Arrived>,
-        refused: &Refused,
-        tell: oneshot::Sender<Option<Outgoing>>,
-    ) {
+    fn smaller(&self, arrived: &mut Arrived, refused: &Refused) -> Option<Outgoing> {
         let Refused { request, body, overflow } = refused;
-        let smaller = str::from_utf8(body).ok().and_then(|body| {
-            let header = |name: &str| shown(&request.headers, name);
-            let arrival = request.arrival(body, &header);
-            let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
-            composed.map_err(|error| self.failed(&error)).ok().flatten()
+        let header = |name: &str| shown(&request.headers, name);
+        let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
+        let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
+        composed.map_err(|error| self.failed(&error)).ok().flatten()
+    }
+
+    fn recall(&self, arrived: &mut Arrived, asked: &AskedBack) -> Option<Recalled> {
+        let AskedBack { request, body, recalls } = asked;
+        let header = |name: &str| shown(&request.headers, name);
+        let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
+        let recalled = arrived.recorder.recall(&mut arrived.ticket, &arrival, recalls);
+        let outgoing = recalled.map_err(|error| self.failed(&error)).ok().flatten()?;
+        let answer = request.format.decode_response(&recalls.answer).unwrap_or_default();
+        let usage = answer.iter().rev().find_map(|event| match &event.fact {
+            Fact::UsageReported { usage, .. } => Some(*usage),
+            _ => None,
         });
-        let is_made = smaller.is_some();
-        if tell.send(smaller).is_err() && is_made {
-            self.never_left(&arrived.recorder, &mut arrived.ticket);
-        }
-        self.done_with(Ok(arrived));
+        Some(Recalled { outgoing, usage })
     }
 
     /// Nobody waited for what was composed: the client's own request went on, or nothing did.
@@ -322,7 +369,7 @@ impl Desk {
 
     /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, composed, overflow, done } = departure;
+        let Departure { passed, copy, how, done, composed, overflow, spliced, hidden } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;
@@ -330,7 +377,8 @@ impl Desk {
             }
             Err(reason) => (Err(reason), None),
         };
-        let read = copy.map(AnswerCopy::read);
+        let mut read = copy.map(AnswerCopy::read);
+        let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.told(read));
         let ending = how.ending(passed.answered(), read.as_ref());
         if recorded.is_ok() && read.as_ref().is_some_and(|read| !read.is_readable) {
             self.missed(Reason::UnreadableAnswer);
@@ -354,7 +402,7 @@ impl Desk {
             took: passed.took,
             at: now(),
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
-            told: None,
+            told,
         };
         let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
         match recorded {
@@ -387,7 +435,7 @@ impl Desk {
                 done,
                 usage: said.usage.as_ref(),
                 overflow: overflow.map(|overflow| overflow.after(ending)),
-                recalls: 0,
+                recalls: hidden.recalls,
             });
         }
     }

@@ -27,6 +27,7 @@ use super::{
     metrics::{Finished, Reason, Uncomposed},
     passage::{How, Passage},
     passing::{self, Outgoing, Passing},
+    recalling::Onward,
     recording::{self, Alive, Composed, Recording},
     route::{self, Route},
     upstream::{Choice, SendError, Upstream},
@@ -112,7 +113,8 @@ async fn relay(
     let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
     let errand = Errand { alive, lane, mode, admitted, head };
     let answered = match errand.run(&mut passage, body).await {
-        Ok(Reached::Provider(response)) => return Ok(passed(passage, response)),
+        Ok(Reached::Provider(response)) => return Ok(passed(passage, response, None).await),
+        Ok(Reached::Watched(response, onward)) => return Ok(passed(passage, response, Some(onward)).await),
         Ok(Reached::Here(reply)) => replied(&mut passage, reply).await,
         Err(Failure { how, trouble }) => {
             passage.fails(trouble.status, how);
@@ -146,15 +148,26 @@ fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
 }
 
 /// The answer of a provider, as the client gets it.
-fn passed(mut passage: Passage, response: Response<Begun>) -> Response<Outgoing> {
+async fn passed(
+    mut passage: Passage,
+    response: Response<Begun>,
+    onward: Option<Box<Onward>>,
+) -> Response<Outgoing> {
     let (mut head, body) = response.into_parts();
     passage.answered(head.status, &head.headers);
+    let watch = onward.and_then(|onward| onward.watch(head.status, &head.headers));
     head.headers = headers::to_client(head.headers);
     if let Some(fate) = passage.fate() {
         head.headers.insert(fate::HEADER, fate.header());
     }
     // How a provider counts its versions is nothing to the client's connection.
     head.version = Version::HTTP_11;
+    if let Some(watch) = watch {
+        head.headers = headers::unmeasured(&head.headers);
+        let (body, status) = watch.begin(passage, body).await;
+        head.status = status;
+        return Response::from_parts(head, Outgoing::Recalling(Box::new(body)));
+    }
     let pause = passage.gateway().limits.pause;
     Response::from_parts(head, Outgoing::Passing(Box::new(Passing::new(body, passage, pause))))
 }
@@ -190,7 +203,8 @@ struct Errand {
 
 /// Why a request did not pass.
 pub(super) struct Failure {
-    how: How,
+    /// How it ended with that.
+    pub(super) how: How,
     trouble: Trouble,
 }
 

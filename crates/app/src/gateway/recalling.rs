@@ -1,0 +1,452 @@
+//! An answer whose model may ask back for what was left out of its request: that is given to it here, in requests of the
+//! gateway's own, and the client sees one answer and nothing of the asking.
+//!
+//! What the client sees passes as it comes, but for what a [`Splice`] withholds; what is recorded is what the provider said.
+//! As with any answer, the piece that completes it is held until it is in the log. All of it happens while the client takes
+//! its answer: one that leaves takes everything with it.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use epitome::{
+    compose::{self, Told},
+    wire::{
+        Format,
+        recall::{Recalls, Splice, Verdict, joined},
+    },
+};
+use http::{HeaderMap, Request, StatusCode, request::Parts};
+use http_body::{Body, Frame};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{
+    begun::{self, Begun},
+    composing::{REFUSED, pieces},
+    config::Unrecorded,
+    copy::{Read, is_streamed},
+    expand::Coding,
+    headers,
+    intake::{Framing, Outbound},
+    metrics::Reason,
+    passage::{How, Passage},
+    passing::{Broken, HELD, broken},
+    patience::Patience,
+    recording::{self, AskedBack, Recorded},
+    relay::send,
+    upstream::Upstream,
+};
+
+/// How often a model may ask back in one answer.
+const ROUNDS: usize = 8;
+
+/// How many bytes are kept of what a client saw.
+const SEEN: usize = 16 << 20;
+
+/// How to go on with a request whose model asks back.
+pub(super) struct Onward {
+    /// Its provider.
+    pub(super) upstream: Arc<Upstream>,
+    /// Its head, as the provider got it.
+    pub(super) head: Parts,
+    /// The request, as it came.
+    pub(super) request: Arc<recording::Request>,
+    /// The client's body, not compressed.
+    pub(super) body: Bytes,
+}
+
+/// An answer that is to be watched.
+pub(super) struct Watch {
+    onward: Onward,
+    kind: Kind,
+}
+
+/// What an answer consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Events.
+    Stream,
+    /// One piece of JSON, of which nothing passes before its end.
+    Whole,
+}
+
+impl Kind {
+    /// Of an answer under this head, if it can be looked into.
+    fn of(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        let is_open = status == StatusCode::OK && Coding::of(headers) == Coding::Identity;
+        is_open.then(|| if is_streamed(headers) { Self::Stream } else { Self::Whole })
+    }
+}
+
+impl Onward {
+    /// Watches the answer under this head, if it can be.
+    pub(super) fn watch(self, status: StatusCode, headers: &HeaderMap) -> Option<Watch> {
+        let kind = Kind::of(status, headers)?;
+        Some(Watch { onward: self, kind })
+    }
+}
+
+impl Watch {
+    /// The body as the client gets it, and the status it gets it with: of an answer in one piece nothing is told before it
+    /// is known.
+    pub(super) async fn begin(self, passage: Passage, answer: Begun) -> (Recalling, StatusCode) {
+        let Self { onward, kind } = self;
+        let format = onward.request.format;
+        let splice = match kind {
+            Kind::Stream => Splice::stream(format),
+            Kind::Whole => Splice::whole(format),
+        };
+        let (out, pieces) = mpsc::channel(1);
+        let pump = Pump { passage, onward, kind, splice, seen: Some(Vec::new()), rounds: 0, out };
+        let pump: Pumping = Box::pin(pump.run(answer));
+        let mut recalling = Recalling { pump: Some(pump), pieces, next: None, has_shown: false };
+        if kind == Kind::Whole {
+            recalling.next = poll_fn(|cx| recalling.poll_piece(cx)).await;
+        }
+        let status = match &recalling.next {
+            Some(Piece::Failed { status, .. }) => *status,
+            Some(Piece::Shown(_) | Piece::Broke(_)) | None => StatusCode::OK,
+        };
+        (recalling, status)
+    }
+}
+
+type Pumping = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// An answer on its way, as its client sees it.
+pub(super) struct Recalling {
+    /// What makes the pieces, until all are made.
+    pump: Option<Pumping>,
+    pieces: mpsc::Receiver<Piece>,
+    /// A piece that was waited for before.
+    next: Option<Piece>,
+    /// Whether something has just gone on.
+    has_shown: bool,
+}
+
+/// A piece of what a client sees.
+enum Piece {
+    Shown(Bytes),
+    /// What the client is told in place of the rest.
+    Failed {
+        status: StatusCode,
+        told: Bytes,
+    },
+    /// The answer broke off.
+    Broke(Broken),
+}
+
+impl Recalling {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let piece = match self.next.take() {
+            Some(piece) => Poll::Ready(Some(piece)),
+            None => self.poll_piece(cx),
+        };
+        let had_shown = std::mem::take(&mut self.has_shown);
+        match ready!(piece) {
+            // A connection that hears of an end by an error writes nothing more: what is shown is to be written before.
+            Some(Piece::Broke(error)) if had_shown => {
+                self.next = Some(Piece::Broke(error));
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Some(Piece::Broke(error)) => Poll::Ready(Some(Err(error))),
+            Some(Piece::Shown(bytes) | Piece::Failed { told: bytes, .. }) => {
+                self.has_shown = true;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        if let Some(pump) = &mut self.pump
+            && pump.as_mut().poll(cx).is_ready()
+        {
+            self.pump = None;
+        }
+        self.pieces.poll_recv(cx)
+    }
+}
+
+impl fmt::Debug for Recalling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recalling").finish_non_exhaustive()
+    }
+}
+
+/// Takes answers from the provider and gives pieces to the client.
+struct Pump {
+    passage: Passage,
+    onward: Onward,
+    kind: Kind,
+    splice: Splice,
+    /// What the client saw; `None` if that is too much to be kept.
+    seen: Option<Vec<u8>>,
+    /// How often the model has asked back.
+    rounds: usize,
+    out: mpsc::Sender<Piece>,
+}
+
+/// How an answer of the provider's ended.
+enum Came {
+    Whole,
+    Broke(Broken),
+}
+
+/// Why an answer does not go on.
+struct Stop {
+    how: How,
+    status: StatusCode,
+    message: String,
+}
+
+impl Stop {
+    fn broke(why: &str) -> Self {
+        Self::by(How::Broke, StatusCode::BAD_GATEWAY, why)
+    }
+
+    fn by(how: How, status: StatusCode, why: &str) -> Self {
+        let message =
+            format!("Epitome's gateway gave the model back what it asked for, but {why}: try again");
+        Self { how, status, message }
+    }
+}
+
+impl Pump {
+    async fn run(mut self, mut answer: Begun) {
+        loop {
+            let (mut shown, came) = self.hears(&mut answer).await;
+            match (self.splice.end(&mut shown), came) {
+                (Verdict::Recall(recalls), _) => {
+                    self.shows(shown).await;
+                    match self.asks_again(recalls).await {
+                        Ok(next) => answer = next,
+                        Err(stop) => return self.stops(Vec::new(), stop).await,
+                    }
+                }
+                (_, Came::Broke(error)) if self.rounds == 0 => {
+                    self.shows(shown).await;
+                    self.passage.end(How::Broke);
+                    return self.sends(Piece::Broke(error)).await;
+                }
+                (_, Came::Broke(_)) => {
+                    return self.stops(shown, Stop::broke("the answer to that broke off")).await;
+                }
+                (Verdict::Continued { answer: None }, Came::Whole) if self.kind == Kind::Stream => {
+                    return self.stops(shown, Stop::broke("nothing was answered to that")).await;
+                }
+                (verdict, Came::Whole) => return self.ends(shown, verdict, answer).await,
+            }
+        }
+    }
+
+    /// Passes an answer on; what completes it is not passed but given back.
+    async fn hears(&mut self, answer: &mut Begun) -> (Vec<u8>, Came) {
+        let mut patience = Patience::new(self.passage.gateway().limits.pause);
+        loop {
+            let mut shown = Vec::new();
+            match next(answer, &mut patience).await {
+                Ok(Some(bytes)) => {
+                    self.passage.hears(&bytes);
+                    self.splice.push(&bytes, &mut shown);
+                }
+                Ok(None) => return (shown, Came::Whole),
+                Err(error) => return (shown, Came::Broke(error)),
+            }
+            if self.splice.is_over() || answer.is_end_stream() {
+                return (shown, Came::Whole);
+            }
+            self.shows(shown).await;
+        }
+    }
+
+    /// Gives the model what it asks for; the answer to that.
+    async fn asks_again(&mut self, recalls: Recalls) -> Result<Begun, Stop> {
+        if self.rounds == ROUNDS {
+            return Err(Stop::broke("it asked again and again"));
+        }
+        self.rounds += 1;
+        let Onward { upstream, head, request, body } = &self.onward;
+        let asked = AskedBack { request: Arc::clone(request), body: body.clone(), recalls };
+        let gateway = Arc::clone(self.passage.gateway());
+        let outgoing = match gateway.unrecorded {
+            Unrecorded::Refuse => self.passage.recall(asked).await,
+            Unrecorded::Forward => timeout(REFUSED, self.passage.recall(asked)).await.ok().flatten(),
+        };
+        let made = outgoing.and_then(|compose::Outgoing { cuts, done }| Some((pieces(cuts, body)?, done)));
+        let (pieces, done) = made.ok_or_else(|| Stop::broke("no request could be made with that"))?;
+        self.passage.goes_on(done);
+        let mut head = head.clone();
+        head.headers = headers::of_next(&head.headers, pieces.iter().map(|piece| piece.len() as u64).sum());
+        let next = Request::from_parts(head, Outbound::pieces(pieces, Framing::Length));
+        let response = send(&gateway, upstream, next)
+            .await
+            .map_err(|failure| Stop::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))?;
+        let (status, headers) = (response.status(), response.headers());
+        self.passage.answered(status, headers);
+        if Kind::of(status, headers) != Some(self.kind) {
+            let is_error = status.is_client_error() || status.is_server_error();
+            let told = if is_error { status } else { StatusCode::BAD_GATEWAY };
+            let why = format!("the provider refused that with status {}", status.as_u16());
+            return Err(Stop::by(How::Refused, told, &why));
+        }
+        self.splice.continue_with();
+        Ok(begun::unread(response).into_body())
+    }
+
+    /// The answer is complete.
+    async fn ends(mut self, shown: Vec<u8>, verdict: Verdict, mut rest: Begun) {
+        let is_untouched = self.rounds == 0 && matches!(verdict, Verdict::Passed | Verdict::Exposed);
+        self.keeps(&shown);
+        let (format, seen, is_continued) = (self.onward.request.format, self.seen.take(), self.rounds > 0);
+        self.passage.spliced(Spliced { format, verdict, seen, is_continued });
+        let recorded = self.passage.end(How::Ended);
+        if !self.is_kept(recorded).await {
+            return self.sends(Piece::Broke(broken("the answer could not be recorded"))).await;
+        }
+        if !shown.is_empty() {
+            self.sends(Piece::Shown(shown.into())).await;
+        }
+        let mut patience = Patience::new(self.passage.gateway().limits.pause);
+        // It has said its last word, and whatever else it says is the client's.
+        while is_untouched {
+            match next(&mut rest, &mut patience).await {
+                Ok(Some(bytes)) => self.sends(Piece::Shown(bytes)).await,
+                Ok(None) => return,
+                Err(error) => return self.sends(Piece::Broke(error)).await,
+            }
+        }
+    }
+
+    /// The answer does not go on.
+    async fn stops(mut self, shown: Vec<u8>, stop: Stop) {
+        let Stop { how, status, message } = stop;
+        let upstream = self.onward.upstream.name();
+        tracing::warn!(upstream, error = message, "an answer does not go on");
+        let told = self.splice.fail(&message);
+        let told = match self.kind {
+            Kind::Stream => [shown, told].concat(),
+            Kind::Whole => told,
+        };
+        self.passage.shows(&told);
+        let recorded = self.passage.end(how);
+        // It is told all the same.
+        self.is_kept(recorded).await;
+        self.sends(Piece::Failed { status, told: told.into() }).await;
+    }
+
+    /// Whether what is to be in the log is there, or need not be.
+    async fn is_kept(&self, recorded: Option<oneshot::Receiver<Recorded>>) -> bool {
+        let Some(recorded) = recorded else { return true };
+        match self.passage.gateway().unrecorded {
+            Unrecorded::Refuse => recorded.await.unwrap_or(Err(Reason::Store)) != Err(Reason::Store),
+            Unrecorded::Forward => {
+                let _ = timeout(HELD, recorded).await;
+                true
+            }
+        }
+    }
+
+    async fn shows(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.keeps(&bytes);
+            self.sends(Piece::Shown(bytes.into())).await;
+        }
+    }
+
+    fn keeps(&mut self, bytes: &[u8]) {
+        self.passage.shows(bytes);
+        match &mut self.seen {
+            Some(seen) if seen.len() + bytes.len() <= SEEN => seen.extend_from_slice(bytes),
+            seen => *seen = None,
+        }
+    }
+
+    async fn sends(&self, piece: Piece) {
+        // Whoever takes the pieces has this too, so nobody is ever gone.
+        let _ = self.out.send(piece).await;
+    }
+}
+
+/// The next bytes of an answer; `None` at its end.
+async fn next(answer: &mut Begun, patience: &mut Patience) -> Result<Option<Bytes>, Broken> {
+    loop {
+        let frame = poll_fn(|cx| match Pin::new(&mut *answer).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                patience.rewarded();
+                Poll::Ready(frame.transpose().map_err(Broken::from))
+            }
+            Poll::Pending => {
+                ready!(patience.poll_lost(cx));
+                Poll::Ready(Err(broken("the provider paused for too long")))
+            }
+        });
+        match frame.await?.map(Frame::into_data) {
+            Some(Ok(bytes)) => return Ok(Some(bytes)),
+            // Trailers: nobody could read them behind what is not the provider's.
+            Some(Err(_)) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// What a client has of an answer of which it did not see all.
+#[derive(Debug)]
+pub(super) struct Spliced {
+    format: Format,
+    verdict: Verdict,
+    seen: Option<Vec<u8>>,
+    /// Whether other answers came before it.
+    is_continued: bool,
+}
+
+impl Spliced {
+    /// How many calls of the tool are answered with the next request.
+    pub(super) fn given_back(&self) -> u64 {
+        match &self.verdict {
+            Verdict::Mixed(recalls) => recalls.calls.len() as u64,
+            Verdict::Passed
+            | Verdict::Continued { .. }
+            | Verdict::Recall(_)
+            | Verdict::LeftOut(_)
+            | Verdict::Exposed => 0,
+        }
+    }
+
+    /// What the client was told of an answer, if that is not the answer; calls that nobody answers are taken out of it. It may
+    /// take its time.
+    pub(super) fn told(self, answer: &mut Read) -> Option<Told> {
+        let Self { format, verdict, seen, is_continued } = self;
+        if verdict == Verdict::Passed {
+            return None;
+        }
+        let seen = joined(format, &seen?).ok()?;
+        match verdict {
+            Verdict::Mixed(recalls) => Some(Told::Without { seen, calls: recalls.calls }),
+            Verdict::LeftOut(recalls) if is_continued => {
+                let mut without = Vec::new();
+                let mut splice = Splice::whole(format);
+                splice.push(recalls.answer.as_bytes(), &mut without);
+                splice.end(&mut without);
+                answer.events = joined(format, &without).ok()?;
+                Some(Told::Joined(seen))
+            }
+            Verdict::LeftOut(_) => {
+                answer.events = seen;
+                None
+            }
+            Verdict::Passed | Verdict::Continued { .. } | Verdict::Recall(_) | Verdict::Exposed => {
+                is_continued.then_some(Told::Joined(seen))
+            }
+        }
+    }
+}

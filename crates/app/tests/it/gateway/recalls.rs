@@ -1,0 +1,275 @@
+//! Models that ask back, in mode `compact`, for what was left out: they are answered on the way, and the client sees one
+//! answer and nothing of it.
+
+use epitome::{
+    core::ThreadId,
+    wire::{
+        Format,
+        legality::{self, Rules},
+        recall::RECALL_TOOL,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{
+    http::{End, Message},
+    model::{Client, Says, events},
+    played::{Gateway, Provider, Step, eventually},
+    recorded::Recorded,
+};
+
+const RECALLING: [&str; 3] = ["--mode", "compact", "--recall"];
+
+/// All formats, in one piece and streamed.
+fn ways() -> impl Iterator<Item = (Format, bool)> {
+    Format::ALL.into_iter().flat_map(|format| [(format, false), (format, true)])
+}
+
+/// A session that has begun: a user has said where the port is, and was answered.
+struct Begun {
+    provider: Provider,
+    gateway: Gateway,
+    client: Client,
+    thread: ThreadId,
+    is_streamed: bool,
+}
+
+impl Begun {
+    fn new(format: Format, is_streamed: bool) -> Self {
+        let provider = Provider::new();
+        let gateway = Gateway::with(&provider, &RECALLING, "");
+        let mut client = Client::new(format, is_streamed);
+        client.says("The port is 8080: keep that in mind.");
+        let hello = Says { id: "hello", text: "I will.", calls: &[] };
+        provider.answers(hello.sent(format, is_streamed));
+        let answer = gateway.ask(&client.request());
+        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{answer:?}");
+        client.heard(&answer);
+        client.says("Which port was it?");
+        let seen = provider.saw();
+        assert_eq!(seen.header("accept-encoding"), ["identity"]);
+        assert!(seen.text().contains(RECALL_TOOL), "{seen:?}");
+        let thread = Recorded::on(&gateway.bench).threads()[0].id;
+        Self { provider, gateway, client, thread, is_streamed }
+    }
+
+    /// What the model asks back for: what the user said first.
+    fn handle(&self) -> Value {
+        json!({ "handle": format!("recall {}:1-3", self.thread.short()) })
+    }
+
+    fn answers(&self, says: &Says<'_>) {
+        self.provider.answers(says.sent(self.client.format, self.is_streamed));
+    }
+
+    fn asks(&self) -> Message {
+        self.gateway.ask(&self.client.request())
+    }
+
+    /// The next request that came, which a provider must take.
+    #[track_caller]
+    fn saw(&self) -> String {
+        let (format, seen) = (self.client.format, self.provider.saw());
+        let found = legality::check(format, &seen.text(), &Rules::of(format));
+        assert!(found.is_empty(), "{format}: {found:?}\n{seen:?}");
+        assert_eq!(seen.header("content-length"), [seen.body.len().to_string()]);
+        seen.text()
+    }
+
+    /// All is one session on one line, and every request can be made again.
+    #[track_caller]
+    fn check_recorded(&self, endings: &[&str]) {
+        self.check_session(endings);
+        assert_eq!(Recorded::on(&self.gateway.bench).threads().len(), 1, "{}", self.client.format);
+    }
+
+    /// All is one session, and every request can be made again.
+    #[track_caller]
+    fn check_session(&self, endings: &[&str]) {
+        let recorded = Recorded::on(&self.gateway.bench);
+        assert_eq!(recorded.endings(endings.len()), endings, "{}", self.client.format);
+        recorded.session();
+        recorded.check_calls();
+        recorded.check_health();
+    }
+
+    #[track_caller]
+    fn check_counted(&self, recalls: usize) {
+        let line = format!("epitome_recalls_total {recalls}\n");
+        // It is counted after the client has its answer.
+        eventually("it is counted", || self.gateway.metrics().contains(&line));
+    }
+}
+
+/// What a request says, message by message, without marks of what is to be cached.
+fn history(body: &str) -> Vec<Value> {
+    fn unmark(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.remove("cache_control");
+                members.values_mut().for_each(unmark);
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(unmark),
+            _ => {}
+        }
+        let only =
+            value["content"].as_array().filter(|blocks| blocks.len() == 1).map(|blocks| blocks[0].clone());
+        if let Some(block) = only.filter(|block| block["type"] == "text") {
+            value["content"] = block["text"].clone();
+        }
+    }
+    let mut body: Value = serde_json::from_str(body).expect("JSON");
+    let key = if body["input"].is_array() { "input" } else { "messages" };
+    let mut history = body[key].take();
+    unmark(&mut history);
+    history.as_array().expect("a history").clone()
+}
+
+#[test]
+fn a_model_is_given_back_what_it_asks_for_and_the_client_sees_one_answer() {
+    for (format, is_streamed) in ways() {
+        let mut begun = Begun::new(format, is_streamed);
+        let calls = [(RECALL_TOOL, begun.handle())];
+        begun.answers(&Says { id: "one", text: "One moment. ", calls: &calls });
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[] });
+        let answer = begun.asks();
+        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{answer:?}");
+        let seen = answer.text();
+        assert!(!seen.contains(RECALL_TOOL), "{format}: {seen}");
+        assert!(seen.contains("One moment.") && seen.contains("It is 8080."), "{format}: {seen}");
+        let (first, second) = (begun.saw(), begun.provider.saw());
+        assert_eq!((second.header("accept-encoding"), second.end), (vec!["identity"], End::Length));
+        assert!(second.header("idempotency-key").is_empty());
+        let second = second.text();
+        let found = legality::check(format, &second, &Rules::of(format));
+        assert!(found.is_empty(), "{format}: {found:?}\n{second}");
+        let (before, after) = (history(&first), history(&second));
+        assert!(after.starts_with(&before), "{format}: {second}");
+        let given = json!(after[before.len()..]).to_string();
+        assert!(given.contains(RECALL_TOOL) && given.contains("keep that in mind"), "{format}: {given}");
+        begun.check_counted(1);
+
+        begun.client.heard(&answer);
+        begun.client.says("Thank you.");
+        begun.answers(&Says { id: "three", text: "You are welcome.", calls: &[] });
+        assert!(begun.asks().text().contains("You are welcome."));
+        let third = begun.saw();
+        assert!(history(&third).starts_with(&after), "{format}: {second}\n{third}");
+        assert!(third.contains("It is 8080."), "{format}: {third}");
+        assert!(begun.provider.saw_nothing());
+        begun.check_recorded(&["complete", "complete", "complete"]);
+    }
+}
+
+#[test]
+fn a_model_may_ask_several_times_but_not_forever() {
+    for (format, is_streamed) in ways() {
+        let begun = Begun::new(format, is_streamed);
+        let calls = [(RECALL_TOOL, begun.handle())];
+        for id in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
+            begun.answers(&Says { id, text: "Hm.", calls: &calls });
+        }
+        let answer = begun.asks();
+        check_failed(&answer, format, is_streamed, 502);
+        for _ in 0..9 {
+            begun.saw();
+        }
+        assert!(begun.provider.saw_nothing());
+        begun.check_counted(8);
+        begun.check_recorded(&["complete", "cut"]);
+    }
+}
+
+#[test]
+fn a_client_answers_its_own_calls_and_those_beside_them_are_answered_here() {
+    for (format, is_streamed) in ways() {
+        let mut begun = Begun::new(format, is_streamed);
+        let calls = [(RECALL_TOOL, begun.handle()), ("bash", json!({ "command": "ls" }))];
+        begun.answers(&Says { id: "one", text: "Both.", calls: &calls });
+        let answer = begun.asks();
+        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{answer:?}");
+        let seen = answer.text();
+        assert!(!seen.contains(RECALL_TOOL) && seen.contains("one_bash"), "{format}: {seen}");
+        begun.saw();
+        begun.client.heard(&answer);
+        begun.client.returns("one_bash", "main.rs");
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[] });
+        assert!(begun.asks().text().contains("It is 8080."));
+        let next = begun.saw();
+        let given = json!(history(&next)[3..]).to_string();
+        for told in ["one_epitome_recall", "keep that in mind", "one_bash", "main.rs"] {
+            assert!(given.contains(told), "{format}: no {told} in {given}");
+        }
+        begun.check_counted(1);
+        begun.check_recorded(&["complete", "complete", "complete"]);
+    }
+}
+
+/// The client is told that its answer does not go on.
+#[track_caller]
+fn check_failed(answer: &Message, format: Format, is_streamed: bool, status: u16) {
+    let told = answer.text();
+    assert!(!told.contains(RECALL_TOOL) && told.contains("Epitome's gateway"), "{format}: {told}");
+    assert_eq!(answer.end, End::Chunks, "{format}: {told}");
+    if !is_streamed {
+        assert_eq!(answer.status(), status, "{format}: {told}");
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert!(told["error"]["message"].is_string(), "{format}: {told}");
+        return;
+    }
+    assert_eq!(answer.status(), 200);
+    let last = events(answer).pop().expect("an event");
+    match format {
+        Format::OpenaiChat => assert!(last["error"].is_object(), "{told}"),
+        Format::OpenaiResponses => assert_eq!(last["type"], "response.failed", "{told}"),
+        Format::Anthropic => assert_eq!(last["type"], "error", "{told}"),
+    }
+}
+
+#[test]
+fn a_client_is_told_when_its_answer_does_not_go_on_and_may_ask_again() {
+    let refused = || vec![Step::Send(b"HTTP/1.1 429 Slow Down\r\nContent-Length: 2\r\n\r\n{}".to_vec())];
+    let hangs = || vec![Step::Hang];
+    for (format, is_streamed) in ways() {
+        let breaks = || {
+            let half = Says { id: "half", text: "It is", calls: &[] }.sent(format, is_streamed);
+            vec![Step::Send(half[..half.len() - 200].to_vec()), Step::Hang]
+        };
+        let fails: [(Vec<Step>, u16, &str); 3] =
+            [(refused(), 429, "refused"), (hangs(), 502, "cut"), (breaks(), 502, "cut")];
+        for (steps, status, ending) in fails {
+            let begun = Begun::new(format, is_streamed);
+            let calls = [(RECALL_TOOL, begun.handle())];
+            begun.answers(&Says { id: "one", text: "One moment.", calls: &calls });
+            begun.provider.plays(steps);
+            check_failed(&begun.asks(), format, is_streamed, status);
+            begun.saw();
+            begun.saw();
+            begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[] });
+            assert!(begun.asks().text().contains("It is 8080."));
+            assert!(begun.saw().contains("Which port was it?"), "{format}");
+            // In Responses what was said on the way is an item by itself, which whoever asks again does not send.
+            begun.check_session(&["complete", ending, "complete"]);
+        }
+    }
+}
+
+#[test]
+fn without_the_tool_nothing_is_offered_and_nothing_withheld() {
+    for (format, is_streamed) in ways() {
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, "compact");
+        let mut client = Client::new(format, is_streamed);
+        client.says("hi");
+        let calls = [(RECALL_TOOL, json!({ "query": "port" }))];
+        let says = Says { id: "one", text: "Hm.", calls: &calls };
+        provider.answers(says.sent(format, is_streamed));
+        let answer = gateway.ask(&client.request());
+        let seen = provider.saw();
+        assert!(!seen.text().contains(RECALL_TOOL));
+        assert_eq!(seen.header("accept-encoding"), ["gzip, br"]);
+        assert!(answer.text().contains("one_epitome_recall"), "{answer:?}");
+        assert!(provider.saw_nothing());
+        assert_eq!(Recorded::on(&gateway.bench).endings(1), ["complete"]);
+    }
+}
