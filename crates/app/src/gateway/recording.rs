@@ -409,7 +409,7 @@ impl Desk {
             Ok((ticket, recorder)) => {
                 let owner = Arc::clone(&recorder);
                 recorder.finish_then(ticket, end, move |finish| {
-                    let finished = match finish {
+                    let written = match finish {
                         Ok(Finish::Unsettled(unfinished)) => {
                             let runtime = self.gateway.runtime.clone();
                             runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
@@ -420,7 +420,7 @@ impl Desk {
                     };
                     // The thread that writes must not be the last to let go of its store. This desk keeps the gateway alive.
                     drop(owner);
-                    self.departed(finished, done);
+                    self.departed(written, done);
                 });
             }
             // Nobody may be listening: the client may be gone.
