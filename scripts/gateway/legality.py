@@ -188,9 +188,11 @@ def responses(body):
 def follows(rest):
     """Reasoning leads to something that the model said or did."""
     after = next((item for item in rest if item.get("type") != "reasoning"), None)
-    return after is not None and (after.get("role") == "assistant" or not after.get("type", "message").startswith("message")) and not (
-        after.get("type") or ""
-    ).endswith("_output")
+    return (
+        after is not None
+        and (after.get("role") == "assistant" or not after.get("type", "message").startswith("message"))
+        and not (after.get("type") or "").endswith("_output")
+    )
 
 
 def words(form, message):

@@ -75,9 +75,11 @@ class Scripted:
         self.cache.write(pieces)
         usage = {"prompt_tokens": sum(map(counting.tokens, pieces)), "completion_tokens": 24}
         usage |= {"total_tokens": usage["prompt_tokens"] + 24, "prompt_tokens_details": {"cached_tokens": held}}
-        message = {"role": "assistant", "content": f"I looked at it, and number {self.said} is as it should be; I go on with the next."}
+        words = f"I looked at it, and number {self.said} is as it should be; I go on with the next."
+        message = {"role": "assistant", "content": words}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return 200, {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "none", "choices": [choice], "usage": usage}
+        head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "none"}
+        return 200, {**head, "choices": [choice], "usage": usage}
 
     def stop(self):
         """Nothing runs."""
@@ -106,8 +108,8 @@ class Calling:
 
     def too_long(self, tokens):
         words = f"request ({tokens} tokens) exceeds the available context size ({self.window} tokens), try increasing it"
-        error = {"code": 400, "message": words, "type": "exceed_context_size_error", "n_prompt_tokens": tokens, "n_ctx": self.window}
-        return Fail(400, {"error": error})
+        error = {"code": 400, "message": words, "type": "exceed_context_size_error"}
+        return Fail(400, {"error": {**error, "n_prompt_tokens": tokens, "n_ctx": self.window}})
 
     def add_call(self, answer):
         # What servers say about their own speed is no part of an answer.

@@ -88,7 +88,8 @@ class Run:
         long, illegal, own = self.counts()
         sent = sum(request.tokens for request in self.requests)
         held = self.done == CALLS and not illegal
-        return [f"{self.done}/{CALLS}", len(self.requests), largest(self.requests), sent, share(self.requests), long, illegal, own, yes(held)]
+        told = [f"{self.done}/{CALLS}", len(self.requests), largest(self.requests), sent, share(self.requests)]
+        return [*told, long, illegal, own, yes(held)]
 
 
 def largest(requests):
@@ -132,5 +133,6 @@ def recorded(gateway, run, known, digest):
     return [
         *[f"{run.done}/{CALLS}", len(run.requests), largest(run.requests), compactions, epochs(sent)],
         *[before, after, share(run.requests)],
-        *[len(sessions), len(forks), long, illegal, own, f"{found.same}/{found.calls}", f"{found.known}/{found.sent}", yes(held and not run.notes)],
+        *[len(sessions), len(forks), long, illegal, own],
+        *[f"{found.same}/{found.calls}", f"{found.known}/{found.sent}", yes(held and not run.notes)],
     ]

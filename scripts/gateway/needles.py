@@ -1,7 +1,8 @@
 """A session with facts in it: what a user says and what tools give, turn by turn, and which of it is needed again and when.
 
-The same seed is the same session, whoever manages its context. Facts are of four kinds, as they stand in real results: codes, paths,
-settings and plain numbers in prose. A later request of the user needs some, asks for them by what they belong to, and never says them.
+The same seed is the same session, whoever manages its context. Facts are of four kinds, as they stand in real results: codes,
+paths, settings and plain numbers in prose. A later request of the user needs some, asks for them by what they belong to, and
+never says them.
 """
 import dataclasses
 

@@ -1,11 +1,11 @@
 """Text that nobody has read before, the same for the same seed: what commands print, and what is to be remembered of it."""
 import random
 
-SUBJECTS = "the parser;the depot at Marlow;a worker;the second index;the ledger;this build;the reader;our cache;the queue;a lease".split(";")
-VERBS = "keeps;drops;counts;renames;waits for;returns;compares;forgets;opens;closes;prints;retries".split(";")
-OBJECTS = "every parcel;the last row;its own lock;an empty page;two handles;the header;a stale lease;the socket;one more item".split(";")
-CIRCUMSTANCES = "at noon;after a restart;on the slow path;without a reason;when the disk is full;in release builds;once more".split(";")
-STEMS = "amber basalt cedar delta ember flint gravel harbour indigo juniper kelp linen marble nettle ochre pebble quartz reed".split()
+SUBJECTS = "the parser;the depot at Marlow;a worker;the second index;the ledger;this build;the reader;our cache;the queue;a lease"
+VERBS = "keeps;drops;counts;renames;waits for;returns;compares;forgets;opens;closes;prints;retries"
+OBJECTS = "every parcel;the last row;its own lock;an empty page;two handles;the header;a stale lease;the socket;one more item"
+CIRCUMSTANCES = "at noon;after a restart;on the slow path;without a reason;when the disk is full;in release builds;once more"
+STEMS = "amber;basalt;cedar;delta;ember;flint;gravel;harbour;indigo;juniper;kelp;linen;marble;nettle;ochre;pebble;quartz;reed"
 
 
 class Writer:
@@ -15,7 +15,7 @@ class Writer:
         self.random = random.Random(seed)
 
     def pick(self, words):
-        return self.random.choice(words)
+        return self.random.choice(words.split(";"))
 
     def name(self):
         return f"{self.pick(STEMS)}_{self.pick(STEMS)}_{self.random.randrange(100)}"

@@ -150,7 +150,10 @@ pub fn rewritten(
     let messages = rendered.messages.iter();
     let said = messages
         .filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
-    Ok(Plan { pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(), onward: history.ends.len() })
+    Ok(Plan {
+        pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(),
+        onward: history.ends.len(),
+    })
 }
 
 struct Weaving<'c> {
@@ -276,7 +279,7 @@ impl<'c> Weaving<'c> {
         }
         let hides = units.iter().any(|unit| self.hides(*unit));
         let same = !hides && matches!(shown[..], [(_, raw)] if raw == text);
-        let is_kept = same || !hides && !(touched || units.iter().any(|unit| self.is_touched(*unit)));
+        let is_kept = same || !(hides || touched || units.iter().any(|unit| self.is_touched(*unit)));
         Some(Message { units, is_kept, text })
     }
 

@@ -24,6 +24,9 @@ use crate::gateway::{
 /// How long a record waits for others to share its commit, where they come one after another.
 const GATHER: Duration = Duration::from_millis(2);
 
+/// How long what is derived from records may be put off.
+const LAG: Duration = Duration::from_millis(500);
+
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Start it, and point an agent at it; the first screen says how for each:
@@ -139,6 +142,8 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
 fn options(unrecorded: Unrecorded) -> Options {
     match unrecorded {
         Unrecorded::Refuse => Options::default(),
-        Unrecorded::Forward => Options { durability: Durability::Kill, gather: GATHER, ..Options::default() },
+        Unrecorded::Forward => {
+            Options { durability: Durability::Kill, gather: GATHER, lag: LAG, ..Options::default() }
+        }
     }
 }

@@ -125,6 +125,17 @@ impl AnswerCopy {
         matches!(&self.reading, Reading::Flowing(flow) if flow.decoder.is_over())
     }
 
+    /// How many bytes are to be read when all is there, as far as that is known before.
+    pub(super) fn expected_work(&self) -> usize {
+        match &self.reading {
+            Reading::Flowing(flow) => flow.decoder.kept(),
+            Reading::Kept { size, .. } if self.coding == Coding::Identity => *size,
+            // Who knows what is packed in there.
+            Reading::Kept { .. } => usize::MAX,
+            Reading::Refused | Reading::Damaged => 0,
+        }
+    }
+
     /// Reads what came. It may take its time.
     pub(super) fn read(self) -> Read {
         let unreadable = || Read { events: Vec::new(), ending: Ending::Cut, is_readable: false };

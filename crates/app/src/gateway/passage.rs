@@ -389,7 +389,7 @@ impl Passage {
         let (done, recorded) = oneshot::channel();
         let composed = self.fate.as_ref().and_then(Fate::done).cloned();
         let (overflow, spliced, hidden) = (self.overflow, self.spliced.take(), self.hidden);
-        recording.depart(Departure { passed, copy, how, done, composed, overflow, spliced, hidden });
+        recording.depart(Departure { passed, copy, how, composed, overflow, spliced, hidden, done });
         Some(recorded)
     }
 }

@@ -3,7 +3,10 @@
 //! The recorder blocks, so it works on threads of its own while bytes pass. A request is recorded beside the wait for its
 //! answer; an answer that ends sooner is recorded by the same thread, right after.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use epitome::{
@@ -13,7 +16,7 @@ use epitome::{
         event::{Time, Usage},
     },
     observe::Observed,
-    recorder::{Arrival, End, Ending, Placed, RecordError, Recorder, Ticket},
+    recorder::{Arrival, End, Ending, Finish, Placed, RecordError, Recorder, Ticket},
     store::Sqlite,
     wire::{Format, caller::Purpose, overflow::Overflow, recall::Recalls},
 };
@@ -23,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     Gateway,
     admission::{API_KEY, TOKEN},
-    config::Mode,
+    config::{Mode, Unrecorded},
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::{Reason, composed::Call},
@@ -95,6 +98,21 @@ pub(super) struct Recalled {
     pub(super) outgoing: Outgoing,
     /// What the answer used that asked back.
     pub(super) usage: Option<Usage>,
+}
+
+/// How long a request may wait for its answer before it is written without it, and how often that is looked after.
+const PATIENCE: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Has requests written down whose answers take their time, as long as there is a gateway.
+pub(super) async fn look_after(gateway: Weak<Gateway>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(gateway) = gateway.upgrade() else { return };
+        let Some(shelf) = gateway.shelf.clone() else { return };
+        let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
+        gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
+    }
 }
 
 /// What became of a record.
@@ -200,14 +218,14 @@ impl Recording {
         let (tell, told) = oneshot::channel();
         let working = Arc::clone(&self.desk);
         self.desk.gateway.runtime.spawn_blocking(move || {
-            let made = make(&working, &mut arrived);
-            if tell.is_closed() && made.is_some() {
+            let outcome = make(&working, &mut arrived);
+            if tell.is_closed() && outcome.is_some() {
                 working.never_left(&arrived.recorder, &mut arrived.ticket);
             }
             // Whoever hears of it may have more made, so it has to be there.
             working.done_with(Ok(arrived));
             // Nobody may be listening.
-            let _ = tell.send(made);
+            let _ = tell.send(outcome);
         });
         told.await.ok().flatten()
     }
@@ -218,10 +236,13 @@ impl Recording {
         let mut stage = self.desk.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Arriving => *stage = Stage::Leaving(departure),
-            Stage::Arrived(ticket) => {
+            Stage::Arrived(arrived) => {
                 drop(stage);
+                if is_soon_read(&arrived, &departure) {
+                    return self.desk.depart(arrived, *departure);
+                }
                 let runtime = self.desk.gateway.runtime.clone();
-                runtime.spawn_blocking(move || self.desk.depart(ticket, *departure));
+                runtime.spawn_blocking(move || self.desk.depart(arrived, *departure));
             }
             // There is one recording, and it is gone with this.
             Stage::Leaving(_) | Stage::Gone => {}
@@ -230,10 +251,10 @@ impl Recording {
 }
 
 impl Desk {
-    fn arrive(&self, request: &Request, tell: oneshot::Sender<Taken>) {
+    fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
         let (mut ticket, composed) = match self.record(&recorder, request) {
-            Ok(recorded) => recorded,
+            Ok(taken) => taken,
             Err(reason) => {
                 // Nobody may be listening, here and below.
                 let _ = tell.send(Err(reason));
@@ -286,7 +307,7 @@ impl Desk {
     }
 
     /// Nobody is busy with the request any more.
-    fn done_with(&self, arrived: Result<Box<Arrived>, Reason>) {
+    fn done_with(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>) {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Gone) {
             Stage::Leaving(departure) => {
@@ -312,8 +333,12 @@ impl Desk {
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(body, &header);
         if request.mode != Mode::Compact {
-            let ticket = recorder.arrive(&arrival).map_err(|error| self.failed(&error))?;
-            return Ok((ticket, None));
+            // What only passes may be written with its answer: nothing waits for it before.
+            let ticket = match (request.mode, self.gateway.unrecorded) {
+                (Mode::Record, Unrecorded::Forward) => recorder.expect(&arrival),
+                _ => recorder.arrive(&arrival),
+            };
+            return Ok((ticket.map_err(|error| self.failed(&error))?, None));
         }
         let Gateway { composing, summarisers, upstreams, .. } = &*self.gateway;
         let summariser = summarisers.of(upstreams, (request.format, body), request.means.as_ref());
@@ -342,8 +367,9 @@ impl Desk {
         }
     }
 
-    fn depart(&self, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, done, composed, overflow, spliced, hidden } = departure;
+    /// Nothing in here waits for the store to write.
+    fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
+        let Departure { passed, copy, how, composed, overflow, spliced, hidden, done } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;
@@ -378,17 +404,32 @@ impl Desk {
             observed: observed.and_then(|observed| serde_json::to_string(&observed).ok()),
             told,
         };
-        let recorded = recorded
-            .and_then(|(ticket, recorder)| recorder.finish(ticket, end).map_err(|error| self.failed(&error)));
-        if recorded.is_ok() {
-            self.gateway.health.works();
+        let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
+        match recorded {
+            Ok((ticket, recorder)) => {
+                let owner = Arc::clone(&recorder);
+                recorder.finish_then(ticket, end, move |finish| {
+                    let finished = match finish {
+                        Ok(Finish::Unsettled(unfinished)) => {
+                            let runtime = self.gateway.runtime.clone();
+                            runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
+                            return;
+                        }
+                        Ok(Finish::Done) => Ok(()),
+                        Err(error) => Err(error),
+                    };
+                    // The thread that writes must not be the last to let go of its store. This desk keeps the gateway alive.
+                    drop(owner);
+                    self.departed(finished, done);
+                });
+            }
+            // Nobody may be listening: the client may be gone.
+            Err(reason) => drop(done.send(Err(reason))),
         }
-        // Nobody may be listening: the client may be gone.
-        let _ = done.send(recorded);
-        passed.tell(&self.gateway.metrics, ending, &said, place);
+        passed.tell(&gateway.metrics, ending, &said, place);
         if let (Some(done), Some(place)) = (&composed, place) {
-            self.gateway.metrics.composed(&Call {
-                principal: &self.principal,
+            gateway.metrics.composed(&Call {
+                principal: &principal,
                 session: place.session,
                 model: model.as_ref().map(|model| model.0.as_str()),
                 done,
@@ -397,6 +438,14 @@ impl Desk {
                 recalls: hidden.recalls,
             });
         }
+    }
+
+    fn departed(&self, recorded: Result<(), RecordError>, done: oneshot::Sender<Recorded>) {
+        let recorded = recorded.map_err(|error| self.failed(&error));
+        if recorded.is_ok() {
+            self.gateway.health.works();
+        }
+        let _ = done.send(recorded);
     }
 
     fn failed(&self, error: &RecordError) -> Reason {
@@ -425,6 +474,18 @@ impl Request {
         let Self { principal, format, purpose, .. } = self;
         Arrival { principal, format: *format, body, header, at: now(), purpose: *purpose }
     }
+}
+
+/// Whether what is left to do is done before a thread that waits for work would begin with it.
+fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
+    const BYTES: usize = 16 << 10;
+    // How a composed request ended is told to whoever composes, who may be busy.
+    let request = arrived.as_ref().map_or(0, |arrived| match arrived.ticket.call {
+        Some(_) => usize::MAX,
+        None => arrived.ticket.unwritten_bytes(),
+    });
+    let answer = departure.copy.as_ref().map_or(0, AnswerCopy::expected_work);
+    request.saturating_add(answer) <= BYTES
 }
 
 /// A header as far as the recorder may see it: no key gets any nearer to the store.

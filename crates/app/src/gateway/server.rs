@@ -11,7 +11,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Gateway, patience::Taken, recording::Alive, relay, shutdown::Signals};
+use super::{
+    Gateway,
+    patience::Taken,
+    recording::{self, Alive},
+    relay,
+    shutdown::Signals,
+};
 
 /// How long the last records may take when everything else has ended.
 const FLUSH: Duration = Duration::from_secs(10);
@@ -29,6 +35,7 @@ enum Phase {
 
 /// Serves until a signal comes, and then finishes what is on its way. A second signal ends at once.
 pub(super) async fn run(gateway: Arc<Gateway>, listener: TcpListener, mut signals: Signals) {
+    tokio::spawn(recording::look_after(Arc::downgrade(&gateway)));
     let (alive, mut gone) = mpsc::channel(1);
     let (phase, watched) = watch::channel(Phase::Serving);
     loop {

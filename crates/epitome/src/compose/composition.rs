@@ -13,7 +13,9 @@ use epitome_wire::{
     seen::{Follows, Frame, Seen},
 };
 
-use super::{Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request};
+use super::{
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+};
 use crate::{
     holdout::Arm,
     recorder::{
@@ -378,7 +380,7 @@ pub(super) fn weave_request(
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
-        let Some(made) = loom.weave(store, state, setup, prepared, &request, whole)? else {
+        let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
         };

@@ -170,8 +170,7 @@ impl Lives {
             setups.clear();
         }
         let make = || {
-            let setup =
-                Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
+            let setup = Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
             Arc::new(match answer {
                 Some(answer) => setup.answered_with(window, answer),
                 None => setup,
@@ -215,7 +214,7 @@ fn maker(
 }
 
 fn prices(profiles: &Profiles, model: &str) -> Prices {
-    profiles.find(model).map(|profile| profile.prices.clone()).unwrap_or_default()
+    profiles.find(model).map(|profile| profile.prices).unwrap_or_default()
 }
 
 /// A summariser that goes by whatever the newest request came with.

@@ -60,13 +60,13 @@ impl Recorder {
         let Some(frame) = seen.frame() else { return Ok(None) };
         let format = arrival.format;
         let answer = format.decode_response(&recalls.answer)?;
-        let records = self.outcome_of(ticket, call, &answer, arrival.at).map(Record::Outcome);
+        let records = vec![Record::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
         let mut events = hidden_calls(format, recognisable(format, answer));
         let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
         let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
         let unsent = Some(ticket.unsent.unwrap_or(ticket.head.next()));
-        let arriving = Arriving { events, records: records.into_iter().collect(), opens: None };
+        let arriving = Arriving { events, records, opens: None };
         let request = Request { seen: &seen, frame, unsent, recall: true };
         match weave_request(&live, (ticket.head, arriving), request) {
             Ok(Some((made, outgoing))) => {
@@ -125,14 +125,16 @@ pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Ev
     answer
 }
 
-/// The events of an answer of which the client has nothing but what is no call of the tool.
+/// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
+/// sent again as they were said, all the same.
 fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
-    let hides = |event: &Event| {
-        is_said(event)
-            && (format != Format::OpenaiResponses
-                || event.fact.calls().any(|call| recall::is_recall_call(call).is_some()))
+    let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
+    let hide = |event: Event| match format {
+        _ if !is_said(&event) => event,
+        Format::OpenaiResponses if !is_call(&event) => Event { origin: Some(HIDDEN.to_owned()), ..event },
+        _ => hidden(event),
     };
-    answer.into_iter().map(|event| if hides(&event) { hidden(event) } else { event }).collect()
+    answer.into_iter().map(hide).collect()
 }
 
 fn is_said(event: &Event) -> bool {
@@ -159,12 +161,21 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, Stri
         for recalled in recalled {
             let event = &recalled.event;
             // A string takes all that is written to it.
-            let _ = writeln!(text, "[{} {}]\n{}\n", event.id.seq, event.event.fact.kind(), event.event.fact.text());
+            let _ = writeln!(
+                text,
+                "[{} {}]\n{}\n",
+                event.id.seq,
+                event.event.fact.kind(),
+                event.event.fact.text()
+            );
         }
         return Ok(text);
     }
     let Some(query) = &asked.query else {
-        return Err("Say which: `handle` as a summary or a stub gives it, or `query` with words to look for.".to_owned());
+        return Err(
+            "Say which: `handle` as a summary or a stub gives it, or `query` with words to look for."
+                .to_owned(),
+        );
     };
     let search = Search { words: query.clone(), scope: Scope::Thread(thread), limit: PLACES };
     let hits = store.search(&search).map_err(|error| error.to_string())?;

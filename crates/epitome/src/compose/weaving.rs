@@ -52,6 +52,8 @@ pub(super) struct Loom {
     stored: HashSet<Digest>,
     /// What is left out by now.
     saved: Tokens,
+    /// The last event of which that is known.
+    saved_through: Seq,
     /// How many events the client does not have.
     hidden: usize,
 }
@@ -112,8 +114,9 @@ impl Loom {
         if let Some((number, hash)) = rendering {
             let text = store.content(hash)?.unwrap_or_default();
             loom.plan = parse::<Rendering>("rendering", number, &text)?.weave.unwrap_or_default();
-            let estimated = store.call(thread, number)?.call.estimated;
-            loom.saved = taken.last.full.less(estimated);
+            let call = store.call(thread, number)?.call;
+            loom.saved = taken.last.full.less(call.estimated);
+            loom.saved_through = call.head;
         }
         loom.taken = taken;
         Ok(loom)
@@ -137,7 +140,7 @@ impl Loom {
         setup: &Setup,
         prepared: &mut Prepared,
         request: &Request<'_, '_>,
-        whole: Tokens,
+        (after, whole): (Seq, Tokens),
     ) -> Result<Option<Woven>, SessionError> {
         let Request { seen, frame, .. } = request;
         self.follow(state.view.line());
@@ -146,7 +149,8 @@ impl Loom {
             return Ok(None);
         }
         let context = state.view.context();
-        self.saved = (self.saved + whole).less(context.tokens());
+        self.saved = (self.saved + self.ordered(state.view.line(), after) + whole).less(context.tokens());
+        self.saved_through = state.view.line().last().map_or(after, |last| last.id.seq);
         if self.lead_changed() {
             self.saved = Tokens(0);
         }
@@ -170,6 +174,17 @@ impl Loom {
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
         let written = Written { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
         Ok(Some(Woven { cuts, written, script, full }))
+    }
+
+    /// What compactions have left out that somebody ordered since the last request, before this one came.
+    fn ordered(&self, line: &Line, after: Seq) -> Tokens {
+        let since = line.events().rev().take_while(|event| event.id.seq > self.saved_through);
+        let ours = since.filter(|event| event.id.seq <= after && event.event.normal.is_none());
+        let saved = ours.filter_map(|event| match &event.event.fact {
+            Fact::Compacted(made) => Some(made.tokens_before?.less(made.tokens_after?)),
+            _ => None,
+        });
+        saved.fold(Tokens(0), |all, saved| all + saved)
     }
 
     fn lead_changed(&self) -> bool {
@@ -209,17 +224,20 @@ impl Loom {
         }
         let count = frame.units.len();
         let ends = self.units.ends(seen.units().iter().map(|unit| unit.digest));
-        let history = History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
+        let history =
+            History { ends: unsent.map_or(ends, |_| &ends[..count.min(ends.len())]), unsent: *unsent };
         let is_untouched =
             standing.is_none() && changes == Changes::default() && self.hidden == 0 && unsent.is_none();
         let plan = if is_untouched {
             Plan::default()
         } else {
-            let plan = weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
+            let plan =
+                weave::plan(setup.format, context, &setup.options, history).map_err(CompactError::from)?;
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
-                weave::rewritten(setup.format, context, &setup.options, history).map_err(CompactError::from)?
+                weave::rewritten(setup.format, context, &setup.options, history)
+                    .map_err(CompactError::from)?
             }
         };
         self.planned = Some(now);
@@ -402,7 +420,8 @@ fn finish(
     let (body, is_plain) = (seen.body(), frame.is_plain());
     if *recall || marks.is_some() {
         let said = text_of(&middle, body);
-        let written = |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
+        let written =
+            |head: &str, tail: &str| around(setup.format, head, &said, tail, *recall, marks, summary);
         let sent = written(frame.head(), frame.tail());
         let hash = if is_plain {
             Digest::of(sent.as_bytes())

@@ -1,6 +1,6 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, ThreadId, event::Time, id::AnswerId};
+use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
     records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
@@ -32,7 +32,11 @@ pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
 }
 
 /// Tells an answer from the one before it, where a server calls both the same: they would be taken for one.
-fn told_apart(ticket: &Ticket, mut answer: Vec<Event>, is_called_again: impl Fn(&AnswerId) -> bool) -> Vec<Event> {
+fn told_apart(
+    ticket: &Ticket,
+    mut answer: Vec<Event>,
+    is_called_again: impl Fn(&AnswerId) -> bool,
+) -> Vec<Event> {
     let named = |event: &Event| match &event.fact {
         Fact::AssistantSaid { answer, .. } => answer.clone(),
         _ => None,
@@ -74,9 +78,44 @@ fn beside_the_history(event: Event) -> Event {
 }
 
 impl Recorder {
+    /// Another process went on with the thread of a request before that was written: it may have written the very same, or
+    /// else the request is a fork.
+    pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
+        let found = match self.seen_before(request.thread, ticket.link)? {
+            Some(place) => (place.thread, place.after, place.placed),
+            None => self.fork_away(ticket, request)?,
+        };
+        (ticket.thread, ticket.head, ticket.placed) = found;
+        Ok(())
+    }
+
+    fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
+        let (of, at, end) = (request.thread, request.after, ticket.link);
+        let key = ticket.key.clone();
+        let id = ThreadId::derived(&[
+            &of.to_string(),
+            &at.to_string(),
+            &end.to_string(),
+            key.as_deref().unwrap_or_default(),
+        ]);
+        let name = self.store.thread(of)?.name;
+        let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
+        let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
+        let opens = Opens { session: None, thread, head };
+        match self.store.commit(Commit::opening(opens, request.events.clone(), Vec::new())) {
+            Ok(head) => Ok((id, head.seq, Placed::Forked)),
+            // So did a third one, with the very same request.
+            Err(error @ StoreError::Conflict { .. }) => match self.seen_before(id, end)? {
+                Some(place) => Ok((id, place.after, place.placed)),
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// How the call of a composed request ended.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
-        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at)?;
+        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at);
         outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
             Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
             None => end.ending.name().to_owned(),
@@ -85,13 +124,7 @@ impl Recorder {
     }
 
     /// How a call of a composed request was answered.
-    pub(crate) fn outcome_of(
-        &self,
-        ticket: &Ticket,
-        call: u64,
-        answer: &[Event],
-        at: Time,
-    ) -> Option<NewOutcome> {
+    pub(crate) fn outcome_of(&self, ticket: &Ticket, call: u64, answer: &[Event], at: Time) -> NewOutcome {
         let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
             _ => None,
@@ -105,7 +138,7 @@ impl Recorder {
         }
         let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
-        Some(NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None })
+        NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None }
     }
 
     /// A request was composed, and something else went on, because nobody could wait for it any longer: the call that was

@@ -4,13 +4,23 @@
 use std::{
     collections::{HashMap, VecDeque, hash_map::RandomState},
     hash::BuildHasher,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use epitome_core::{Digest, Seq, SessionId, ThreadId, event::Summary, id::AnswerId};
+use epitome_core::{
+    Digest, Seq, SessionId, ThreadId,
+    event::{Summary, Time},
+    id::AnswerId,
+};
 use epitome_store::Head;
+use epitome_wire::{caller::Caller, seen::Seen};
 
-use super::{Ticket, own_compaction::mark, place::Line};
+use super::{
+    Ticket,
+    own_compaction::mark,
+    place::Line,
+    unwritten::{self, Mark, Shelf, Unwritten},
+};
 
 /// How many threads' ends are remembered, in each of two generations.
 const THREADS: usize = 4_096;
@@ -42,17 +52,23 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 struct Inner {
     /// Ends of threads by whose they are and the history they hold; the newer generation and the older.
-    young: HashMap<(String, Digest), Standing>,
-    old: HashMap<(String, Digest), Standing>,
+    young: HashMap<Past, Standing>,
+    old: HashMap<Past, Standing>,
+    /// Which of them is a thread's: it has one end.
+    ends: HashMap<ThreadId, Past>,
     heads: HashMap<SessionId, ThreadId>,
     /// Requests without an answer yet, by the event they wait after.
     under_way: HashMap<(ThreadId, Seq), usize>,
+    unwritten: Shelf,
     summaries: VecDeque<OwnSummary>,
     /// What the last answer of a thread was called by its provider.
     answers: HashMap<ThreadId, AnswerId>,
     /// What users said, the session they spoke in last at the end.
     said: VecDeque<Said>,
 }
+
+/// A history, and whose it is.
+type Past = (String, Digest);
 
 #[derive(Clone, Debug)]
 struct Said {
@@ -116,10 +132,9 @@ impl Known {
         *self.inner().under_way.entry((ticket.thread, ticket.head)).or_default() += 1;
     }
 
-    /// A request waits no longer.
-    pub(super) fn answered(&self, ticket: &Ticket) {
+    /// A request waits no longer at this place.
+    pub(super) fn answered(&self, place: (ThreadId, Seq)) {
         let mut inner = self.inner();
-        let place = (ticket.thread, ticket.head);
         if let Some(count) = inner.under_way.get_mut(&place) {
             *count -= 1;
             if *count == 0 {
@@ -146,11 +161,43 @@ impl Known {
         self.inner().keep((ticket.principal.clone(), head.link.normal), standing);
     }
 
-    /// What is remembered of a thread may be wrong.
+    /// A thread goes on, or what is remembered of it may be wrong.
     pub(super) fn forget(&self, thread: ThreadId) {
         let mut inner = self.inner();
-        inner.young.retain(|_, standing| standing.thread != thread);
-        inner.old.retain(|_, standing| standing.thread != thread);
+        if let Some(past) = inner.ends.remove(&thread) {
+            inner.young.remove(&past);
+            inner.old.remove(&past);
+        }
+    }
+
+    /// By what a request may belong together with others.
+    pub(super) fn marks(&self, principal: &str, caller: &Caller, seen: &Seen<'_>) -> Vec<Mark> {
+        unwritten::marks(&self.hasher, principal, caller, seen)
+    }
+
+    /// The mark of all requests of a session.
+    pub(super) fn mark_of(&self, session: SessionId) -> Mark {
+        unwritten::mark_of(&self.hasher, session)
+    }
+
+    /// A request is to be written with its answer.
+    pub(super) fn leaves_unwritten(&self, unwritten: &Arc<Unwritten>) {
+        self.inner().unwritten.put(unwritten);
+    }
+
+    /// A request is written, or was tried to be: it is no longer anybody's business but its answer's.
+    pub(super) fn is_written(&self, unwritten: &Arc<Unwritten>) {
+        self.inner().unwritten.take(unwritten);
+    }
+
+    /// Requests that came before a time and are not written.
+    pub(super) fn unwritten_before(&self, time: Time) -> Vec<Arc<Unwritten>> {
+        self.inner().unwritten.before(time)
+    }
+
+    /// Requests with one of these marks that are not written.
+    pub(super) fn unwritten(&self, marks: &[Mark]) -> Vec<Arc<Unwritten>> {
+        self.inner().unwritten.with(marks)
     }
 
     /// The thread that a session goes on with, if this process saw it last.
@@ -238,10 +285,21 @@ impl Known {
 }
 
 impl Inner {
-    fn keep(&mut self, key: (String, Digest), standing: Standing) {
+    fn keep(&mut self, past: Past, standing: Standing) {
         if self.young.len() >= THREADS {
-            self.old = std::mem::take(&mut self.young);
+            let young = std::mem::take(&mut self.young);
+            for (past, standing) in std::mem::replace(&mut self.old, young) {
+                if self.ends.get(&standing.thread) == Some(&past) {
+                    self.ends.remove(&standing.thread);
+                }
+            }
         }
-        self.young.insert(key, standing);
+        if let Some(before) = self.ends.insert(standing.thread, past.clone())
+            && before != past
+        {
+            self.young.remove(&before);
+            self.old.remove(&before);
+        }
+        self.young.insert(past, standing);
     }
 }

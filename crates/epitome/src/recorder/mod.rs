@@ -4,10 +4,12 @@
 //! Nothing here changes a byte of what passes. All of it blocks on the store: callers in async code give it a thread.
 
 mod ending;
+mod finishing;
 mod known;
 mod own_compaction;
 pub(crate) mod place;
 mod spawned;
+mod unwritten;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,9 +34,11 @@ use crate::{
     session::setup::Setup,
 };
 
+pub use self::finishing::{Finish, Unfinished};
 use self::{
     known::Known,
     place::{Line, Place, Placing},
+    unwritten::{Mark, Unwritten},
 };
 
 /// How many messages are remembered by their bytes: some hundred long sessions, a few megabytes.
@@ -54,7 +58,7 @@ const TRIES: usize = 8;
 pub struct Recorder {
     store: Arc<Sqlite>,
     pub(crate) memo: Memo,
-    known: Known,
+    known: Arc<Known>,
     /// The threads whose requests are composed.
     pub(crate) lives: Lives,
 }
@@ -108,6 +112,16 @@ pub struct Ticket {
     instructions: Digest,
     key: Option<String>,
     line: Line,
+    /// The request itself, where it is written with its answer.
+    unwritten: Option<Arc<Unwritten>>,
+    unwritten_bytes: usize,
+}
+
+impl Ticket {
+    /// How much of the request is still to be written.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
 }
 
 /// How a request was placed.
@@ -207,10 +221,16 @@ pub enum RecordError {
     Busy,
 }
 
+/// Takes a request where it belongs; `None` if it is to be placed again.
+type Take<'t> = dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError> + 't;
+
+/// Writes a request, and says where its thread ends then and which call it is; `None` if it cannot.
+type Write<'w> = dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError> + 'w;
+
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Known::default(), lives: Lives::default() }
+        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default(), lives: Lives::default() }
     }
 
     /// The store.
@@ -223,24 +243,36 @@ impl Recorder {
         self.arrive_by(arrival, &mut |seen, caller, place| self.take(arrival, seen, caller, place).map(Some))
     }
 
+    /// The same, but what is new is written when it is [finished](Self::finish), together with its answer, unless somebody
+    /// [wants it before](Self::write_down_before). Other requests to this recorder are placed as if it were written.
+    pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
+        self.arrive_by(arrival, &mut |seen, caller, place| self.leave(arrival, seen, caller, place).map(Some))
+    }
+
     /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
     pub(crate) fn arrive_by(
         &self,
         arrival: &Arrival<'_>,
-        take: &mut dyn FnMut(&Seen<'_>, &Caller, Place) -> Result<Option<Ticket>, RecordError>,
+        take: &mut Take<'_>,
     ) -> Result<Ticket, RecordError> {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         let mut caller = Caller::of(arrival.header, &seen);
         caller.purpose = arrival.purpose.unwrap_or(caller.purpose);
-        self.resolve(arrival.principal, &mut seen)?;
         // Requests of one session find their places one after another: a title and the first turn come together. So do those
         // without an id that begin alike: each must see what became of the one before.
         let begins = seen.units().first().map(|unit| unit.digest.to_string());
         let session = caller.session.as_deref().or(begins.as_deref()).unwrap_or_default();
         let _turn = self.known.turn_of(arrival.principal, session);
+        self.write_down(&self.known.marks(arrival.principal, &caller, &seen))?;
+        self.resolve(arrival.principal, &mut seen)?;
         let mut tries = 0;
         loop {
             let place = Placing::new(self, arrival, &seen, &caller).place()?;
+            // What was not written was not seen.
+            if tries < TRIES && self.write_down(&[self.known.mark_of(place.session)])? > 0 {
+                tries += 1;
+                continue;
+            }
             let opened = place.opens.is_some().then_some((place.thread, place.link));
             match take(&seen, &caller, place) {
                 Ok(None) if tries < TRIES => tries += 1,
@@ -260,6 +292,30 @@ impl Recorder {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Has the requests written that came before a time and still wait for their answers. Does not wait for the store.
+    pub fn write_down_before(&self, time: Time) {
+        for unwritten in self.known.unwritten_before(time) {
+            let Ok(Some(leaving)) = unwritten.try_leave() else { continue };
+            let known = Arc::clone(&self.known);
+            self.store.commit_then(leaving.commit.clone(), move |written| match written {
+                Ok(_) => known.is_written(&unwritten),
+                // Its answer tells of what is wrong, or finds another place.
+                Err(_) => leaving.stays(),
+            });
+        }
+    }
+
+    /// Writes the requests down that have one of these marks; gives how many there were.
+    fn write_down(&self, marks: &[Mark]) -> Result<usize, StoreError> {
+        let unwritten = self.known.unwritten(marks);
+        for unwritten in &unwritten {
+            unwritten.write(&self.store)?;
+            self.known.is_written(unwritten);
+            self.known.forget(unwritten.thread);
+        }
+        Ok(unwritten.len())
     }
 
     /// Fills in items that the request only names, as many as a client would.
@@ -314,14 +370,40 @@ impl Recorder {
         taken.ok_or(RecordError::Busy)
     }
 
-    /// The same, where somebody else writes: they say where the thread ends then, and which call that is.
+    /// Leaves a request to be written where it belongs with its answer.
+    fn leave(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        caller: &Caller,
+        place: Place,
+    ) -> Result<Ticket, RecordError> {
+        let mut marks = self.known.marks(arrival.principal, caller, seen);
+        marks.push(self.known.mark_of(place.session));
+        let mut left = None;
+        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+            let head = Seq(commit.after.0 + commit.events.len() as u64);
+            left = (!commit.events.is_empty() || commit.opens.is_some()).then_some(commit);
+            Ok(Some((head, None)))
+        })?;
+        let mut ticket = taken.ok_or(RecordError::Busy)?;
+        if let Some(commit) = left {
+            ticket.unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
+            let unwritten = Arc::new(Unwritten::new(commit, arrival.at, marks));
+            self.known.leaves_unwritten(&unwritten);
+            ticket.unwritten = Some(unwritten);
+        }
+        Ok(ticket)
+    }
+
+    /// As [`take`](Self::take), where somebody else writes: they say where the thread ends then, and which call that is.
     pub(crate) fn take_by(
         &self,
         arrival: &Arrival<'_>,
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
-        write: &mut dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordError>,
+        write: &mut Write<'_>,
     ) -> Result<Option<Ticket>, RecordError> {
         let Place { session, thread, after, link, new, opens, placed, key, line } = place;
         let events: Vec<Event> = new.into_iter().map(|event| at(event, arrival.at)).collect();
@@ -329,9 +411,13 @@ impl Recorder {
             (caller.purpose == Purpose::Turn).then(|| events.iter().rev().find_map(title_of)).flatten();
         let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
         let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
+        let goes_on = !events.is_empty() || opens.is_some();
         let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {
             return Ok(None);
         };
+        if goes_on {
+            self.known.forget(thread);
+        }
         if let Some(words) = words {
             self.known.said(arrival.principal, session, words.trim_end_matches('…').to_owned());
         }
@@ -357,6 +443,8 @@ impl Recorder {
             instructions: seen.instructions(),
             key,
             line,
+            unwritten: None,
+            unwritten_bytes: 0,
         };
         self.known.asked(&ticket);
         Ok(Some(ticket))
@@ -364,48 +452,10 @@ impl Recorder {
 
     /// The request's thread ends elsewhere now, because something was decided for it.
     pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
-        self.known.answered(ticket);
+        self.known.answered((ticket.thread, ticket.head));
         ticket.head = head;
         ticket.call = call.or(ticket.call);
         self.known.asked(ticket);
-    }
-
-    /// Records how a request ended, and what was answered.
-    #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
-    pub fn finish(&self, ticket: Ticket, end: End) -> Result<(), RecordError> {
-        let mut records = vec![Record::Exchange(ending::exchange(&ticket, &end))];
-        records.extend(self.outcome(&ticket, &end).map(Record::Outcome));
-        let calls = match (&end.told, end.ending) {
-            (Some(Told::Without { calls, .. }), Ending::Complete) => calls.clone(),
-            _ => Vec::new(),
-        };
-        let mut answer = ending::answer(&self.known, &ticket, end);
-        answer.extend(self.results(ticket.thread, ticket.format, &calls, GIVEN_BACK));
-        let summary = (ticket.purpose == Purpose::Compaction).then(|| own_compaction::summary_in(&answer));
-        let mut commit = Commit::new(ticket.thread, ticket.head, answer, records);
-        let done = loop {
-            match self.store.commit(commit.clone()) {
-                Ok(head) => break Ok((ticket.thread, head)),
-                // Nothing was said meanwhile: somebody compacted, or pinned something.
-                Err(StoreError::Conflict { head, .. })
-                    if head.link.normal == ticket.link && head.seq > commit.after =>
-                {
-                    commit.after = head.seq;
-                }
-                // Somebody asked the same again, or the client went on without waiting: a line of its own.
-                Err(StoreError::Conflict { .. }) => break self.beside(&ticket, &commit),
-                Err(error) => break Err(error.into()),
-            }
-        };
-        self.known.answered(&ticket);
-        let (thread, head) = done?;
-        if ticket.purpose == Purpose::Turn {
-            self.known.stands(&ticket, thread, head);
-        }
-        if let Some(summary) = summary.flatten() {
-            self.known.compacting(&ticket, summary);
-        }
-        Ok(())
     }
 }
 

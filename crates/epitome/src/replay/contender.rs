@@ -116,7 +116,8 @@ fn baseline(
     summary: Option<SummaryRules>,
 ) -> Policy {
     let level = |percent| Some(Level::Share(Share::percent(percent)));
-    let limits = Limits { trigger: level(trigger), target: level(target), force: level(trigger), ..Limits::default() };
+    let limits =
+        Limits { trigger: level(trigger), target: level(target), force: level(trigger), ..Limits::default() };
     Policy { name: name.into(), about: about.into(), limits, caps: BTreeMap::new(), reduce, summary }
 }
 

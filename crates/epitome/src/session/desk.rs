@@ -571,10 +571,10 @@ impl Desk {
     }
 
     /// The last request came to nothing.
-    pub(crate) fn failed(&self, error: String) -> Result<(), SessionError> {
+    pub(crate) fn failed(&self, error: &str) -> Result<(), SessionError> {
         let mut state = self.state()?;
         let (call, _) = state.last.ok_or(SessionError::NoCall)?;
-        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.clone())])))?;
+        self.append_to(&mut state, |_| Ok((Vec::new(), vec![self.failure(call, error.to_owned())])))?;
         Ok(())
     }
 

@@ -236,7 +236,7 @@ impl Session {
         self.at_desk(move |desk| {
             let format = Self::format(desk)?;
             let Some(overflow) = overflow(format, status, &body) else {
-                desk.failed(format!("the provider answered {status}"))?;
+                desk.failed(&format!("the provider answered {status}"))?;
                 return Ok(Refused::Otherwise);
             };
             desk.overflowed(overflow)?;
@@ -248,7 +248,7 @@ impl Session {
     /// The request came to nothing: no connection, no answer.
     pub async fn failed(&self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
-        self.at_desk(move |desk| desk.failed(why)).await
+        self.at_desk(move |desk| desk.failed(&why)).await
     }
 
     /// Another model takes over. If what is shown is more than it takes, it is compacted first, with the old one.

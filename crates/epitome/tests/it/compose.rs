@@ -236,7 +236,6 @@ pub(super) fn history_of(format: Format, body: &str) -> Vec<Value> {
 struct Story {
     gateway: Gateway,
     thread: ThreadId,
-    session: SessionId,
     calls: Vec<u64>,
     bodies: Vec<String>,
     epochs: u64,
@@ -268,15 +267,12 @@ fn play(agent: Agent, turns: usize, mut before: impl FnMut(usize, Gateway) -> Ga
         assert_eq!(history_of(format, &woven).pop(), Some(newest), "turn {turn}");
         calls.push(done.call.unwrap().1);
         epochs = done.epoch;
-        if std::env::var_os("SHOW").is_some() {
-            println!("{format} {turn}: {done:?}");
-        }
         bodies.push(woven);
         gateway.answer(ticket, format, &agent.answer());
         agent.goes_on(&result(turn));
     }
-    let (thread, session) = story.unwrap();
-    Story { gateway, thread, session, calls, bodies, epochs, agent }
+    let (thread, _) = story.unwrap();
+    Story { gateway, thread, calls, bodies, epochs, agent }
 }
 
 impl Story {
@@ -465,16 +461,28 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         let (mut ticket, outgoing) = gateway.forward(format, &body);
         let first = sent(&outgoing, &body);
         assert!(first.contains(RECALL_TOOL), "{format}");
-        let handle = first.split("recall ").nth(1).unwrap().split([' ', ';']).next().unwrap().to_owned();
+        assert!(first.contains(&format!("recall {}:", thread.short())), "{format}");
+        let handle = format!("{}:4-8", thread.short());
         // The model asks, gets it, and answers: the client sees one answer.
         let mut splice = Splice::whole(format);
         let mut seen = Vec::new();
-        let asks = calling(format, "one", "One moment.", &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))]);
+        let asks = calling(
+            format,
+            "one",
+            "One moment.",
+            &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))],
+        );
         splice.push(asks.to_string().as_bytes(), &mut seen);
         let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}") };
         let header = |_: &str| None;
-        let arrival =
-            Arrival { principal: "", format, body: &body, header: &header, at: Time(gateway.clock), purpose: None };
+        let arrival = Arrival {
+            principal: "",
+            format,
+            body: &body,
+            header: &header,
+            at: Time(gateway.clock),
+            purpose: None,
+        };
         let next = gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().unwrap();
         let second = sent(&next, &body);
         assert_eq!(next.done.cause, None, "{format}");

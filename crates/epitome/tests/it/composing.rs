@@ -573,10 +573,10 @@ fn a_request_that_was_refused_as_too_long_is_made_smaller_and_what_follows_stays
             }
             let rows = task.store().calls(thread, 0, usize::MAX >> 1).unwrap();
             assert!(rows.iter().all(|row| row.outcomes.len() == 1), "{format}: {rows:#?}");
-            if !said {
-                task.agent.turns += 1;
-            } else {
+            if said {
                 task.agent.goes_on(&result(0));
+            } else {
+                task.agent.turns += 1;
             }
             for restarts in [false, true, false] {
                 if restarts {
@@ -672,7 +672,8 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                 let is_compaction = |logged: &&Logged| matches!(logged.event.fact, Fact::Compacted(_));
                 assert_eq!(events.iter().filter(is_compaction).count(), 1, "{format}");
                 let (ticket, outgoing) = task.asks();
-                assert!(outgoing.done.after < before, "{format}: {:?} after {before}", outgoing.done);
+                let done = &outgoing.done;
+                assert!(done.after < before && done.before > before, "{format}: {done:?} after {before}");
                 assert!(task.last().len() < body.len(), "{format}");
                 let row = task.store().call(thread, outgoing.done.call.unwrap().1).unwrap();
                 assert!(row.call.summary.is_some(), "{format}");
@@ -701,5 +702,30 @@ fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
         assert_eq!(task.last(), body, "{format}");
         task.is_answered(ticket);
         task.check_record();
+    }
+}
+
+#[test]
+fn a_message_that_no_window_holds_is_cut_and_its_session_goes_on() {
+    for format in Format::ALL {
+        for restarts in [true, false] {
+            let mut task = Task::compacted(format);
+            task.agent.goes_on(&"a very long line, of which there are far too many\n".repeat(8_000));
+            let body = task.agent.body();
+            let (ticket, outgoing) = task.gateway.forward(format, &body);
+            let woven = sent(&outgoing, &body);
+            let found = legality::check(format, &woven, &Rules::of(format));
+            assert!(found.is_empty() && outgoing.done.after <= Tokens(WINDOW), "{format}: {found:?}");
+            let (thread, call) = outgoing.done.call.unwrap();
+            task.calls.push((thread, call, woven));
+            task.is_answered(ticket);
+            if restarts {
+                task.gateway = task.gateway.restarted();
+            }
+            task.agent.goes_on(&result(0));
+            task.goes_on_for(3);
+            task.check_record();
+            assert_eq!(task.store().sessions().unwrap().len(), 1, "{format}");
+        }
     }
 }

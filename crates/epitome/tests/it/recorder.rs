@@ -22,6 +22,11 @@ impl Gateway {
         Self { recorder: Recorder::new(store), clock: 1_000 }
     }
 
+    /// Another process beside this one, on the same database.
+    fn beside(&self) -> Self {
+        Self { recorder: Recorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
+    }
+
     /// Another process on the same database: nothing is remembered.
     fn restarted(self) -> Self {
         Self { recorder: Recorder::new(Arc::clone(self.recorder.store())), clock: self.clock }
@@ -33,7 +38,7 @@ impl Gateway {
         let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         let arrival =
             Arrival { principal, format, body: &body, header: &header, at: Time(self.clock), purpose: None };
-        self.recorder.arrive(&arrival).unwrap()
+        self.recorder.expect(&arrival).unwrap()
     }
 
     fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
@@ -179,6 +184,71 @@ fn a_history_that_parts_is_a_fork_and_a_new_root_a_session() {
     let root = gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("5", "y"));
     assert_eq!(root.placed, Placed::Began);
     assert_eq!(gateway.sessions().len(), 2);
+}
+
+#[test]
+fn a_request_is_written_with_its_answer_or_when_another_needs_it() {
+    let session = session_of();
+    let mut gateway = Gateway::new();
+    let first = gateway.ask(CHAT, session, &chat(&[user("a")]));
+    let other = gateway.ask(CHAT, &[("x-session-id", "t")], &chat(&[user("x")]));
+    assert_eq!(gateway.sessions().len(), 0);
+    let again = gateway.ask(CHAT, session, &chat(&[user("a")]));
+    assert_eq!((again.placed, again.thread), (Placed::Retried, first.thread));
+    assert_eq!(gateway.story(first.thread), "a");
+    assert_eq!(gateway.sessions().len(), 1, "nobody asked for the other one");
+    let threads = [first.thread, other.thread];
+    gateway.end(first, CHAT, None, Ending::Cancelled);
+    gateway.end(again, CHAT, Some(&chat_answer("1", "b")), Ending::Complete);
+    gateway.end(other, CHAT, Some(&chat_answer("2", "y")), Ending::Complete);
+    assert_eq!(threads.map(|thread| gateway.story(thread)), ["a | b", "x | y"]);
+    assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
+}
+
+#[test]
+fn a_request_whose_answer_takes_its_time_is_written_before() {
+    let mut gateway = Gateway::new();
+    let ticket = gateway.ask(CHAT, NOBODY, &chat(&[user("a")]));
+    let thread = ticket.thread;
+    gateway.recorder.write_down_before(Time(gateway.clock));
+    // What is written for nobody in particular is behind what somebody has written.
+    gateway.call(CHAT, NOBODY, &chat(&[user("x")]), &chat_answer("1", "y"));
+    assert_eq!(gateway.sessions().len(), 1, "it came no earlier than that");
+    gateway.recorder.write_down_before(Time(gateway.clock));
+    gateway.call(CHAT, NOBODY, &chat(&[user("z")]), &chat_answer("2", "y"));
+    assert_eq!(gateway.story(thread), "a");
+    gateway.end(ticket, CHAT, Some(&chat_answer("3", "b")), Ending::Complete);
+    assert_eq!(gateway.story(thread), "a | b");
+}
+
+#[test]
+fn requests_that_two_gateways_hold_for_one_session_are_both_kept() {
+    let check = |ours: &str, theirs: &str, expect: &[&str]| {
+        let session = session_of();
+        let mut gateway = Gateway::new();
+        gateway.call(CHAT, session, &chat(&[user("a")]), &chat_answer("1", "b"));
+        let mut other = gateway.beside();
+        let asked = |words: &str| chat(&[user("a"), said("b"), user(words)]);
+        let own = gateway.ask(CHAT, session, &asked(ours));
+        let others = other.ask(CHAT, session, &asked(theirs));
+        other.end(others, CHAT, Some(&chat_answer("2", "theirs")), Ending::Complete);
+        gateway.end(own, CHAT, Some(&chat_answer("3", "ours")), Ending::Complete);
+        let [session] = &gateway.sessions()[..] else { panic!("one session") };
+        let threads = gateway.recorder.store().threads(session.id).unwrap();
+        let stories: Vec<String> = threads.iter().map(|thread| gateway.story(thread.id)).collect();
+        assert_eq!(stories, expect);
+        assert_eq!(gateway.recorder.store().exchanges(session.id, 0, 10).unwrap().len(), 3);
+        let history = [user("a"), said("b"), user(ours), said("ours"), user("on")];
+        let on = gateway.call(CHAT, session_of(), &chat(&history), &chat_answer("4", "so"));
+        assert_eq!((on.placed, on.thread), (Placed::Continued, threads[1].id));
+        assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
+    };
+    check("c", "d", &["a | b | d | theirs", "a | b | c | ours"]);
+    check("c", "c", &["a | b | c | theirs", "a | b | c | ours"]);
+}
+
+fn session_of() -> &'static [(&'static str, &'static str)] {
+    &[("x-session-id", "s")]
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Making threads and appending to them. What can be done before the lock is held is done by the caller's thread:
 //! serialising, counting, taking media out.
 
+use std::sync::Arc;
+
 use epitome_core::{Digest, Event, EventId, Link, Logged, Seq, SessionId, ThreadId, TokenCounter};
 use rusqlite::params;
 
@@ -24,7 +26,7 @@ pub(super) struct Append {
     thread: ThreadId,
     after: Seq,
     tokenizer: Option<&'static str>,
-    items: Vec<Item>,
+    items: Vec<Arc<Item>>,
     stored: Vec<Form>,
 }
 
@@ -57,7 +59,7 @@ impl Append {
             stored.push(Form::of(&event));
             // Place and links are known only under the lock.
             let logged = Logged { id: EventId { thread, seq: Seq::START }, event, link: Link::ROOT };
-            items.push(Item::new(logged, counter));
+            items.push(Arc::new(Item::new(logged, counter)));
         }
         Self { thread, after, tokenizer: counter.map(TokenCounter::name), items, stored }
     }
@@ -75,13 +77,15 @@ impl Append {
         }
         let mut head = before;
         for (item, form) in self.items.iter_mut().zip(&self.stored) {
+            // Nobody else has it, unless an earlier try left it behind.
+            let item = Arc::make_mut(item);
             let link = head.link.next(&item.logged.event, &form.fact);
             head = Head { seq: head.seq.next(), link };
             item.logged.id.seq = head.seq;
             item.logged.link = link;
             item.row = insert(desk, &item.logged, form)?;
         }
-        desk.derivations.derive(desk.connection, self.thread, before, &self.items, self.tokenizer)?;
+        desk.backlog.take(self.thread, before, &self.items, self.tokenizer);
         Ok(head)
     }
 }
@@ -132,14 +136,18 @@ fn insert(desk: &Desk<'_>, logged: &Logged, form: &Form) -> Result<i64, Fault> {
 }
 
 /// Makes a thread, and a nameless session for it if there is none yet.
-pub(super) fn open(desk: &Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
+pub(super) fn open(desk: &mut Desk<'_>, thread: &NewThread) -> Result<(), Fault> {
     ensure_session(desk, thread.session)?;
     make(desk, thread, BecomesHead::No)?;
     Ok(())
 }
 
 /// Makes a thread of a session that is there; gives where it ends, if it is new.
-pub(super) fn make(desk: &Desk<'_>, thread: &NewThread, head: BecomesHead) -> Result<Option<Head>, Fault> {
+pub(super) fn make(
+    desk: &mut Desk<'_>,
+    thread: &NewThread,
+    head: BecomesHead,
+) -> Result<Option<Head>, Fault> {
     if let Some(known) = read::thread(desk.connection, thread.id)? {
         return if known == *thread { Ok(None) } else { Err(StoreError::ThreadDiffers(thread.id).into()) };
     }
@@ -153,6 +161,8 @@ pub(super) fn make(desk: &Desk<'_>, thread: &NewThread, head: BecomesHead) -> Re
     };
     insert_thread(desk, thread, base, calls)?;
     if let Start::Fork { .. } = thread.start {
+        // What it shares must be derived.
+        desk.backlog.catch_up(desk.connection)?;
         shared::derive(desk.connection, thread.id)?;
     }
     desk.connection

@@ -24,7 +24,19 @@ impl Sqlite {
         self.commit_numbered(commit).map(|committed| committed.head)
     }
 
-    /// The same, and says which numbers its calls were given.
+    /// The same without waiting for it. `then` is told how it ended, at once or by the thread that writes, and must not wait
+    /// for the store itself. It is dropped untold if that thread dies.
+    pub fn commit_then(&self, commit: Commit, then: impl FnOnce(Result<Head, StoreError>) + Send + 'static) {
+        match Prepared::new(commit, self.options.counter.as_deref()) {
+            Ok(mut prepared) => {
+                let work = move |desk: &mut Desk<'_>| prepared.run(desk);
+                self.writer.write_then("committing", work, |done| then(done.map(|done| done.head)));
+            }
+            Err(error) => then(Err(error)),
+        }
+    }
+
+    /// As [`commit`](Self::commit), and says which numbers its calls were given.
     pub fn commit_numbered(&self, commit: Commit) -> Result<Committed, StoreError> {
         let mut prepared = Prepared::new(commit, self.options.counter.as_deref())?;
         self.writer.write("committing", move |desk| prepared.run(desk))
@@ -84,7 +96,7 @@ impl Prepared {
 }
 
 /// Makes the thread of a commit, and its session if that is new; gives where the thread ends, if it is new.
-fn open(desk: &Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
+fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
     let Opens { session, thread, head } = opens;
     match session {
         Some(session) => drop(sessions::create(desk, session)?),

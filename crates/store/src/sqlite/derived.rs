@@ -1,5 +1,7 @@
-//! What is derived from the log as it grows: turns, sums, token counts and the search index, all in the transaction
-//! of the append. The same function makes them again from nothing, so that there is only one way they can be.
+//! What is derived from the log as it grows: turns, sums, token counts and the search index. The same function makes them
+//! again from nothing, so that there is only one way they can be.
+//!
+//! It is derived in the transaction of the append, or put off for a while (`behind`).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,6 +9,7 @@ use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, To
 use rusqlite::{Connection, params};
 
 use super::{
+    behind,
     codec::{self, AsBlob, EVENT_COLUMNS, signed},
     fault::Fault,
     read, shared, turn_rows,
@@ -17,6 +20,7 @@ use crate::log::Head;
 const REMEMBERED: usize = 1024;
 
 /// An event with what is derived from it alone.
+#[derive(Clone)]
 pub(super) struct Item {
     /// Its row in the table of events.
     pub(super) row: i64,
@@ -50,8 +54,8 @@ pub(super) fn count(event: &Event, counter: &dyn TokenCounter) -> Vec<Tokens> {
 #[derive(Default)]
 pub(super) struct Derivations {
     known: HashMap<ThreadId, Derivation>,
-    /// Texts, by the rows of their events, that are still to go into the search index. The index writes what it has in
-    /// mind to its tables at every savepoint, so a group of jobs adds to it once, after the last of them.
+    /// Texts, by the rows of their events, that are still to go into the search index. Many a statement has the index write
+    /// what it has in mind to its tables, so it is added to after all others.
     unindexed: Vec<(i64, Arc<str>)>,
 }
 
@@ -79,17 +83,7 @@ impl Derivations {
         self.unindexed.clear();
     }
 
-    /// How much is still to be indexed.
-    pub(super) fn unindexed(&self) -> usize {
-        self.unindexed.len()
-    }
-
-    /// Leaves out what was to be indexed after there was so much of it: the job that wrote it was undone.
-    pub(super) fn take_back(&mut self, before: usize) {
-        self.unindexed.truncate(before);
-    }
-
-    /// Adds what is still to be indexed to the search index. It belongs into the transaction of the events.
+    /// Adds what is still to be indexed to the search index.
     pub(super) fn index(&mut self, connection: &Connection) -> Result<(), Fault> {
         for (row, text) in self.unindexed.drain(..) {
             index(connection, row, &text)?;
@@ -104,7 +98,7 @@ impl Derivations {
         connection: &Connection,
         thread: ThreadId,
         before: Head,
-        items: &[Item],
+        items: &[Arc<Item>],
         tokenizer: Option<&str>,
     ) -> Result<(), Fault> {
         let Some(last) = items.last() else { return Ok(()) };
@@ -140,12 +134,12 @@ impl Derivations {
         const BYTES: usize = 1 << 20;
         let tokenizer = counter.map(TokenCounter::name);
         let mut before = base;
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<Arc<Item>> = Vec::new();
         let mut bytes = 0;
         read::each_own(connection, thread, (base.seq, Seq(u64::MAX)), usize::MAX, &mut |stored| {
             bytes += stored.fact.len();
             let head = Head { seq: stored.logged.id.seq, link: stored.logged.link };
-            items.push(Item { row: stored.row, ..Item::new(stored.logged, counter) });
+            items.push(Arc::new(Item { row: stored.row, ..Item::new(stored.logged, counter) }));
             if items.len() >= EVENTS || bytes >= BYTES {
                 self.derive(connection, thread, before, &items, tokenizer)?;
                 self.index(connection)?;
@@ -186,7 +180,12 @@ impl Derivation {
     }
 
     /// Takes the next events and writes the turns they make or change.
-    fn extend(&mut self, connection: &Connection, thread: ThreadId, items: &[Item]) -> Result<Sums, Fault> {
+    fn extend(
+        &mut self,
+        connection: &Connection,
+        thread: ThreadId,
+        items: &[Arc<Item>],
+    ) -> Result<Sums, Fault> {
         for item in items {
             self.turns.push(&item.logged);
         }
@@ -257,6 +256,7 @@ pub(super) fn rebuild(connection: &Connection, counter: Option<&dyn TokenCounter
         "DELETE FROM turn_rows; DELETE FROM totals; DELETE FROM shared_totals; DELETE FROM token_totals;
          INSERT INTO search (search) VALUES ('delete-all');",
     )?;
+    behind::is_caught_up(connection)?;
     if let Some(counter) = counter {
         connection.execute("DELETE FROM counts WHERE tokenizer = ?1", [counter.name()])?;
     }
@@ -279,7 +279,12 @@ pub(super) fn index(connection: &Connection, row: i64, text: &str) -> Result<(),
     Ok(())
 }
 
-fn add_totals(connection: &Connection, thread: ThreadId, items: &[Item], sums: &Sums) -> Result<(), Fault> {
+fn add_totals(
+    connection: &Connection,
+    thread: ThreadId,
+    items: &[Arc<Item>],
+    sums: &Sums,
+) -> Result<(), Fault> {
     let facts = || items.iter().map(|item| &item.logged.event.fact);
     let times = || items.iter().filter_map(|item| item.logged.event.time.map(|time| time.0));
     let messages = facts().filter(|fact| fact.is_message()).count() as u64;
@@ -313,7 +318,7 @@ fn add_totals(connection: &Connection, thread: ThreadId, items: &[Item], sums: &
 pub(super) fn add_counts(
     connection: &Connection,
     thread: ThreadId,
-    items: &[Item],
+    items: &[Arc<Item>],
     tokenizer: Option<&str>,
 ) -> Result<(), Fault> {
     let Some(tokenizer) = tokenizer else { return Ok(()) };

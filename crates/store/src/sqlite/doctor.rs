@@ -9,7 +9,7 @@ use epitome_core::{Digest, EventId, Link, Logged, ThreadId, TokenCounter};
 use rusqlite::{Connection, Statement};
 
 use super::{
-    Options, checks,
+    Options, behind, checks,
     codec::{self, EVENT_COLUMNS, Stored},
     derived,
     fault::Fault,
@@ -237,7 +237,13 @@ fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -
     connection.execute_batch(
         "CREATE VIRTUAL TABLE temp.search USING fts5 (text, content = '', tokenize = 'unicode61 remove_diacritics 2')",
     )?;
-    derived::derive_all(connection, counter)
+    // Of what is not derived yet nothing can be wrong.
+    let Some(first) = behind::first(connection)? else { return derived::derive_all(connection, counter) };
+    connection
+        .execute_batch(&format!("CREATE TEMP VIEW events AS SELECT * FROM main.events WHERE id < {first}"))?;
+    let rebuilt = derived::derive_all(connection, counter);
+    connection.execute_batch("DROP VIEW temp.events")?;
+    rebuilt
 }
 
 /// Compares a derived table with its rebuilt double.

@@ -11,8 +11,9 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use super::{
     adopt::Adoption,
+    behind::Backlog,
     codec::{self, AsBlob},
-    derived::{self, Derivations},
+    derived,
     fault::Fault,
     sessions,
 };
@@ -21,12 +22,14 @@ use crate::records::{Erased, Scrubbed};
 /// Erases a session and scrubs the files.
 pub(super) fn erase(
     connection: &mut Connection,
-    derivations: &mut Derivations,
+    backlog: &mut Backlog,
     session: SessionId,
     now: Time,
 ) -> Result<Erased, Fault> {
-    derivations.forget();
+    backlog.forget();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Rows of events may be given again once the last of them are gone.
+    backlog.catch_up(&transaction)?;
     let mut erased = remove(&transaction, session, now)?;
     transaction.commit()?;
     erased.scrubbed = scrub_if_possible(connection)?;

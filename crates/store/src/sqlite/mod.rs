@@ -6,6 +6,7 @@
 mod adopt;
 mod append;
 mod backup;
+mod behind;
 mod calls;
 mod checks;
 mod codec;
@@ -44,7 +45,7 @@ use epitome_core::{
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tempfile::TempDir;
 
-use self::{append::Append, fault::Fault, pool::Pool, schema::Access, writer::Writer};
+use self::{append::Append, behind::Backlog, fault::Fault, pool::Pool, schema::Access, writer::Writer};
 use crate::{
     error::{CHECKING, OPENING, StoreError},
     log::{EventLog, Head, NewThread},
@@ -69,6 +70,9 @@ pub struct Options {
     pub durability: Durability,
     /// How long a write may wait for others to share its commit, where they come one after another.
     pub gather: Duration,
+    /// How long turns, sums, counts and the search index may be put off, to be derived for many events at once. Who asks this
+    /// store for them has them at once all the same; only who reads the file otherwise sees that they are behind.
+    pub lag: Duration,
 }
 
 /// What an acknowledged write survives.
@@ -91,6 +95,7 @@ impl Default for Options {
             page_limit: None,
             durability: Durability::default(),
             gather: Duration::ZERO,
+            lag: Duration::ZERO,
         }
     }
 }
@@ -104,6 +109,7 @@ impl fmt::Debug for Options {
             .field("page_limit", &self.page_limit)
             .field("durability", &self.durability)
             .field("gather", &self.gather)
+            .field("lag", &self.lag)
             .finish()
     }
 }
@@ -175,8 +181,9 @@ impl Sqlite {
             Ok(connection) => {
                 let tokenizer =
                     remember_tokenizer(&connection, options.counter.as_deref()).map_err(explained)?;
-                let writer =
-                    Writer::start(connection, path.to_owned(), options.busy_timeout, options.gather)?;
+                let backlog = Backlog::new(options.lag, options.counter.clone());
+                let (patience, gather) = (options.busy_timeout, options.gather);
+                let writer = Writer::start(connection, path.to_owned(), patience, gather, backlog)?;
                 (tokenizer, writer, Access::Writable)
             }
             Err(refused @ StoreError::ReadOnly { .. }) => {
@@ -253,6 +260,27 @@ impl Sqlite {
     ) -> Result<T, StoreError> {
         self.readers.lend(read).map_err(|fault| fault.explained(doing, &self.path, self.options.busy_timeout))
     }
+
+    /// The same for what is derived, after all of it is.
+    fn lend_derived<T>(
+        &self,
+        doing: &'static str,
+        read: impl Fn(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let seen = self.lend(doing, |connection| {
+            Ok(if behind::is_behind(connection)? { None } else { Some(read(connection)?) })
+        })?;
+        if let Some(seen) = seen {
+            return Ok(seen);
+        }
+        self.catch_up(doing);
+        self.lend(doing, read)
+    }
+
+    /// Derives what was put off. Where nothing can be written, what was derived before is all there is to see.
+    fn catch_up(&self, doing: &'static str) {
+        let _ = self.writer.write(doing, |desk| desk.backlog.catch_up(desk.connection));
+    }
 }
 
 /// Token counts.
@@ -265,7 +293,7 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Vec<(EventId, Tokens)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
-        self.lend("reading token counts", |connection| {
+        self.lend_derived("reading token counts", |connection| {
             read::counts(connection, tokenizer, thread, from, limit)
         })
     }
@@ -278,7 +306,7 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
-        self.lend("reading token counts", |connection| {
+        self.lend_derived("reading token counts", |connection| {
             read::pieces(connection, tokenizer, thread, from, limit)
         })
     }
@@ -301,7 +329,9 @@ impl Sqlite {
         events: &SeqSet,
     ) -> Result<Vec<(EventId, Vec<Tokens>)>, StoreError> {
         let Some(tokenizer) = self.tokenizer() else { return Ok(Vec::new()) };
-        self.lend("reading token counts", |connection| read::pieces_of(connection, tokenizer, thread, events))
+        self.lend_derived("reading token counts", |connection| {
+            read::pieces_of(connection, tokenizer, thread, events)
+        })
     }
 
     /// Counts every event that the store's counter has not counted yet; gives how many. Without a counter, none.
@@ -312,7 +342,7 @@ impl Sqlite {
         let mut total = 0;
         let mut after = 0;
         loop {
-            let (rows, last) = self.lend("counting tokens", |connection| {
+            let (rows, last) = self.lend_derived("counting tokens", |connection| {
                 derived::uncounted(connection, counter, after, CHUNK)
             })?;
             if rows.is_empty() {
@@ -341,18 +371,18 @@ impl Sqlite {
 
     /// All sessions, the most recently active first.
     pub fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
-        self.lend("listing sessions", |connection| sessions::rows(connection, self.tokenizer()))
+        self.lend_derived("listing sessions", |connection| sessions::rows(connection, self.tokenizer()))
     }
 
     /// One session.
     pub fn session(&self, id: SessionId) -> Result<SessionRow, StoreError> {
-        self.lend("reading a session", |connection| sessions::row(connection, self.tokenizer(), id))
+        self.lend_derived("reading a session", |connection| sessions::row(connection, self.tokenizer(), id))
     }
 
     /// The session that `text` means: an id or a beginning of one (four characters or more), a title, an agent's
     /// own id, or a part of a title. Of these the first that fits exactly one session.
     pub fn find_session(&self, text: &str) -> Result<SessionRow, StoreError> {
-        self.lend("finding a session", |connection| {
+        self.lend_derived("finding a session", |connection| {
             let id = sessions::find(connection, text)?;
             sessions::row(connection, self.tokenizer(), id)
         })
@@ -405,12 +435,12 @@ impl Sqlite {
 impl Sqlite {
     /// The turns of the thread's view, oldest first: its whole history, compactions included.
     pub fn turns(&self, thread: ThreadId) -> Result<Vec<TurnRow>, StoreError> {
-        self.lend("reading turns", |connection| turns::turns(connection, self.tokenizer(), thread))
+        self.lend_derived("reading turns", |connection| turns::turns(connection, self.tokenizer(), thread))
     }
 
     /// The chain of parents of a turn, oldest first, the turn itself last.
     pub fn history(&self, turn: EventId) -> Result<Vec<TurnRow>, StoreError> {
-        self.lend("reading turns", |connection| turns::history(connection, self.tokenizer(), turn))
+        self.lend_derived("reading turns", |connection| turns::history(connection, self.tokenizer(), turn))
     }
 
     /// The turns a compaction covers: from the first one that the compaction before it kept, through the last it
@@ -441,7 +471,7 @@ impl Sqlite {
 
     /// Searches events and ledger, best hits first.
     pub fn search(&self, search: &Search) -> Result<Vec<Hit>, StoreError> {
-        self.lend("searching", |connection| search::search(connection, search))
+        self.lend_derived("searching", |connection| search::search(connection, search))
     }
 }
 
@@ -453,8 +483,8 @@ impl Sqlite {
     pub fn rebuild(&self) -> Result<Scrubbed, StoreError> {
         let counter = self.options.counter.clone();
         self.readers.close_idle();
-        self.writer.write_alone("rebuilding", move |connection, derivations| {
-            derivations.forget();
+        self.writer.write_alone("rebuilding", move |connection, backlog| {
+            backlog.forget();
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             schema::restore(&transaction)?;
             derived::rebuild(&transaction, counter.as_deref())?;
@@ -465,6 +495,7 @@ impl Sqlite {
 
     /// Checks everything that can be checked, and changes nothing.
     pub fn doctor(&self) -> Result<DoctorReport, StoreError> {
+        self.catch_up(CHECKING);
         doctor::examine(&self.path, &self.options, self.access)
             .map_err(|fault| fault.explained(CHECKING, &self.path, self.options.busy_timeout))
     }
@@ -478,8 +509,8 @@ impl Sqlite {
     /// into their own lines first, so the ids of those events name the fork afterwards.
     pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
         self.readers.close_idle();
-        self.writer.write_alone("erasing a session", move |connection, derivations| {
-            erase::erase(connection, derivations, session, now)
+        self.writer.write_alone("erasing a session", move |connection, backlog| {
+            erase::erase(connection, backlog, session, now)
         })
     }
 

@@ -113,7 +113,7 @@ impl Sqlite {
 
     /// The last event of an answer that a provider gave to this principal, in the newest thread that owns it.
     pub fn answer_of(&self, principal: &str, answer: &AnswerId) -> Result<Option<EventId>, StoreError> {
-        self.lend("finding an answer", |connection| {
+        self.lend_derived("finding an answer", |connection| {
             let sql = "SELECT turn_rows.thread, (SELECT max(seq) FROM events
                     WHERE events.thread = turn_rows.thread AND events.kind = 'assistant_said'
                     AND events.seq BETWEEN turn_rows.seq AND turn_rows.last)

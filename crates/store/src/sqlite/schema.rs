@@ -276,10 +276,10 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where the pages are kept that a savepoint would bring back, and whatever else SQLite needs for a while.
+/// Where the pages are kept that a refused statement would bring back, and whatever else SQLite needs for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undo {
-    /// Right for the small jobs of a group, each of which has a savepoint.
+    /// Right for the small jobs of a group.
     InMemory,
     /// Right for whatever may touch the whole file.
     InFiles,

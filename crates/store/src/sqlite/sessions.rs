@@ -67,7 +67,7 @@ pub(super) fn expect(connection: &Connection, session: SessionId) -> Result<(), 
 }
 
 /// Forks a thread into a session of its own.
-pub(super) fn fork(desk: &Desk<'_>, fork: &NewFork) -> Result<Head, Fault> {
+pub(super) fn fork(desk: &mut Desk<'_>, fork: &NewFork) -> Result<Head, Fault> {
     create(desk, &fork.session)?;
     let thread = NewThread {
         id: fork.thread,

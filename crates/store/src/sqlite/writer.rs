@@ -1,12 +1,12 @@
 //! The one thread that writes, with group commit: whatever waits when a commit ends goes into the next one.
 //!
-//! Each job runs in a savepoint, so that one refused append does not take its neighbours along; one commit, and so
-//! one sync of the disk, answers them all. If a whole group fails, its jobs are tried again one by one: a job too
-//! large for the disk fails alone.
+//! One commit, and so one sync of the disk, answers them all. A job that is refused before it has written anything leaves
+//! its neighbours alone, and nearly all that are refused are. If a whole group fails, its jobs are tried again one by one,
+//! so that a job too large for the disk fails alone: a savepoint around each would cost every job what hardly one needs.
 
 use std::{
     path::PathBuf,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SendError, Sender},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    derived::Derivations,
+    behind::Backlog,
     fault::Fault,
     schema::{self, Undo},
 };
@@ -27,8 +27,8 @@ const GROUP: usize = 256;
 pub(super) struct Desk<'c> {
     /// The connection, in a transaction.
     pub(super) connection: &'c Connection,
-    /// How far the turns of recently written threads have been derived.
-    pub(super) derivations: &'c mut Derivations,
+    /// What is still to be derived.
+    pub(super) backlog: &'c mut Backlog,
 }
 
 /// A handle to the writing thread. Dropping it finishes what is queued and ends the thread.
@@ -47,7 +47,7 @@ enum Work {
     Alone(Box<Solo>),
 }
 
-type Solo = dyn FnOnce(&mut Connection, &mut Derivations) + Send;
+type Solo = dyn FnOnce(&mut Connection, &mut Backlog) + Send;
 
 trait Job: Send {
     /// Does the work. It may be called again if the transaction was lost.
@@ -87,11 +87,12 @@ impl Writer {
         path: PathBuf,
         patience: Duration,
         gather: Duration,
+        backlog: Backlog,
     ) -> Result<Self, StoreError> {
         let (queue, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("epitome-writer".to_owned())
-            .spawn(move || serve(connection, &jobs, gather))
+            .spawn(move || serve(connection, &jobs, gather, backlog))
             .map_err(|source| StoreError::Io {
                 doing: "starting the writer of",
                 path: path.clone(),
@@ -119,17 +120,37 @@ impl Writer {
         self.wait(doing, &answer)
     }
 
+    /// The same without waiting: `then` is told how it ended, at once or on the writing thread.
+    pub(super) fn write_then<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
+    ) {
+        let Some(queue) = &self.queue else {
+            return then(Err(StoreError::ReadOnly { doing, path: self.path.clone() }));
+        };
+        let (path, patience) = (self.path.clone(), self.patience);
+        let reply = move |outcome: Result<T, Fault>| {
+            then(outcome.map_err(|fault| fault.explained(doing, &path, patience)));
+        };
+        let job = Work::Grouped(Box::new(Task { work, value: None, reply }));
+        if let Err(SendError(Work::Grouped(job))) = queue.send(job) {
+            job.answer(Err(StoreError::WriterGone { path: self.path.clone() }.into()));
+        }
+    }
+
     /// Does `work`, which manages its own transactions, between two commits.
     pub(super) fn write_alone<T: Send + 'static>(
         &self,
         doing: &'static str,
-        work: impl FnOnce(&mut Connection, &mut Derivations) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &mut Backlog) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.submit(
             doing,
-            Work::Alone(Box::new(move |connection, derivations| {
-                let _ = reply.send(work(connection, derivations));
+            Work::Alone(Box::new(move |connection, backlog| {
+                let _ = reply.send(work(connection, backlog));
             })),
         )?;
         self.wait(doing, &answer)
@@ -153,26 +174,40 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        // A thread that is told of its own end, as the last to have the store, cannot wait for itself.
+        if let Some(thread) =
+            self.thread.take_if(|thread| thread.thread().id() != std::thread::current().id())
+        {
             // A writer that panicked has already answered its callers with an error.
             let _ = thread.join();
         }
     }
 }
 
-fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
-    let mut derivations = Derivations::default();
+fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mut backlog: Backlog) {
     let mut busy_until = Instant::now();
-    while let Ok(first) = jobs.recv() {
+    loop {
+        let next = match backlog.patience() {
+            None => jobs.recv().map_err(|RecvError| RecvTimeoutError::Disconnected),
+            Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+            Some(left) => jobs.recv_timeout(left),
+        };
+        let first = match next {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                catch_up(&connection, &mut backlog);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         let mut group = Vec::new();
         let mut alone = None;
-        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many.
-        let until = Instant::now() + gather;
-        let waits = !gather.is_zero() && Instant::now() < busy_until;
-        let next = || {
-            let left = until.saturating_duration_since(Instant::now());
-            if waits { jobs.recv_timeout(left).ok() } else { jobs.try_recv().ok() }
-        };
+        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many: asleep,
+        // so that nobody who comes has to wake the writer.
+        if Instant::now() < busy_until {
+            std::thread::sleep(gather);
+        }
+        let next = || jobs.try_recv().ok();
         for work in std::iter::once(first).chain(std::iter::from_fn(next)).take(GROUP) {
             match work {
                 Work::Grouped(job) => group.push(job),
@@ -182,20 +217,38 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration) {
                 }
             }
         }
-        commit(&connection, &mut derivations, group);
+        commit(&connection, &mut backlog, group);
         busy_until = Instant::now() + gather;
         if let Some(work) = alone {
             // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
             // then it is as it was.
             let _ = schema::keep_undo(&connection, Undo::InFiles);
-            work(&mut connection, &mut derivations);
+            work(&mut connection, &mut backlog);
             let _ = schema::keep_undo(&connection, Undo::InMemory);
+        }
+    }
+    catch_up(&connection, &mut backlog);
+}
+
+/// Derives what was put off. If that cannot be now, it is when somebody needs it.
+fn catch_up(connection: &Connection, backlog: &mut Backlog) {
+    if backlog.patience().is_none() {
+        return;
+    }
+    let done = run(connection, "BEGIN IMMEDIATE")
+        .map_err(Fault::from)
+        .and_then(|()| backlog.catch_up(connection))
+        .and_then(|()| Ok(run(connection, "COMMIT")?));
+    if done.is_err() {
+        backlog.forget();
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
         }
     }
 }
 
 /// Runs a group in one transaction and answers every job of it.
-fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec<Box<dyn Job>>) {
+fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn Job>>) {
     if group.is_empty() {
         return;
     }
@@ -205,14 +258,14 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
         }
         return;
     }
-    match attempt(connection, derivations, &mut group) {
+    match attempt(connection, backlog, &mut group) {
         Ok(outcomes) => {
             for (job, outcome) in group.into_iter().zip(outcomes) {
                 job.answer(outcome);
             }
         }
         Err(fault) => {
-            derivations.forget();
+            backlog.forget();
             if !connection.is_autocommit() {
                 // It fails only if SQLite has rolled back by itself, which is what is wanted.
                 let _ = connection.execute_batch("ROLLBACK");
@@ -221,7 +274,7 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
                 Ok([job]) => job.answer(Err(fault)),
                 Err(group) => {
                     for job in group {
-                        commit(connection, derivations, vec![job]);
+                        commit(connection, backlog, vec![job]);
                     }
                 }
             }
@@ -232,27 +285,23 @@ fn commit(connection: &Connection, derivations: &mut Derivations, mut group: Vec
 /// Runs all jobs and commits. The outer error means that none of them happened.
 fn attempt(
     connection: &Connection,
-    derivations: &mut Derivations,
+    backlog: &mut Backlog,
     group: &mut [Box<dyn Job>],
 ) -> Result<Vec<Result<(), Fault>>, Fault> {
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group.iter_mut() {
-        let indexed = derivations.unindexed();
-        run(connection, "SAVEPOINT job")?;
-        let outcome = job.run(&mut Desk { connection, derivations });
-        match &outcome {
-            Ok(()) => run(connection, "RELEASE job")?,
-            // SQLite gives up the whole transaction when it runs out of disk or memory.
-            Err(_) if connection.is_autocommit() => return outcome.map(|()| Vec::new()),
-            Err(_) => {
-                connection.execute_batch("ROLLBACK TO job; RELEASE job")?;
-                derivations.take_back(indexed);
-            }
+        let changes = connection.total_changes();
+        let outcome = job.run(&mut Desk { connection, backlog });
+        // Most jobs are refused before they write anything. One that has written takes all with it; then each is tried
+        // alone. So does SQLite itself when it runs out of disk or memory.
+        if outcome.is_err() && (connection.is_autocommit() || connection.total_changes() != changes) {
+            return outcome.map(|()| Vec::new());
         }
         outcomes.push(outcome);
     }
-    derivations.index(connection)?;
+    backlog.end(connection)?;
     run(connection, "COMMIT")?;
+    backlog.committed();
     Ok(outcomes)
 }
 
@@ -283,7 +332,8 @@ mod tests {
     fn writer() -> Writer {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE)").unwrap();
-        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO).unwrap()
+        Writer::start(connection, PathBuf::from("memory"), Duration::ZERO, Duration::ZERO, Backlog::default())
+            .unwrap()
     }
 
     fn insert(writer: &Writer, number: i64) -> Result<(), StoreError> {
@@ -319,7 +369,7 @@ mod tests {
     fn a_group_whose_transaction_is_lost_is_tried_one_by_one() {
         let writer = writer();
         writer
-            .write_alone("grouping", |connection, derivations| {
+            .write_alone("grouping", |connection, backlog| {
                 let mut answers = Vec::new();
                 let mut group: Vec<Box<dyn Job>> = Vec::new();
                 for job in 0..3 {
@@ -337,7 +387,7 @@ mod tests {
                     group.push(Box::new(Task { work, value: None, reply }));
                     answers.push(answer);
                 }
-                commit(connection, derivations, group);
+                commit(connection, backlog, group);
                 let outcomes: Vec<bool> =
                     answers.iter().map(|answer| answer.recv().unwrap().is_ok()).collect();
                 assert_eq!(outcomes, [true, false, true]);

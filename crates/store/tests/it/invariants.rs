@@ -38,7 +38,16 @@ fn life() -> impl Strategy<Value = Vec<Step>> {
 
 /// Lives the steps on a SQLite file, a memory log beside it as the model. Gives all threads.
 fn live(place: &Place, memory: &Memory, steps: &[Step]) -> (Sqlite, Vec<ThreadId>) {
-    let mut store = place.open();
+    live_in(Place::open, place, memory, steps)
+}
+
+fn live_in(
+    open: fn(&Place) -> Sqlite,
+    place: &Place,
+    memory: &Memory,
+    steps: &[Step],
+) -> (Sqlite, Vec<ThreadId>) {
+    let mut store = open(place);
     let first =
         NewThread { id: thread("0"), session: session("a"), name: "0".into(), key: None, start: Start::Root };
     let mut threads = vec![first.id];
@@ -48,7 +57,7 @@ fn live(place: &Place, memory: &Memory, steps: &[Step]) -> (Sqlite, Vec<ThreadId
         match step {
             Step::Reopen => {
                 drop(store);
-                store = place.open();
+                store = open(place);
             }
             Step::Append { to, script } => {
                 let to = threads[to.index(threads.len())];
@@ -177,6 +186,24 @@ proptest! {
         ).unwrap();
         store.rebuild().unwrap();
         prop_assert_eq!(&derived(&place), &before);
+    }
+
+    #[test]
+    fn what_is_derived_late_is_the_same_for_whoever_asks(steps in life(), is_asked in any::<bool>()) {
+        let (place, late) = (Place::new(), Place::new());
+        let (store, threads) = live(&place, &Memory::new(), &steps);
+        let (lagging, _) = live_in(Place::open_late, &late, &Memory::new(), &steps);
+        if is_asked {
+            for thread in threads {
+                prop_assert_eq!(lagging.turns(thread).unwrap(), store.turns(thread).unwrap());
+            }
+            prop_assert_eq!(lagging.sessions().unwrap(), store.sessions().unwrap());
+        } else {
+            // Another process, which puts nothing off.
+            prop_assert!(late.open().doctor().unwrap().is_healthy());
+        }
+        drop(lagging);
+        prop_assert_eq!(derived(&late), derived(&place));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "everything in here is a test, helpers included")]
 
+mod behind;
 mod calls;
 mod conditions;
 mod conformance;

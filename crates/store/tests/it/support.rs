@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use epitome_core::{
@@ -34,6 +35,11 @@ impl Place {
         Sqlite::open(&self.path(), counting()).expect("the store opens")
     }
 
+    /// The same, but what is derived is put off for as long as nobody asks for it.
+    pub(crate) fn open_late(&self) -> Sqlite {
+        Sqlite::open(&self.path(), late()).expect("the store opens")
+    }
+
     /// A connection of somebody else.
     pub(crate) fn raw(&self) -> Connection {
         raw(&self.path())
@@ -59,6 +65,10 @@ impl TokenCounter for Quarters {
 
 pub(crate) fn counting() -> Options {
     Options { counter: Some(Arc::new(Quarters)), ..Options::default() }
+}
+
+pub(crate) fn late() -> Options {
+    Options { lag: Duration::from_hours(1), ..counting() }
 }
 
 pub(crate) fn session(name: &str) -> SessionId {

@@ -170,7 +170,10 @@ mod tests {
     use super::*;
     use crate::{format::Format, seen::Memo};
 
-    fn pieces(format: Format, body: &str) -> Option<(Vec<String>, Vec<String>, Vec<String>, String)> {
+    /// Before, units, after, between.
+    type Pieces = (Vec<String>, Vec<String>, Vec<String>, String);
+
+    fn pieces(format: Format, body: &str) -> Option<Pieces> {
         let memo = Memo::default();
         let seen = Seen::read(format, body, &memo).unwrap();
         let frame = seen.frame()?;

@@ -145,7 +145,10 @@ impl<'a> Seen<'a> {
     /// How many tokens its answer may have, if it says so.
     pub fn answer_limit(&self) -> Option<u64> {
         let names = ["max_completion_tokens", "max_output_tokens", "max_tokens"];
-        names.into_iter().find_map(|name| self.member(name)?.value.raw.parse().ok()).filter(|limit| *limit > 0)
+        names
+            .into_iter()
+            .find_map(|name| self.member(name)?.value.raw.parse().ok())
+            .filter(|limit| *limit > 0)
     }
 
     /// Whether it wants its answer streamed.

@@ -94,6 +94,11 @@ impl StreamDecoder {
         }
     }
 
+    /// How many bytes are kept of what came.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// Whether the provider has said its last word: that the answer is complete, or that it failed. Whatever still comes
     /// changes nothing. A stream may also just end.
     pub fn is_over(&self) -> bool {

@@ -146,15 +146,15 @@ impl Composed {
     pub(super) fn heard(&self, happened: &Lifecycle) {
         let (by, outcome) = match happened {
             Lifecycle::Ended { by, .. } => (writer(by), "ready"),
-            // Nobody was asked.
-            Lifecycle::Failed { fault: Fault::Unasked, .. } => return,
-            Lifecycle::Failed { by, fault, next, .. } => {
+            Lifecycle::Failed { by, fault: fault @ (Fault::NoDraft | Fault::Rejected), next, .. } => {
                 if *next == NextStep::BuiltIn {
                     *self.rests() = Some(Instant::now() + REST);
                 }
                 (writer(by), if *fault == Fault::Rejected { "rejected" } else { "failed" })
             }
-            Lifecycle::Started { .. }
+            // Nobody was asked.
+            Lifecycle::Failed { fault: Fault::Unasked, .. }
+            | Lifecycle::Started { .. }
             | Lifecycle::Adopted { .. }
             | Lifecycle::Reverted { .. }
             | Lifecycle::Restored { .. }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The window of the models here, in tokens.
-pub(super) const WINDOW: usize = 16_000;
+pub(super) const WINDOW: u32 = 16_000;
 
 /// Longer than any request takes that waits for nobody, on a machine that is busy.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -109,8 +109,8 @@ impl Agent {
 pub(super) struct Fate {
     pub(super) left: String,
     pub(super) cause: Option<String>,
-    pub(super) before: u64,
-    pub(super) after: u64,
+    pub(super) before: u32,
+    pub(super) after: u32,
 }
 
 impl Fate {
@@ -196,7 +196,7 @@ fn faults(request: &Message) -> Vec<String> {
     let (format, body) = (format(request), request.text());
     let mut faults: Vec<String> =
         legality::check(format, &body, &Rules::of(format)).iter().map(ToString::to_string).collect();
-    if body.len() / 4 > WINDOW {
+    if body.len() / 4 > WINDOW as usize {
         faults.push(format!("{} bytes are more than the window holds", body.len()));
     }
     faults
@@ -231,9 +231,9 @@ fn step(request: &Message, before: &[Message]) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     /// Read from the cache.
-    pub(super) read: usize,
+    pub(super) read: u32,
     /// Written to it.
-    pub(super) written: usize,
+    pub(super) written: u32,
 }
 
 impl Used {
@@ -247,7 +247,8 @@ impl Used {
         };
         let (now, before) = (text(request), last.map(text).unwrap_or_default());
         let same = now.bytes().zip(before.bytes()).take_while(|(now, before)| now == before).count();
-        Self { read: same / 4, written: (now.len() - same) / 4 }
+        let tokens = |bytes: usize| u32::try_from(bytes / 4).expect("few");
+        Self { read: tokens(same), written: tokens(now.len() - same) }
     }
 }
 

@@ -72,7 +72,7 @@ fn try_everything(gateway: &Gateway, provider: &Provider) -> Vec<Message> {
 
 #[test]
 fn no_key_is_in_the_database_a_log_a_metric_or_an_answer() {
-    for log in ["text", "json"] {
+    for (log, mode) in [("text", "observe"), ("json", "compact")] {
         let provider = Provider::new();
         let bench = Arc::new(Bench::new());
         let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
@@ -85,13 +85,8 @@ fn no_key_is_in_the_database_a_log_a_metric_or_an_answer() {
         );
         // All that any library has to say.
         let environment = [("EPITOME_LOG", "trace")];
-        let setup = Setup {
-            bench: &bench,
-            log,
-            flags: &["--mode", "observe"],
-            file: &file,
-            environment: &environment,
-        };
+        let setup =
+            Setup { bench: &bench, log, flags: &["--mode", mode], file: &file, environment: &environment };
         let mut gateway = Gateway::start(&setup);
         for answer in try_everything(&gateway, &provider) {
             check_clean("an answer", format!("{answer:?}").as_bytes());

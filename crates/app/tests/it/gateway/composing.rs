@@ -18,7 +18,7 @@ use super::{
     talk::{STREAM, Talk, last, one, piece, said},
 };
 
-const PATHS: [(Format, &str); 3] = [
+pub(super) const PATHS: [(Format, &str); 3] = [
     (Format::OpenaiChat, "/v1/chat/completions"),
     (Format::OpenaiResponses, "/v1/responses"),
     (Format::Anthropic, "/v1/messages"),
@@ -26,7 +26,7 @@ const PATHS: [(Format, &str); 3] = [
 
 /// What the gateway says of an answer's request.
 #[track_caller]
-fn fate(answer: &Message) -> String {
+pub(super) fn fate(answer: &Message) -> String {
     let said = answer.header("x-epitome");
     assert_eq!(said.len(), 1, "{answer:?}");
     said[0].to_owned()

@@ -37,10 +37,10 @@ fn savings(gateway: &Gateway) -> Value {
 
 /// Waits until so many calls are counted; what is counted then.
 #[track_caller]
-fn counted(gateway: &Gateway, calls: usize) -> String {
+fn counted(gateway: &Gateway, calls: u32) -> String {
     let total = |metrics: &str| {
         let lines = metrics.lines().filter_map(|line| line.strip_prefix("epitome_composed_calls_total{"));
-        lines.filter_map(|line| line.split_once("} ")?.1.parse::<usize>().ok()).sum::<usize>()
+        lines.filter_map(|line| line.split_once("} ")?.1.parse::<u32>().ok()).sum::<u32>()
     };
     eventually("all calls are counted", || total(&gateway.metrics()) == calls);
     gateway.metrics()
@@ -52,8 +52,8 @@ fn check_near(what: &str, found: f64, expect: f64) {
 }
 
 /// What a request costs, in millionths of a dollar.
-fn cost(read: f64, written: f64) -> f64 {
-    read * READ + written * WRITTEN + ANSWER * ANSWERED
+fn cost(read: impl Into<f64>, written: impl Into<f64>) -> f64 {
+    read.into() * READ + written.into() * WRITTEN + ANSWER * ANSWERED
 }
 
 /// What the client's own requests would have cost: in the provider's count, out of a cache that has all that came before.
@@ -61,10 +61,10 @@ fn full(fates: &[Fate], bill: &[Used]) -> f64 {
     let before = std::iter::once(0).chain(fates.iter().map(|fate| fate.before));
     let costs = fates.iter().zip(bill).zip(before).map(|((fate, used), held)| {
         if fate.before == fate.after {
-            return cost(used.read as f64, used.written as f64);
+            return cost(used.read, used.written);
         }
-        let share = (used.read + used.written) as f64 / fate.after as f64;
-        let (input, read) = (fate.before as f64 * share, held as f64 * share);
+        let share = f64::from(used.read + used.written) / f64::from(fate.after);
+        let (input, read) = (f64::from(fate.before) * share, f64::from(held) * share);
         cost(read, input - read)
     });
     costs.sum()
@@ -76,14 +76,14 @@ fn a_session_that_is_compacted_is_counted_as_its_provider_bills_it() {
     let gateway = gateway(&provider, &[]);
     let mut agent = Agent::anthropic("x-session-id: one\r\n");
     let fates: Vec<Fate> = (0..90).map(|_| agent.goes_on(&gateway)).collect();
-    let metrics = counted(&gateway, fates.len());
+    let metrics = counted(&gateway, 90);
     let check = |line: &str, expect: f64| check_near(line, count(&metrics, line), expect);
-    let sum = |of: fn(&Fate) -> u64| fates.iter().map(of).sum::<u64>() as f64;
+    let sum = |of: fn(&Fate) -> u32| f64::from(fates.iter().map(of).sum::<u32>());
     check("epitome_composed_calls_total{left=\"composed\"}", 90.0);
     check("epitome_composed_tokens_total{sent=\"full\"}", sum(|fate| fate.before));
     check("epitome_composed_tokens_total{sent=\"policy\"}", sum(|fate| fate.after));
     let because =
-        |words: &str| fates.iter().filter(|fate| fate.cause.as_deref() == Some(words)).count() as f64;
+        |words: &str| fates.iter().map(|fate| f64::from(fate.cause.as_deref() == Some(words))).sum::<f64>();
     let causes = [("force", "over the limit"), ("trigger", "over the trigger"), ("break_even", "it pays")];
     for (name, words) in causes {
         check(&format!("epitome_composed_epochs_total{{cause=\"{name}\"}}"), because(words));
@@ -99,8 +99,8 @@ fn a_session_that_is_compacted_is_counted_as_its_provider_bills_it() {
         seen.requests.iter().zip(last).map(|(request, last)| Used::by(request, last)).collect::<Vec<_>>()
     });
     let full = full(&fates, &bill);
-    let read = bill.iter().map(|used| used.read as f64).sum();
-    let cost: f64 = bill.iter().map(|used| cost(used.read as f64, used.written as f64)).sum();
+    let read = bill.iter().map(|used| f64::from(used.read)).sum();
+    let cost: f64 = bill.iter().map(|used| cost(used.read, used.written)).sum();
     let money = |sent: &str| {
         format!("epitome_composed_cost_microdollars_total{{model=\"claude-opus-4-5\",sent=\"{sent}\"}}")
     };
@@ -138,7 +138,7 @@ fn a_session_that_needs_no_compaction_saves_nothing_and_costs_nothing_more() {
 fn sessions_that_are_held_out_go_on_as_they_came_and_are_counted_apart() {
     let provider = Watchful::new(|_| Vec::new());
     let gateway = gateway(&provider, &["--holdout", "0.5"]);
-    let (mut held_out, mut composed) = (0, 0);
+    let (mut held_out, mut composed) = (0_u32, 0_u32);
     for number in 0..64 {
         let mut agent = Agent::anthropic(&format!("x-session-id: s-{number}\r\n"));
         for _ in 0..2 {
@@ -157,7 +157,7 @@ fn sessions_that_are_held_out_go_on_as_they_came_and_are_counted_apart() {
         }
     }
     let metrics = counted(&gateway, held_out + composed);
-    let check = |line: &str, expect: usize| check_near(line, count(&metrics, line), expect as f64);
+    let check = |line: &str, expect: u32| check_near(line, count(&metrics, line), f64::from(expect));
     check("epitome_composed_calls_total{left=\"held-out\"}", held_out);
     check("epitome_composed_calls_total{left=\"composed\"}", composed);
     check("epitome_composed_sessions{arm=\"held_out\"}", held_out / 2);

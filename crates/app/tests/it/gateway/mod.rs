@@ -5,6 +5,7 @@ mod agent;
 mod bounds;
 mod broken;
 mod canary;
+mod compacted;
 mod composing;
 mod counting;
 mod crowd;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     http::{End, Message, Wire, chunked},
-    played::{Gateway, Provider, Step, addressed, ok, post},
+    played::{Gateway, Provider, Step, addressed, eventually, ok, post},
     recorded::Recorded,
     talk::{STREAM, said},
 };
@@ -155,6 +155,12 @@ fn answered(format: Format) -> String {
     ok("Content-Type: application/json\r\n", &body.to_string())
 }
 
+#[track_caller]
+fn check_counted(gateway: &Gateway, outcome: &str) {
+    let line = format!("epitome_overflows_total{{outcome=\"{outcome}\"}} 1\n");
+    eventually("it is counted", || gateway.metrics().contains(&line));
+}
+
 #[test]
 fn a_request_that_was_too_long_is_sent_again_smaller_and_the_client_hears_nothing_of_it() {
     let provider = Provider::new();
@@ -182,6 +188,7 @@ fn a_request_that_was_too_long_is_sent_again_smaller_and_the_client_hears_nothin
         let recorded = Recorded::on(&gateway.bench);
         assert_eq!(recorded.endings(1), ["complete"]);
         assert_eq!(recorded.story(recorded.threads()[0].id).last().map(String::as_str), Some("recovered"));
+        check_counted(&gateway, "recovered");
     }
 }
 
@@ -199,6 +206,7 @@ fn a_request_is_made_smaller_once_and_then_its_provider_has_the_last_word() {
         assert_eq!(got, expect);
         assert!(provider.saw().body.len() > provider.saw().body.len());
         assert!(provider.saw_nothing());
+        check_counted(&gateway, "lost");
     }
 }
 

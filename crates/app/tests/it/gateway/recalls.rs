@@ -89,10 +89,7 @@ impl Begun {
         let recorded = Recorded::on(&self.gateway.bench);
         assert_eq!(recorded.endings(endings.len()), endings, "{}", self.client.format);
         recorded.session();
-        for thread in recorded.threads() {
-            recorded.check_calls(thread.id);
-        }
-        recorded.check_health();
+        recorded.check_calls();
     }
 
     #[track_caller]

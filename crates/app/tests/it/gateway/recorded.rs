@@ -7,7 +7,7 @@ use epitome::{
     session::verify_call,
     store::{
         EventLog, Options, Sqlite,
-        records::{ExchangeRow, SessionRow, ThreadRow},
+        records::{CallRow, ExchangeRow, SessionRow, ThreadRow},
     },
 };
 
@@ -89,14 +89,30 @@ impl Recorded {
         self.store.jobs(None).expect("readable").len()
     }
 
-    /// Every request of a thread that was composed can be made again as it was sent.
+    /// All calls of all threads, once each.
+    pub(super) fn calls(&self) -> Vec<CallRow> {
+        let of = |thread: ThreadRow| {
+            let calls = self.store.calls(thread.id, 0, usize::MAX >> 1).expect("readable");
+            calls.into_iter().filter(move |row| row.thread == thread.id)
+        };
+        self.threads().into_iter().flat_map(of).collect()
+    }
+
+    /// Every call has come to an end and can be written again; and nothing is wrong with the database.
     #[track_caller]
-    pub(super) fn check_calls(&self, thread: ThreadId) {
-        let calls = self.store.calls(thread, 0, usize::MAX >> 1).expect("readable");
-        assert!(!calls.is_empty());
-        for call in calls {
-            verify_call(&self.store, thread, call.number).expect("the same bytes");
+    pub(super) fn check_calls(&self) {
+        eventually("every call has an end", || self.calls().iter().all(|row| !row.outcomes.is_empty()));
+        self.check_written();
+    }
+
+    /// Every call can be written again, however it ended; and nothing is wrong with the database.
+    #[track_caller]
+    pub(super) fn check_written(&self) {
+        for row in self.calls() {
+            let again = verify_call(&self.store, row.thread, row.number).expect("it can be written again");
+            assert!(again.is_same(), "call {} of {}", row.number, row.thread);
         }
+        self.check_health();
     }
 
     /// Nothing is wrong with the database.

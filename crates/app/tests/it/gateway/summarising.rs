@@ -124,7 +124,7 @@ fn a_summary_by_another_model_is_asked_of_it_with_its_own_key() {
 fn check_carried_on(provider: &Watchful, gateway: &Gateway, outcome: Option<&str>, unseen: &[&str]) {
     for mut agent in [Agent::chat(""), Agent::anthropic("x-api-key: k\r\n")] {
         let fates = agent.until_compacted(gateway);
-        assert!(fates.iter().all(|fate| fate.left == "composed" && fate.after <= WINDOW as u64), "{fates:?}");
+        assert!(fates.iter().all(|fate| fate.left == "composed" && fate.after <= WINDOW), "{fates:?}");
         for _ in 0..8 {
             let fate = agent.goes_on(gateway);
             assert!(fate.after < fate.before, "{fate:?}");

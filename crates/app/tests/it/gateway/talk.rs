@@ -42,9 +42,21 @@ impl Talk {
         self.messages.push(json!({ "role": "user", "content": words }));
     }
 
+    /// The user says something, unless what was said last has no answer yet.
+    pub(super) fn says_next(&mut self, words: &str) {
+        if self.messages.last().is_none_or(|last| last["role"] != "user") {
+            self.says(words);
+        }
+    }
+
     /// The client keeps what it was answered.
     pub(super) fn heard(&mut self, words: &str) {
         self.messages.push(json!({ "role": "assistant", "content": words }));
+    }
+
+    /// The client goes back to where it had said and heard so much.
+    pub(super) fn goes_back_to(&mut self, messages: usize) {
+        self.messages.truncate(messages);
     }
 
     /// The request for what comes next.

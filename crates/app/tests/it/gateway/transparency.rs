@@ -3,6 +3,8 @@
 
 use std::{fs, sync::mpsc};
 
+use serde_json::{Value, json};
+
 use super::{
     super::harness::workspace,
     http::{End, Message, Wire, chunked},
@@ -155,6 +157,71 @@ fn what_passes_is_what_would_have_passed_without_the_gateway() {
             // What the gateway says of itself, in the one mode in which it does.
             relayed.1.headers.retain(|(name, _)| mode != "compact" || name != "x-epitome");
             assert_eq!(relayed, direct, "{} in {mode}", shape.name);
+        }
+    }
+}
+
+/// A request as a provider reads it that keeps no prefixes: without the marks that ask for that.
+fn unmarked(body: &str) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.remove("cache_control");
+                members.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    // A mark needs a block to stand on.
+    fn blocks(message: &mut Value) {
+        if let Value::String(text) = &message["content"] {
+            message["content"] = json!([{ "type": "text", "text": text }]);
+        }
+    }
+    let mut body: Value = serde_json::from_str(body).expect("JSON");
+    strip(&mut body);
+    if let Value::String(text) = &body["system"] {
+        body["system"] = json!([{ "type": "text", "text": text }]);
+    }
+    body["messages"].as_array_mut().expect("messages").iter_mut().for_each(blocks);
+    body
+}
+
+#[test]
+fn where_nothing_is_old_only_marks_for_a_cache_are_added_and_only_where_the_client_asks_for_none() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "compact");
+    let text = "Some words that a cache would like to keep for later. ".repeat(400);
+    let messages = json!([
+        { "role": "user", "content": text }, { "role": "assistant", "content": [{ "type": "text", "text": text }] },
+        { "role": "user", "content": [{ "type": "text", "text": "and now?" }] },
+    ]);
+    let plain =
+        json!({ "model": "claude-sonnet-4-5", "max_tokens": 9, "system": text, "messages": messages });
+    let mut marked = plain.clone();
+    marked["messages"][2]["content"][0]["cache_control"] = json!({ "type": "ephemeral" });
+    for (number, body) in [plain, marked].into_iter().enumerate() {
+        let body = body.to_string();
+        for streamed_as in [ok(JSON, "{}").into_bytes(), streamed(&fixture("anthropic/tools.sse"), 11)] {
+            let name = if number == 0 { "plain" } else { "marked" };
+            let shape = shape(name, post("/v1/messages", ANTHROPIC, &body), streamed_as);
+            let direct = exchange(&provider, provider.address, &shape);
+            let (saw, got) = exchange(&provider, gateway.address, &shape);
+            assert_eq!(got.header("x-epitome").len(), 1);
+            assert_eq!((got.line, got.body, got.end), (direct.1.line, direct.1.body, direct.1.end), "{name}");
+            if body.contains("cache_control") {
+                assert_eq!(saw, direct.0);
+                continue;
+            }
+            assert!(saw.text().contains("cache_control"), "{saw:?}");
+            assert_eq!(unmarked(&saw.text()), unmarked(&body));
+            let headers = |message: &Message| {
+                let mut headers = message.headers.clone();
+                headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-length"));
+                (message.line.clone(), headers, message.end)
+            };
+            assert_eq!(headers(&saw), headers(&direct.0));
         }
     }
 }

@@ -41,7 +41,7 @@ impl Placing<'_, '_> {
     fn recorded_summaries(&self) -> Result<Vec<OwnSummary>, StoreError> {
         let store = &self.recorder.store;
         let Some(key) = self.key() else { return Ok(Vec::new()) };
-        let Some(main) = store.threads_by_key(self.principal, key)?.into_iter().next() else {
+        let Some(main) = self.threads_by_key(key)?.into_iter().next() else {
             return Ok(Vec::new());
         };
         let mut summaries = Vec::new();
@@ -77,7 +77,7 @@ impl Placing<'_, '_> {
     fn main_of(&self, session: SessionId) -> Result<Option<ThreadRow>, StoreError> {
         let store = &self.recorder.store;
         if let Some(key) = self.key() {
-            let mut ours = store.threads_by_key(self.principal, key)?;
+            let mut ours = self.threads_by_key(key)?;
             ours.retain(|thread| !is_aside(&thread.name));
             // A summary that was asked for without an id may stand anywhere; whoever goes on with it knows better.
             let at = ours.iter().position(|thread| thread.session == session).unwrap_or(0);

@@ -23,10 +23,13 @@ impl Placing<'_, '_> {
 
     /// The thread that ends where this history goes on, if that is fresh in mind.
     pub(super) fn standing(&self) -> Option<(Standing, usize)> {
-        let last = self.seen.units().len();
+        let units = self.seen.units();
+        let last = units.len();
+        // An answer that is new here was given elsewhere: the thread went on through another gateway.
+        let asked = units.iter().rev().take_while(|unit| unit.speaker != Speaker::Model).count();
         // The whole history, known to its end, is a retry or a question asked again: not the usual way. And every history
         // begins where a thread stands in which nothing was said.
-        (last.saturating_sub(STEPS).max(1)..last).rev().find_map(|units| {
+        (last.saturating_sub(STEPS.min(asked)).max(1)..last).rev().find_map(|units| {
             let standing = self.recorder.known.standing(self.principal, self.links[units])?;
             (standing.key.as_deref() == self.key()).then_some((standing, units))
         })

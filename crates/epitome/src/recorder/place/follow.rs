@@ -45,7 +45,7 @@ impl Placing<'_, '_> {
 
     /// In a conversation that the provider keeps: its request holds only what is new.
     pub(super) fn in_conversation(&self, id: &str) -> Result<Place, StoreError> {
-        let known = self.recorder.store.threads_by_key(self.principal, id)?.into_iter().next();
+        let known = self.threads_by_key(id)?.into_iter().next();
         let Some(thread) = known.filter(|thread| thread.head.seq > Seq::START) else {
             let session = SessionId::derived(&["conversation", self.principal, id]);
             let mut place = self.open_in(session, "main", Start::Root);

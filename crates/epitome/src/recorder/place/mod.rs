@@ -8,6 +8,8 @@ mod find;
 mod follow;
 mod open;
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use epitome_core::{Digest, Event, Fact, Link, Seq, SessionId, ThreadId, event::Time};
 use epitome_store::{
     Start, StoreError,
@@ -75,6 +77,8 @@ pub(super) struct Placing<'r, 'b> {
     caller: &'r Caller,
     /// The normalised chain after so many units.
     links: Vec<Digest>,
+    /// The threads by the ids that were asked for.
+    named: RefCell<BTreeMap<String, Vec<ThreadRow>>>,
 }
 
 impl<'r, 'b> Placing<'r, 'b> {
@@ -91,7 +95,18 @@ impl<'r, 'b> Placing<'r, 'b> {
             link = Link::normal_after(link, unit.digest);
             links.push(link);
         }
-        Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links }
+        let named = RefCell::default();
+        Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links, named }
+    }
+
+    /// The threads that the client calls so, newest first. One request asks for the same ids in several ways.
+    fn threads_by_key(&self, id: &str) -> Result<Vec<ThreadRow>, StoreError> {
+        if let Some(threads) = self.named.borrow().get(id) {
+            return Ok(threads.clone());
+        }
+        let threads = self.recorder.store.threads_by_key(self.principal, id)?;
+        self.named.borrow_mut().insert(id.to_owned(), threads.clone());
+        Ok(threads)
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {

@@ -93,7 +93,7 @@ impl Placing<'_, '_> {
         let store = &self.recorder.store;
         let ids = [self.caller.parent.as_deref(), self.key(), self.caller.session.as_deref()];
         for id in ids.into_iter().flatten() {
-            let main = store.threads_by_key(self.principal, id)?.into_iter().next();
+            let main = self.threads_by_key(id)?.into_iter().next();
             if let Some(main) = main {
                 return Ok(Family { session: Some(main.session), main: Some(main) });
             }

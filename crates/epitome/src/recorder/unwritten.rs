@@ -1,0 +1,190 @@
+//! Requests that are written down together with their answers: one commit costs little more than half of two.
+//!
+//! Until then they are only in mind, and a kill takes them along; no client was told anything in full by then. Whatever
+//! could have to know of one has it written first: the same session, an id it came with, a history that begins alike.
+
+use std::{
+    collections::HashMap,
+    hash::BuildHasher,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+};
+
+use epitome_core::{Digest, SessionId, ThreadId, event::Time};
+use epitome_store::{Sqlite, StoreError, records::Commit};
+use epitome_wire::{caller::Caller, seen::Seen};
+
+/// A request that is not written down yet, or was by somebody else.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    pub(super) thread: ThreadId,
+    /// When it came.
+    at: Time,
+    marks: Vec<Mark>,
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nobody has written it.
+    Waiting(Box<Commit>),
+    /// Somebody writes it, its answer most likely.
+    Leaving,
+    /// It is written, or nobody can.
+    Gone,
+}
+
+/// A request on its way into the store. Whoever wants it written waits until this is dropped.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) commit: Commit,
+    of: Arc<Unwritten>,
+    becomes: State,
+}
+
+impl Leaving {
+    /// It could not be written.
+    pub(super) fn stays(mut self) {
+        self.becomes = State::Waiting(Box::new(self.commit.clone()));
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        *self.of.state() = std::mem::replace(&mut self.becomes, State::Gone);
+        self.of.left.notify_all();
+    }
+}
+
+impl Unwritten {
+    pub(super) fn new(commit: Commit, at: Time, marks: Vec<Mark>) -> Self {
+        let thread = commit.thread;
+        Self { thread, at, marks, state: Mutex::new(State::Waiting(Box::new(commit))), left: Condvar::new() }
+    }
+
+    /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
+    /// finds another place for it.
+    pub(super) fn write(&self, store: &Sqlite) -> Result<(), StoreError> {
+        let mut state = self.settled();
+        if let State::Waiting(commit) = &*state {
+            match store.commit(Commit::clone(commit)) {
+                Ok(_) => *state = State::Gone,
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it along, if it is not written; waits for whoever is writing it.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
+        self.taken(self.settled())
+    }
+
+    /// The same, unless somebody is writing it just now: then nothing is known.
+    pub(super) fn try_leave(self: &Arc<Self>) -> Result<Option<Leaving>, Busy> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Busy),
+        };
+        if let State::Leaving = *state { Err(Busy) } else { Ok(self.taken(state)) }
+    }
+
+    fn taken(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Leaving> {
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Waiting(commit) => {
+                *state = State::Leaving;
+                Some(Leaving { commit: *commit, of: Arc::clone(self), becomes: State::Gone })
+            }
+            State::Leaving | State::Gone => None,
+        }
+    }
+
+    /// How it is once nobody is writing it.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while let State::Leaving = *state {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in there is ever half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody is writing a request just now.
+#[derive(Debug)]
+pub(super) struct Busy;
+
+/// Something by which a request and another may belong together. Two that have nothing in common may have one by accident,
+/// which only costs a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Mark(u64);
+
+/// The marks that a request has before anybody knows where it belongs.
+pub(super) fn marks(
+    hasher: &impl BuildHasher,
+    principal: &str,
+    caller: &Caller,
+    seen: &Seen<'_>,
+) -> Vec<Mark> {
+    let ids = [&caller.session, &caller.thread, &caller.parent].into_iter().flatten();
+    let mut marks: Vec<Mark> = ids.map(|id| Mark(hasher.hash_one(("id", principal, id)))).collect();
+    let begins: Option<Digest> = seen.units().first().map(|unit| unit.digest);
+    marks.extend(begins.map(|digest| Mark(hasher.hash_one(("begins", principal, digest)))));
+    marks.sort_unstable_by_key(|mark| mark.0);
+    marks.dedup();
+    marks
+}
+
+/// The mark of all requests of a session.
+pub(super) fn mark_of(hasher: &impl BuildHasher, session: SessionId) -> Mark {
+    Mark(hasher.hash_one(("session", session)))
+}
+
+/// All that are not written yet, by their marks.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    by_mark: HashMap<Mark, Vec<Arc<Unwritten>>>,
+}
+
+impl Shelf {
+    pub(super) fn put(&mut self, unwritten: &Arc<Unwritten>) {
+        for mark in &unwritten.marks {
+            self.by_mark.entry(*mark).or_default().push(Arc::clone(unwritten));
+        }
+    }
+
+    pub(super) fn take(&mut self, unwritten: &Arc<Unwritten>) {
+        for mark in &unwritten.marks {
+            if let Some(alike) = self.by_mark.get_mut(mark) {
+                alike.retain(|other| !Arc::ptr_eq(other, unwritten));
+                if alike.is_empty() {
+                    self.by_mark.remove(mark);
+                }
+            }
+        }
+    }
+
+    /// Those with any of these marks.
+    pub(super) fn with(&self, marks: &[Mark]) -> Vec<Arc<Unwritten>> {
+        once(marks.iter().filter_map(|mark| self.by_mark.get(mark)).flatten().cloned())
+    }
+
+    /// Those that came before a time.
+    pub(super) fn before(&self, time: Time) -> Vec<Arc<Unwritten>> {
+        once(self.by_mark.values().flatten().filter(|unwritten| unwritten.at < time).cloned())
+    }
+}
+
+/// Each of them once.
+fn once(unwritten: impl Iterator<Item = Arc<Unwritten>>) -> Vec<Arc<Unwritten>> {
+    let mut found: Vec<Arc<Unwritten>> = unwritten.collect();
+    found.sort_by_key(|unwritten| (unwritten.at, Arc::as_ptr(unwritten)));
+    found.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    found
+}

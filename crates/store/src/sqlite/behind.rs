@@ -1,0 +1,203 @@
+//! What is derived, put off: of many events at once it costs a fraction of what it costs one by one.
+//!
+//! A row of the settings says from which event on nothing is derived; it is written with the first such event and removed
+//! with the last, so a kill in between loses nothing. Whoever needs what is derived has it caught up first, in whichever
+//! process the events were written.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use epitome_core::{ThreadId, TokenCounter};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{
+    codec::{self, EVENT_COLUMNS, signed},
+    derived::{Derivations, Item},
+    fault::Fault,
+    read,
+};
+use crate::log::Head;
+
+/// So many events at most, and so many bytes of their texts, are put off: whoever writes next waits for them.
+const EVENTS: usize = 512;
+const BYTES: usize = 1 << 20;
+
+/// The name of the setting: the row of the first event of which nothing is derived.
+const SETTING: &str = "underived";
+
+/// What was appended and is to be derived, by the one thread that writes.
+#[derive(Default)]
+pub(super) struct Backlog {
+    derivations: Derivations,
+    counter: Option<Arc<dyn TokenCounter>>,
+    /// How long it may wait.
+    lag: Duration,
+    /// Appended in the transaction that is under way.
+    fresh: Vec<Batch>,
+    /// Appended before, in the order of the rows.
+    waiting: Vec<Batch>,
+    /// When the first of them was.
+    since: Option<Instant>,
+}
+
+/// Events that were appended to a thread, one after the other.
+struct Batch {
+    thread: ThreadId,
+    /// Where the thread ended before.
+    before: Head,
+    items: Vec<Arc<Item>>,
+    tokenizer: Option<&'static str>,
+}
+
+impl Backlog {
+    /// Nothing yet. Without a lag all is derived in the transaction it belongs to.
+    pub(super) fn new(lag: Duration, counter: Option<Arc<dyn TokenCounter>>) -> Self {
+        Self { counter, lag, ..Self::default() }
+    }
+
+    /// Takes what was appended to `thread` after `before`.
+    pub(super) fn take(
+        &mut self,
+        thread: ThreadId,
+        before: Head,
+        items: &[Arc<Item>],
+        tokenizer: Option<&'static str>,
+    ) {
+        if !items.is_empty() {
+            self.fresh.push(Batch { thread, before, items: items.to_vec(), tokenizer });
+        }
+    }
+
+    /// Ends a transaction: derives what was appended in it, or writes down that this was put off.
+    pub(super) fn end(&mut self, connection: &Connection) -> Result<(), Fault> {
+        let Some(first) = self.fresh.first().and_then(|batch| batch.items.first()) else { return Ok(()) };
+        if self.lag.is_zero() {
+            return self.catch_up(connection);
+        }
+        connection
+            .prepare_cached("INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![SETTING, first.row.to_string()])?;
+        Ok(())
+    }
+
+    /// The transaction is committed.
+    pub(super) fn committed(&mut self) {
+        if !self.fresh.is_empty() {
+            self.since.get_or_insert_with(Instant::now);
+            self.waiting.append(&mut self.fresh);
+        }
+    }
+
+    /// Forgets everything: a transaction was lost. What was put off before is read back when it is needed.
+    pub(super) fn forget(&mut self) {
+        let Self { derivations, counter: _, lag: _, fresh, waiting, since } = self;
+        derivations.forget();
+        fresh.clear();
+        waiting.clear();
+        *since = None;
+    }
+
+    /// How long what was put off may still wait, if anything was.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let since = self.since?;
+        let items = || self.waiting.iter().flat_map(|batch| &batch.items);
+        if items().count() >= EVENTS || items().map(|item| item.text.len()).sum::<usize>() >= BYTES {
+            return Some(Duration::ZERO);
+        }
+        Some((since + self.lag).saturating_duration_since(Instant::now()))
+    }
+
+    /// Derives all that is not, in the transaction that is under way.
+    pub(super) fn catch_up(&mut self, connection: &Connection) -> Result<(), Fault> {
+        let (waiting, fresh) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.fresh));
+        self.since = None;
+        match first(connection)? {
+            // Whatever was put off here was caught up with by another process.
+            None => self.derive(connection, fresh),
+            Some(first) => {
+                let batches: Vec<Batch> = waiting.into_iter().chain(fresh).collect();
+                if is_whole(connection, first, &batches)? {
+                    self.derive(connection, batches)?;
+                } else {
+                    self.read_back(connection, first)?;
+                }
+                is_caught_up(connection)
+            }
+        }
+    }
+
+    /// Derives batches, those of a thread together.
+    fn derive(&mut self, connection: &Connection, batches: Vec<Batch>) -> Result<(), Fault> {
+        let mut threads: Vec<Batch> = Vec::new();
+        let mut places: HashMap<(ThreadId, Option<&str>), usize> = HashMap::new();
+        for batch in batches {
+            let place = *places.entry((batch.thread, batch.tokenizer)).or_insert(threads.len());
+            match threads.get_mut(place) {
+                Some(thread) => thread.items.extend(batch.items),
+                None => threads.push(batch),
+            }
+        }
+        for Batch { thread, before, items, tokenizer } in threads {
+            self.derivations.derive(connection, thread, before, &items, tokenizer)?;
+        }
+        self.derivations.index(connection)
+    }
+
+    /// Reads all events from a row on and derives from them: another process appended them, or this one before it was killed.
+    fn read_back(&mut self, connection: &Connection, mut first: i64) -> Result<(), Fault> {
+        let counter = self.counter.clone();
+        let tokenizer = counter.as_deref().map(TokenCounter::name);
+        loop {
+            let mut batches: Vec<Batch> = Vec::new();
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {EVENT_COLUMNS} FROM events WHERE id >= ?1 ORDER BY id LIMIT ?2"
+            ))?;
+            let mut rows = statement.query(params![first, signed(EVENTS as u64)])?;
+            while let Some(row) = rows.next()? {
+                let stored = codec::stored(connection, row)?;
+                let id = stored.logged.id;
+                first = stored.row + 1;
+                let item = Item { row: stored.row, ..Item::new(stored.logged, counter.as_deref()) };
+                let before = read::head_at(connection, id.thread, id.seq.previous())?;
+                batches.push(Batch { thread: id.thread, before, items: vec![Arc::new(item)], tokenizer });
+            }
+            if batches.is_empty() {
+                return Ok(());
+            }
+            self.derive(connection, batches)?;
+        }
+    }
+}
+
+/// Whether something was put off, by whomever.
+pub(super) fn is_behind(connection: &Connection) -> Result<bool, Fault> {
+    Ok(first(connection)?.is_some())
+}
+
+/// The row of the first event of which nothing is derived.
+pub(super) fn first(connection: &Connection) -> Result<Option<i64>, Fault> {
+    let row: Option<String> = connection
+        .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
+        .query_row([SETTING], |row| row.get(0))
+        .optional()?;
+    // What is no number was written by nobody: then all is looked at again.
+    Ok(row.map(|row| row.parse().unwrap_or(0)))
+}
+
+/// Writes down that everything is derived.
+pub(super) fn is_caught_up(connection: &Connection) -> Result<(), Fault> {
+    connection.prepare_cached("DELETE FROM settings WHERE name = ?1")?.execute([SETTING])?;
+    Ok(())
+}
+
+/// Whether these are all events from a row on.
+fn is_whole(connection: &Connection, first: i64, batches: &[Batch]) -> Result<bool, Fault> {
+    let last: Option<i64> =
+        connection.prepare_cached("SELECT max(id) FROM events")?.query_row([], |row| row.get(0))?;
+    let mut rows = batches.iter().flat_map(|batch| &batch.items).map(|item| item.row);
+    let follows = (first..=last.unwrap_or(0)).all(|row| rows.next() == Some(row));
+    Ok(follows && rows.next().is_none())
+}
