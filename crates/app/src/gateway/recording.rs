@@ -30,7 +30,7 @@ use super::{
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::{Reason, composed::Call},
-    passage::Departure,
+    passage::{Departure, Said},
     shelf::Shelf,
     summariser::Means,
     telemetry::{self, Place},
@@ -426,6 +426,8 @@ impl Desk {
             // Nobody may be listening: the client may be gone.
             Err(reason) => drop(done.send(Err(reason))),
         }
+        let used = said.usage;
+        let said = Said { usage: used.map(|used| hidden.with(&used)), ..said };
         passed.tell(&gateway.metrics, ending, &said, place);
         if let (Some(done), Some(place)) = (&composed, place) {
             gateway.metrics.composed(&Call {
@@ -433,9 +435,10 @@ impl Desk {
                 session: place.session,
                 model: model.as_ref().map(|model| model.0.as_str()),
                 done,
-                usage: said.usage.as_ref(),
+                usage: used.as_ref(),
                 overflow: overflow.map(|overflow| overflow.after(ending)),
                 recalls: hidden.recalls,
+                hidden: hidden.usage,
             });
         }
     }
