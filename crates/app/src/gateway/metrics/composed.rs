@@ -418,8 +418,8 @@ mod tests {
             &metrics,
             &[
                 r#"epitome_composed_input_tokens_total{arm="treated",kind="uncached"} 40000"#,
-                r#"epitome_composed_cost_micro_dollars_total{model="claude-opus-4-5",sent="policy"} 225000"#,
-                r#"epitome_composed_cost_micro_dollars_total{model="claude-opus-4-5",sent="full"} 90000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="policy"} 225000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="full"} 90000"#,
             ],
         );
     }
