@@ -69,13 +69,14 @@ fn goes_on(gateway: &Gateway, provider: &Provider, talk: &mut Talk, turn: usize)
 
 /// What a provider sees of a session, whose gateway may be killed whenever a compaction has just been adopted.
 fn sent(is_killed: bool) -> Vec<Vec<u8>> {
+    const TURNS: usize = 36;
     let (provider, bench) = (Provider::new(), Arc::new(Bench::new()));
     let start = || Gateway::on(&bench, &provider.url(), &COMPACT, "");
     let mut gateway = start();
     let mut talk = Talk::called("s-1").with(WINDOW);
     let mut bodies: Vec<Vec<u8>> = Vec::new();
     let mut kills = 0;
-    for turn in 0..24 {
+    for turn in 0..TURNS {
         let (go, wait) = mpsc::channel();
         provider.plays(vec![Step::Wait(wait), Step::Send(said(&format!("answer {turn}")).into())]);
         talk.says(&words(turn));
@@ -106,10 +107,10 @@ fn sent(is_killed: bool) -> Vec<Vec<u8>> {
     }
     assert!(!is_killed || kills > 1, "{kills}");
     let recorded = Recorded::on(&bench);
-    assert_eq!((recorded.session().threads, recorded.calls().len()), (1, 24 + kills));
+    assert_eq!((recorded.session().threads, recorded.calls().len()), (1, TURNS + kills));
     // Whoever is killed cannot say how it ended.
     let ended = recorded.calls().iter().filter(|row| !row.outcomes.is_empty()).count();
-    assert_eq!(ended, 24);
+    assert_eq!(ended, TURNS);
     recorded.check_written();
     bodies
 }

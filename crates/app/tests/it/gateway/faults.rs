@@ -4,7 +4,7 @@ use std::{net::TcpListener, sync::mpsc};
 
 use super::{
     http::{End, PATIENCE, Wire},
-    played::{Gateway, Provider, RECORDING, Step, addressed, get, ok, post},
+    played::{Gateway, Provider, RECORDING, Step, addressed, eventually, ok, post},
 };
 
 const BODY: &str = "{\"model\":\"claude\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
@@ -162,14 +162,9 @@ fn how_requests_ended_is_counted() {
         };
         // A count follows its answer, and may do so by a little.
         let expected = [line("2xx", "complete"), line("4xx", "refused"), line("2xx", "cut")];
-        let mut metrics = String::new();
-        for _ in 0..1000 {
-            metrics = gateway.ask(&get("/metrics", "")).text();
-            if expected.iter().all(|line| metrics.contains(line)) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("{metrics}");
+        eventually("all of it is counted", || {
+            let metrics = gateway.metrics();
+            expected.iter().all(|line| metrics.contains(line))
+        });
     }
 }
