@@ -270,6 +270,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_goes_on_from_another_is_measured_anew_and_not_the_same_once_more() {
+        let headers = map(&[
+            ("host", "h"),
+            ("accept-encoding", "gzip"),
+            ("content-encoding", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("idempotency-key", "once"),
+            ("accept-encoding", "br"),
+            ("anthropic-beta", "a"),
+        ]);
+        let expect = [
+            ("host", "h"),
+            ("anthropic-beta", "a"),
+            ("accept-encoding", "identity"),
+            ("content-length", "7"),
+        ];
+        assert_eq!(lines(&of_next(&uncompressed(&headers), 7)), expect);
+        let answer = map(&[("content-length", "7"), ("content-digest", "sha-256=:x:"), ("request-id", "r")]);
+        assert_eq!(lines(&unmeasured(&answer)), [("request-id", "r")]);
+    }
+
+    #[test]
     fn a_question_has_the_headers_of_a_request_but_what_they_say_of_its_body_and_answer() {
         let headers = map(&[
             ("host", "h"),

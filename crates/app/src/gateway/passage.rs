@@ -176,6 +176,19 @@ pub(super) struct Hidden {
     pub(super) usage: Usage,
 }
 
+impl Hidden {
+    /// What all used together with another answer.
+    pub(super) fn with(&self, other: &Usage) -> Usage {
+        Usage {
+            uncached: self.usage.uncached + other.uncached,
+            cache_read: self.usage.cache_read + other.cache_read,
+            cache_write: self.usage.cache_write + other.cache_write,
+            cache_write_hour: self.usage.cache_write_hour + other.cache_write_hour,
+            output: self.usage.output + other.output,
+        }
+    }
+}
+
 /// A passage that is over, as its record needs it.
 #[derive(Debug)]
 pub(super) struct Departure {
@@ -279,7 +292,7 @@ impl Passage {
         };
         if let Some(recalled) = &recalled {
             self.hidden.recalls += calls;
-            self.hidden.usage = sum(self.hidden.usage, recalled.usage.unwrap_or_default());
+            self.hidden.usage = self.hidden.with(&recalled.usage.unwrap_or_default());
         } else {
             self.copy = copy;
         }
@@ -389,19 +402,8 @@ impl Passage {
         let (done, recorded) = oneshot::channel();
         let composed = self.fate.as_ref().and_then(Fate::done).cloned();
         let (overflow, spliced, hidden) = (self.overflow, self.spliced.take(), self.hidden);
-        recording.depart(Departure { passed, copy, how, done, composed, overflow, spliced, hidden });
+        recording.depart(Departure { passed, copy, how, composed, overflow, spliced, hidden, done });
         Some(recorded)
-    }
-}
-
-/// What two calls used.
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage {
-        uncached: one.uncached + other.uncached,
-        cache_read: one.cache_read + other.cache_read,
-        cache_write: one.cache_write + other.cache_write,
-        cache_write_hour: one.cache_write_hour + other.cache_write_hour,
-        output: one.output + other.output,
     }
 }
 

@@ -316,10 +316,16 @@ impl Pump {
         if !shown.is_empty() {
             self.sends(Piece::Shown(shown.into())).await;
         }
+        if is_untouched {
+            self.passes_rest(&mut rest).await;
+        }
+    }
+
+    /// An answer that has said its last word, and nothing that is not the client's, may say more.
+    async fn passes_rest(&self, rest: &mut Begun) {
         let mut patience = Patience::new(self.passage.gateway().limits.pause);
-        // It has said its last word, and whatever else it says is the client's.
-        while is_untouched {
-            match next(&mut rest, &mut patience).await {
+        loop {
+            match next(rest, &mut patience).await {
                 Ok(Some(bytes)) => self.sends(Piece::Shown(bytes)).await,
                 Ok(None) => return,
                 Err(error) => return self.sends(Piece::Broke(error)).await,

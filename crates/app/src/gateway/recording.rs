@@ -30,7 +30,7 @@ use super::{
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
     metrics::{Reason, composed::Call},
-    passage::Departure,
+    passage::{Departure, Said},
     shelf::Shelf,
     summariser::Means,
     telemetry::{self, Place},
@@ -80,21 +80,6 @@ pub(super) struct Refused {
     pub(super) overflow: Overflow,
 }
 
-/// How long a request may wait for its answer before it is written without it, and how often that is looked after.
-const PATIENCE: Duration = Duration::from_secs(1);
-const EVERY: Duration = Duration::from_millis(500);
-
-/// Has requests written down whose answers take their time, as long as there is a gateway.
-pub(super) async fn look_after(gateway: Weak<Gateway>) {
-    loop {
-        tokio::time::sleep(EVERY).await;
-        let Some(gateway) = gateway.upgrade() else { return };
-        let Some(shelf) = gateway.shelf.clone() else { return };
-        let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
-        gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
-    }
-}
-
 /// A composed request whose model asks back for what was left out.
 #[derive(Debug)]
 pub(super) struct AskedBack {
@@ -113,6 +98,21 @@ pub(super) struct Recalled {
     pub(super) outgoing: Outgoing,
     /// What the answer used that asked back.
     pub(super) usage: Option<Usage>,
+}
+
+/// How long a request may wait for its answer before it is written without it, and how often that is looked after.
+const PATIENCE: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Has requests written down whose answers take their time, as long as there is a gateway.
+pub(super) async fn look_after(gateway: Weak<Gateway>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(gateway) = gateway.upgrade() else { return };
+        let Some(shelf) = gateway.shelf.clone() else { return };
+        let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
+        gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
+    }
 }
 
 /// What became of a record.
@@ -218,14 +218,14 @@ impl Recording {
         let (tell, told) = oneshot::channel();
         let working = Arc::clone(&self.desk);
         self.desk.gateway.runtime.spawn_blocking(move || {
-            let made = make(&working, &mut arrived);
-            if tell.is_closed() && made.is_some() {
+            let outcome = make(&working, &mut arrived);
+            if tell.is_closed() && outcome.is_some() {
                 working.never_left(&arrived.recorder, &mut arrived.ticket);
             }
             // Whoever hears of it may have more made, so it has to be there.
             working.done_with(Ok(arrived));
             // Nobody may be listening.
-            let _ = tell.send(made);
+            let _ = tell.send(outcome);
         });
         told.await.ok().flatten()
     }
@@ -369,7 +369,7 @@ impl Desk {
 
     /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, done, composed, overflow, spliced, hidden } = departure;
+        let Departure { passed, copy, how, composed, overflow, spliced, hidden, done } = departure;
         let (recorded, observed) = match arrived {
             Ok(arrived) => {
                 let Arrived { ticket, recorder, observed } = *arrived;
@@ -426,6 +426,8 @@ impl Desk {
             // Nobody may be listening: the client may be gone.
             Err(reason) => drop(done.send(Err(reason))),
         }
+        let used = said.usage;
+        let said = Said { usage: used.map(|used| hidden.with(&used)), ..said };
         passed.tell(&gateway.metrics, ending, &said, place);
         if let (Some(done), Some(place)) = (&composed, place) {
             gateway.metrics.composed(&Call {
@@ -433,9 +435,10 @@ impl Desk {
                 session: place.session,
                 model: model.as_ref().map(|model| model.0.as_str()),
                 done,
-                usage: said.usage.as_ref(),
+                usage: used.as_ref(),
                 overflow: overflow.map(|overflow| overflow.after(ending)),
                 recalls: hidden.recalls,
+                hidden: hidden.usage,
             });
         }
     }

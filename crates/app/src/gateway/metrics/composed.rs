@@ -47,6 +47,8 @@ pub(crate) struct Call<'a> {
     pub(crate) overflow: Option<Overflowed>,
     /// How many times the model got back what was left out.
     pub(crate) recalls: u64,
+    /// What those answers used in which it asked for that.
+    pub(crate) hidden: Usage,
 }
 
 /// What became of a request that was too long.
@@ -99,20 +101,21 @@ impl Composed {
         }
         self.recalls.inc_by(call.recalls);
         if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
-            self.used(arm, done, usage);
+            self.used(arm, done, &[*usage, call.hidden]);
             self.paid(call, arm, usage, model);
         }
     }
 
-    fn used(&self, arm: Arm, done: &Done, usage: &Usage) {
+    fn used(&self, arm: Arm, done: &Done, usages: &[Usage]) {
         let arm = arm.name();
         if done.left == Left::Composed {
             self.tokens.get_or_create(&Sent { sent: "full" }).inc_by(done.before.0);
             self.tokens.get_or_create(&Sent { sent: "policy" }).inc_by(done.after.0);
         }
-        let kinds =
-            [("uncached", usage.uncached), ("read", usage.cache_read), ("written", usage.cache_write)];
-        for (kind, tokens) in kinds {
+        let kinds = |usage: &Usage| {
+            [("uncached", usage.uncached), ("read", usage.cache_read), ("written", usage.cache_write)]
+        };
+        for (kind, tokens) in usages.iter().flat_map(kinds) {
             if tokens > Tokens(0) {
                 self.input.get_or_create(&Input { arm, kind }).inc_by(tokens.0);
             }
@@ -121,7 +124,8 @@ impl Composed {
 
     fn paid(&self, call: &Call<'_>, arm: Arm, usage: &Usage, model: &Counted) {
         let price = |usage: &Usage| model.prices.as_ref().and_then(|prices| prices.cost(usage).ok());
-        let cost = price(usage);
+        // Without anything left out, nothing would have been asked back for.
+        let cost = price(usage).zip(price(&call.hidden)).map(|(seen, hidden)| seen + hidden);
         let full = match call.done.left {
             Left::Composed => uncompacted(call.done, usage, model.window).and_then(|full| {
                 // Who charges the same for what is cached has no price for it.
@@ -138,8 +142,9 @@ impl Composed {
                 self.cost.get_or_create(&labels).inc_by(micro(money));
             }
         }
-        let Call { principal, session, .. } = *call;
-        self.savings().record(&Paid { principal, session, arm, input: usage.input(), cost, full });
+        let Call { principal, session, hidden, .. } = *call;
+        let input = usage.input() + hidden.input();
+        self.savings().record(&Paid { principal, session, arm, input, cost, full });
     }
 
     /// Counts what became of a summary. What took effect is counted with its call.
@@ -397,7 +402,26 @@ mod tests {
             usage,
             overflow: None,
             recalls: 0,
+            hidden: Usage::default(),
         }
+    }
+
+    #[test]
+    fn what_a_model_asked_back_in_is_paid_for_and_would_not_have_been() {
+        let metrics = metrics();
+        let usage = Usage { uncached: Tokens(30_000), ..Usage::default() };
+        let hidden = Usage { uncached: Tokens(10_000), output: Tokens(1_000), ..Usage::default() };
+        let done = done(Left::Composed, None);
+        metrics.composed(&Call { recalls: 1, hidden, ..call(1, &done, Some(&usage)) });
+        // 150 000 for what was answered, 75 000 for what was asked; 50 000 + 40 000 for the whole.
+        check(
+            &metrics,
+            &[
+                r#"epitome_composed_input_tokens_total{arm="treated",kind="uncached"} 40000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="policy"} 225000"#,
+                r#"epitome_composed_cost_microdollars_total{model="claude-opus-4-5",sent="full"} 90000"#,
+            ],
+        );
     }
 
     #[track_caller]

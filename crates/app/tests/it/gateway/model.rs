@@ -18,6 +18,15 @@ pub(super) struct Says<'a> {
     pub(super) text: &'a str,
     /// Tools and their arguments.
     pub(super) calls: &'a [(&'a str, Value)],
+    pub(super) ends: Ends,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    Well,
+    /// It may not be any longer.
+    AtTheLimit,
 }
 
 impl Says<'_> {
@@ -42,9 +51,13 @@ impl Says<'_> {
                 json!({ "id": id, "object": "chat.completion", "created": 1, "model": "m", "choices": [choice],
                     "usage": { "prompt_tokens": 100, "completion_tokens": 10 } })
             }
-            Format::OpenaiResponses => json!({ "id": id, "object": "response", "status": "completed",
-                "error": null, "model": "m", "output": self.parts(format),
-                "usage": { "input_tokens": 100, "output_tokens": 10 } }),
+            Format::OpenaiResponses => {
+                let is_limited = self.ends == Ends::AtTheLimit;
+                json!({ "id": id, "object": "response", "error": null, "model": "m", "output": self.parts(format),
+                    "status": if is_limited { "incomplete" } else { "completed" },
+                    "incomplete_details": is_limited.then(|| json!({ "reason": "max_output_tokens" })),
+                    "usage": { "input_tokens": 100, "output_tokens": 10 } })
+            }
             Format::Anthropic => json!({ "id": id, "type": "message", "role": "assistant", "model": "m",
                 "content": self.parts(format), "stop_reason": self.reason(format),
                 "usage": { "input_tokens": 100, "output_tokens": 10 } }),
@@ -53,6 +66,8 @@ impl Says<'_> {
 
     fn reason(&self, format: Format) -> &'static str {
         match (format, self.calls.is_empty()) {
+            (Format::Anthropic, _) if self.ends == Ends::AtTheLimit => "max_tokens",
+            (_, _) if self.ends == Ends::AtTheLimit => "length",
             (Format::Anthropic, true) => "end_turn",
             (Format::Anthropic, false) => "tool_use",
             (_, true) => "stop",
@@ -114,7 +129,8 @@ impl Says<'_> {
                         events.push(json!({ "type": kind, "output_index": index, "item": item }));
                     }
                 }
-                events.push(json!({ "type": "response.completed", "response": whole }));
+                let kind = format!("response.{}", whole["status"].as_str().expect("a status"));
+                events.push(json!({ "type": kind, "response": whole }));
             }
             Format::Anthropic => {
                 let begun = json!({ "id": self.id, "type": "message", "role": "assistant", "model": "m",
@@ -226,10 +242,7 @@ impl Client {
                 let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
                 let items: Vec<Value> = done.map(|event| event["item"].clone()).collect();
                 let last = events.last().expect("an end");
-                assert_eq!(
-                    (&last["type"], &list(&last["response"]["output"])),
-                    (&json!("response.completed"), &items)
-                );
+                assert_eq!(list(&last["response"]["output"]), items, "{last}");
                 items
             }
             Format::Anthropic => vec![json!({ "role": "assistant", "content": blocks(&events) })],
