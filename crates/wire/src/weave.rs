@@ -239,7 +239,7 @@ impl<'c> Weaving<'c> {
         let mut pieces: Vec<Piece> = Vec::new();
         for message in &messages {
             if message.units.is_empty() || !message.units.is_disjoint(&ours) {
-                pieces.push(Piece::Own(message.text.to_owned()));
+                pieces.push(own(message.text));
                 continue;
             }
             for unit in &message.units {
@@ -314,6 +314,12 @@ impl<'c> Weaving<'c> {
             _ => pieces.push(Piece::Units { from: unit, to: next }),
         }
     }
+}
+
+/// A message of ours. A log keeps each message as it first came, marked as the newest one: such marks are not ours to repeat,
+/// and there may be more of them than a provider takes.
+fn own(text: &str) -> Piece {
+    Piece::Own(unmarked(text).into_owned())
 }
 
 fn overlaps(set: &SeqSet, first: Seq, last: Seq) -> bool {

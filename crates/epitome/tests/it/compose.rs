@@ -263,6 +263,7 @@ fn play(agent: Agent, turns: usize, mut before: impl FnMut(usize, Gateway) -> Ga
         // What is sent is the client's own but for what stands in place of the old.
         let own = outgoing.cuts.iter().filter(|cut| matches!(cut, Cut::Own(_))).count();
         assert!(own < 60, "turn {turn}: {own} pieces");
+        assert!(woven.matches("cache_control").count() <= 4, "turn {turn}: {woven}");
         let newest = history_of(format, &body).pop().unwrap();
         assert_eq!(history_of(format, &woven).pop(), Some(newest), "turn {turn}");
         calls.push(done.call.unwrap().1);
@@ -523,5 +524,25 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         }
         let report = gateway.recorder.store().doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
+    }
+}
+
+#[test]
+fn only_thoughts_that_are_cleared_keep_nobody_from_composing() {
+    let mut agent = Agent::new(Format::Anthropic);
+    let mut gateway = Gateway::new();
+    for (kind, expect) in [
+        ("clear_thinking_20251015", Left::Composed),
+        ("clear_tool_uses_20250919", Left::Managed),
+        ("compact_20260112", Left::Managed),
+    ] {
+        let mut body: Value = serde_json::from_str(&agent.body()).unwrap();
+        body["context_management"] = json!({"edits": [{"type": kind}]});
+        let body = body.to_string();
+        let (ticket, outgoing) = gateway.forward(Format::Anthropic, &body);
+        assert_eq!(outgoing.done.left, expect, "{kind}");
+        assert_eq!(sent(&outgoing, &body), body);
+        gateway.answer(ticket, Format::Anthropic, &agent.answer());
+        agent.goes_on("done");
     }
 }

@@ -225,11 +225,15 @@ impl<'a> Seen<'a> {
         repeats::repeats(self, summary)
     }
 
-    /// Whether the client has its provider manage the context: clear what is old, or summarise it.
+    /// Whether the client has its provider keep the context small: clear what tools returned, or summarise. To have only
+    /// thoughts cleared, as agents do by habit, is not that.
     pub fn is_managed(&self) -> bool {
         let Some(managed) = self.setting("context_management") else { return false };
         let edits = managed.as_array().unwrap_or_else(|| managed.array_at("edits"));
-        !edits.is_empty()
+        let keeps_small = |edit: &Json<'_>| {
+            edit.text_at("type").is_some_and(|kind| !kind.starts_with("clear_thinking"))
+        };
+        edits.iter().any(keeps_small)
     }
 
     /// A setting; the last one if it repeats.
