@@ -29,9 +29,6 @@ const BY_WORTH: [Section; 11] = [
 /// How many items each section gets before any section gets more.
 const FAIR: usize = 3;
 
-/// With less room than this, sections in which nothing is are left out: in a small window every line counts.
-const TERSE: Tokens = Tokens(700);
-
 /// The words under an empty section.
 const EMPTY: &str = "(none)";
 
@@ -53,7 +50,7 @@ impl Brief {
     /// assert!(text.contains("## Session Intent\n(none)\n"));
     /// ```
     pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
-        let page = Page { brief: self, covered, meter, names, is_terse: limit < TERSE };
+        let page = Page { brief: self, covered, meter, names };
         let least = page.least();
         let mut room = limit;
         loop {
@@ -72,7 +69,7 @@ impl Brief {
     /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
     /// preference, changed file, failed approach and error, and of everything else a count.
     pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
-        let page = Page { brief: self, covered, meter, names, is_terse: false };
+        let page = Page { brief: self, covered, meter, names };
         meter.text(&(page.write(&page.least()) + &page.beside()))
     }
 }
@@ -83,8 +80,6 @@ struct Page<'p> {
     covered: &'p SeqSet,
     meter: &'p Meter,
     names: Names,
-    /// Whether sections in which nothing is are left out.
-    is_terse: bool,
 }
 
 impl Page<'_> {
@@ -168,7 +163,6 @@ impl Page<'_> {
             text.push_str(&self.legend());
         }
         for section in Section::ALL {
-            let title = text.len();
             text.push_str("\n## ");
             text.push_str(section.title());
             text.push('\n');
@@ -178,9 +172,7 @@ impl Page<'_> {
                 let sources = shown.handles.contains(at).then_some(&items[*at].sources);
                 text.push_str(&line(&items[*at], sources));
             }
-            if text.len() == before && self.is_terse {
-                text.truncate(title);
-            } else if text.len() == before {
+            if text.len() == before {
                 text.push_str(EMPTY);
                 text.push('\n');
             }
