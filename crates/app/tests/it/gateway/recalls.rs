@@ -188,7 +188,9 @@ fn an_answer_that_asks_for_nothing_passes_to_the_byte_as_far_as_it_comes() {
             begun.provider.plays(steps());
             let answer = begun.asks();
             begun.provider.saw();
-            assert_eq!((answer.status(), answer.text()), (200, expect.text()), "{format}");
+            // Of a chunk that breaks off, a gateway passes on what has come.
+            let (told, expect) = (answer.text(), expect.text());
+            assert!(told.starts_with(&expect) && (is_broken || told == expect), "{format}: {told}\n{expect}");
             assert_eq!(answer.end == End::Broken, is_broken, "{format}: {answer:?}");
         }
         begun.check_counted(0);
