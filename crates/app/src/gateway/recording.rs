@@ -406,10 +406,10 @@ impl Desk {
         };
         let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
         match recorded {
-            Ok((ticket, writer)) => {
-                let owner = Arc::clone(&writer);
-                writer.finish_then(ticket, end, move |finish| {
-                    let finished = match finish {
+            Ok((ticket, keeper)) => {
+                let owner = Arc::clone(&keeper);
+                keeper.finish_then(ticket, end, move |finish| {
+                    let written = match finish {
                         Ok(Finish::Unsettled(unfinished)) => {
                             let runtime = self.gateway.runtime.clone();
                             runtime.spawn_blocking(move || self.departed(owner.settle(*unfinished), done));
@@ -420,7 +420,7 @@ impl Desk {
                     };
                     // The thread that writes must not be the last to let go of its store. This desk keeps the gateway alive.
                     drop(owner);
-                    self.departed(finished, done);
+                    self.departed(written, done);
                 });
             }
             // Nobody may be listening: the client may be gone.

@@ -294,7 +294,7 @@ impl Desk {
         let mut state = self.state()?;
         let is_new = arriving.opens.is_some();
         if !is_new {
-            state.catch_up(&self.store, self.thread)?;
+            state.follow(&self.store, self.thread)?;
         }
         if state.head.seq != after {
             let (thread, head) = (self.thread, state.head);

@@ -43,6 +43,9 @@ struct Made {
     thrash: Thrash,
 }
 
+/// No answer has as many events.
+const FEW: usize = 16;
+
 /// What is held of a session in memory.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -187,6 +190,20 @@ impl State {
                 return self.fill(store, thread);
             }
         }
+    }
+
+    /// The same for the few events of an answer, which are counted here: what the store derives it may derive later.
+    pub(super) fn follow(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        let events = store.read(thread, self.head.seq.next(), FEW)?;
+        if events.len() == FEW {
+            return self.catch_up(store, thread);
+        }
+        for logged in events {
+            self.head = Head { seq: logged.id.seq, link: logged.link };
+            let pieces = self.setup.meter.pieces(&logged.event);
+            self.view.push(Arc::new(logged), pieces);
+        }
+        self.fill(store, thread)
     }
 
     /// Reads what is needed again though notes or a summary stood for it.

@@ -202,7 +202,7 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
         };
         let mut group = Vec::new();
         let mut alone = None;
-        // Whoever comes alone is served at once. Where one follows on another, a short wait makes one commit of many: asleep,
+        // Whoever comes alone is served at once. Where several come at a time, a short wait makes one commit of many: asleep,
         // so that nobody who comes has to wake the writer.
         if Instant::now() < busy_until {
             std::thread::sleep(gather);
@@ -217,8 +217,11 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
                 }
             }
         }
+        let is_busy = group.len() > 1;
         commit(&connection, &mut backlog, group);
-        busy_until = Instant::now() + gather;
+        if is_busy {
+            busy_until = Instant::now() + gather;
+        }
         if let Some(work) = alone {
             // It may rewrite the file, of which memory has no room for a copy. Whether that can be said does not matter:
             // then it is as it was.
