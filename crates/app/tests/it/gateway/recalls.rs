@@ -163,6 +163,43 @@ fn a_model_is_given_back_what_it_asks_for_and_the_client_sees_one_answer() {
 }
 
 #[test]
+fn an_answer_that_asks_for_nothing_passes_to_the_byte_as_far_as_it_comes() {
+    for (format, is_streamed) in ways() {
+        let begun = Begun::new(format, is_streamed);
+        let calls = [("bash", json!({ "command": "ls" }))];
+        let sent =
+            Says { id: "one", text: "It is", calls: &calls, ends: Ends::Well }.sent(format, is_streamed);
+        let half = sent[..sent.len() - 200].to_vec();
+        // The provider's own words come without a gateway.
+        let direct = |steps: Vec<Step>| {
+            begun.provider.plays(steps);
+            let mut wire = Wire::to(begun.provider.address);
+            wire.send(addressed(&begun.client.request(), begun.provider.address).as_bytes());
+            begun.provider.saw();
+            wire.answer()
+        };
+        let packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 6\r\n\r\npacked".to_vec();
+        for (bytes, is_broken) in [(sent, false), (half, true), (packed, false)] {
+            let steps = || {
+                let hang = is_broken.then_some(Step::Hang);
+                [Step::Send(bytes.clone())].into_iter().chain(hang).collect::<Vec<_>>()
+            };
+            let expect = direct(steps());
+            begun.provider.plays(steps());
+            let answer = begun.asks();
+            begun.provider.saw();
+            // Of a chunk that breaks off, a gateway passes on what has come.
+            let (told, expect) = (answer.text(), expect.text());
+            assert!(told.starts_with(&expect) && (is_broken || told == expect), "{format}: {told}\n{expect}");
+            assert_eq!(answer.end == End::Broken, is_broken, "{format}: {answer:?}");
+        }
+        begun.check_counted(0);
+        let endings = Recorded::on(&begun.gateway.bench).endings(4);
+        assert_eq!(endings, ["complete", "complete", "cut", "cut"], "{format}");
+    }
+}
+
+#[test]
 fn a_model_may_ask_several_times_but_not_forever() {
     for (format, is_streamed) in ways() {
         let begun = Begun::new(format, is_streamed);
@@ -184,25 +221,31 @@ fn a_model_may_ask_several_times_but_not_forever() {
 #[test]
 fn a_client_answers_its_own_calls_and_those_beside_them_are_answered_here() {
     for (format, is_streamed) in ways() {
-        let mut begun = Begun::new(format, is_streamed);
-        let calls = [(RECALL_TOOL, begun.handle()), ("bash", json!({ "command": "ls" }))];
-        begun.answers(&Says { id: "one", text: "Both.", calls: &calls, ends: Ends::Well });
-        let answer = begun.asks();
-        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{answer:?}");
-        let seen = answer.text();
-        assert!(!seen.contains(RECALL_TOOL) && seen.contains("one_bash"), "{format}: {seen}");
-        begun.saw();
-        begun.client.heard(&answer);
-        begun.client.returns("one_bash", "main.rs");
-        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
-        assert!(begun.asks().text().contains("It is 8080."));
-        let next = begun.saw();
-        let given = json!(history(&next)[3..]).to_string();
-        for told in ["one_epitome_recall", "keep that in mind", "one_bash", "main.rs"] {
-            assert!(given.contains(told), "{format}: no {told} in {given}");
+        for is_first in [true, false] {
+            let mut begun = Begun::new(format, is_streamed);
+            let calls = [(RECALL_TOOL, begun.handle()), ("bash", json!({ "command": "ls" }))];
+            if !is_first {
+                begun.answers(&Says { id: "zero", text: "Hm. ", calls: &calls[..1], ends: Ends::Well });
+            }
+            begun.answers(&Says { id: "one", text: "Both.", calls: &calls, ends: Ends::Well });
+            let answer = begun.asks();
+            assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{answer:?}");
+            let seen = answer.text();
+            assert!(!seen.contains(RECALL_TOOL) && seen.contains("one_bash"), "{format}: {seen}");
+            let sent = if is_first { begun.saw() } else { [begun.saw(), begun.saw()][1].clone() };
+            begun.client.heard(&answer);
+            begun.client.returns("one_bash", "main.rs");
+            begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
+            assert!(begun.asks().text().contains("It is 8080."));
+            let (before, after) = (history(&sent), history(&begun.saw()));
+            assert!(after.starts_with(&before), "{format}: {before:?}\n{after:?}");
+            let given = json!(after[before.len()..]).to_string();
+            for told in ["one_epitome_recall", "keep that in mind", "one_bash", "main.rs"] {
+                assert!(given.contains(told), "{format}: no {told} in {given}");
+            }
+            begun.check_counted(if is_first { 1 } else { 2 });
+            begun.check_recorded(&["complete", "complete", "complete"]);
         }
-        begun.check_counted(1);
-        begun.check_recorded(&["complete", "complete", "complete"]);
     }
 }
 
