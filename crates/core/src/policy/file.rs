@@ -11,7 +11,7 @@ use serde::{
 };
 use toml::{Spanned, Table, Value};
 
-use super::{Level, Limits, Policy, PolicyError, Small, Step, SummaryRules, When};
+use super::{Level, Limits, Policy, PolicyError, Step, SummaryRules, When};
 use crate::{
     context::Tier, pipeline::Reducer, profile::Share, reducers::AnyReducer, summary::compaction::Length,
     tokens::Tokens,
@@ -38,7 +38,6 @@ struct SaidLimits {
     target: Option<Spanned<Level>>,
     force: Option<Spanned<Level>>,
     cold: Option<Spanned<Level>>,
-    small: Option<Small>,
 }
 
 /// The fields of a step: its reducer, when it is run, its numbers.
@@ -131,7 +130,6 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
         target: level(&said.target).or(base.target),
         force: level(&said.force).or(base.force),
         cold: level(&said.cold).or(base.cold),
-        small: said.small.or(base.small),
     };
     let named = |name, level: Option<Level>, said: &Option<Spanned<Level>>| Limit {
         name,

@@ -24,43 +24,6 @@ pub struct Limits {
     /// Over this it acts when the provider's cache has gone cold, since then a change costs nothing. Without it, the cache
     /// is none of its business: it acts at the trigger.
     pub cold: Option<Level>,
-    /// What counts instead in a small window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub small: Option<Small>,
-}
-
-/// The limits of a small window, where what always stays is a large part of it. What is not said is as elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Small {
-    /// A window is small if it holds less than this.
-    pub under: Tokens,
-    /// Over this the policy acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<Level>,
-    /// Once it acts it goes down to this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<Level>,
-    /// Over this it acts at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub force: Option<Level>,
-    /// Over this it acts when the cache is cold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cold: Option<Level>,
-}
-
-impl Limits {
-    /// The limits where a request may hold `ceiling`.
-    pub fn at(self, ceiling: Tokens) -> Self {
-        let Some(small) = self.small.filter(|small| ceiling < small.under) else { return self };
-        Self {
-            trigger: small.trigger.or(self.trigger),
-            target: small.target.or(self.target),
-            force: small.force.or(self.force),
-            cold: small.cold.or(self.cold),
-            small: self.small,
-        }
-    }
 }
 
 /// A size, as part of what a request may hold.
@@ -143,19 +106,6 @@ impl<'de> Visitor<'de> for ReadLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_small_window_has_limits_of_its_own() {
-        let [half, tenth] = [50, 10].map(|percent| Some(Level::Share(Share::percent(percent))));
-        let small = Small { under: Tokens(100), trigger: None, target: tenth, force: None, cold: None };
-        let limits = Limits { target: half, trigger: half, small: Some(small), ..Limits::default() };
-        let check = |ceiling: u64, target: Option<Level>| {
-            let at = limits.at(Tokens(ceiling));
-            assert_eq!((at.target, at.trigger), (target, half), "{ceiling}");
-        };
-        check(99, tenth);
-        check(100, half);
-    }
 
     #[test]
     fn what_stays_free_leaves_no_less_than_its_share() {

@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::limits::{Level, Limits, Small};
+pub use self::limits::{Level, Limits};
 use crate::{
     budget::Budget,
     context::Tier,
@@ -212,7 +212,7 @@ impl Policy {
     /// that room every call would reset the cache.
     pub fn budget(&self, base: Budget) -> Budget {
         let ceiling = base.ceiling();
-        let limits = self.limits.at(ceiling);
+        let limits = self.limits;
         let level = |level: Option<Level>| level.map(|level| level.of(ceiling));
         let force = level(limits.force);
         let own = level(limits.trigger);
@@ -226,7 +226,7 @@ impl Policy {
 
     /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
     pub fn cold_level(&self, budget: &Budget) -> Option<Tokens> {
-        self.limits.at(budget.ceiling()).cold.map(|level| level.of(budget.ceiling()))
+        self.limits.cold.map(|level| level.of(budget.ceiling()))
     }
 
     /// The same policy for a model with these rules: no reducer takes what the model wants back.

@@ -116,8 +116,7 @@ fn baseline(
     summary: Option<SummaryRules>,
 ) -> Policy {
     let level = |percent| Some(Level::Share(Share::percent(percent)));
-    let limits =
-        Limits { trigger: level(trigger), target: level(target), force: level(trigger), ..Limits::default() };
+    let limits = Limits { trigger: level(trigger), target: level(target), force: level(trigger), cold: None };
     Policy { name: name.into(), about: about.into(), limits, caps: BTreeMap::new(), reduce, summary }
 }
 

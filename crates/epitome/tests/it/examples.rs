@@ -201,7 +201,7 @@ async fn a_summariser_of_ones_own_is_asked_in_the_background() {
     let mut events = session.events();
     for number in 0..60 {
         agent::answer(&session, &server.url(), &question(number)).await.unwrap();
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(40)).await;
     }
     let mut told = Vec::new();
     while let Ok(happened) = events.try_recv() {

@@ -230,9 +230,8 @@ impl<'a> Seen<'a> {
     pub fn is_managed(&self) -> bool {
         let Some(managed) = self.setting("context_management") else { return false };
         let edits = managed.as_array().unwrap_or_else(|| managed.array_at("edits"));
-        let keeps_small = |edit: &Json<'_>| {
-            edit.text_at("type").is_some_and(|kind| !kind.starts_with("clear_thinking"))
-        };
+        let keeps_small =
+            |edit: &Json<'_>| edit.text_at("type").is_some_and(|kind| !kind.starts_with("clear_thinking"));
         edits.iter().any(keeps_small)
     }
 
