@@ -406,9 +406,9 @@ impl Desk {
         };
         let (gateway, principal) = (Arc::clone(&self.gateway), Arc::clone(&self.principal));
         match recorded {
-            Ok((ticket, recorder)) => {
-                let owner = Arc::clone(&recorder);
-                recorder.finish_then(ticket, end, move |finish| {
+            Ok((ticket, writer)) => {
+                let owner = Arc::clone(&writer);
+                writer.finish_then(ticket, end, move |finish| {
                     let written = match finish {
                         Ok(Finish::Unsettled(unfinished)) => {
                             let runtime = self.gateway.runtime.clone();

@@ -452,10 +452,23 @@ fn kept(format: Format, seen: &[u8]) -> Vec<Value> {
     }
 }
 
+/// A long task whose newest request began an epoch, so that the next ones have room.
+fn just_compacted(format: Format) -> Story {
+    let mut epochs = play(Agent::new(format), 20, |_, gateway| gateway).epochs;
+    for turns in 21..60 {
+        let story = play(Agent::new(format), turns, |_, gateway| gateway);
+        if story.epochs > epochs {
+            return story;
+        }
+        epochs = story.epochs;
+    }
+    panic!("{format}: it never fills its window");
+}
+
 #[test]
 fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
     for format in Format::ALL {
-        let Story { mut gateway, thread, mut agent, .. } = play(Agent::new(format), 30, |_, gateway| gateway);
+        let Story { mut gateway, thread, mut agent, .. } = just_compacted(format);
         gateway.composing.recall = true;
         gateway = gateway.restarted();
         let body = agent.body();
