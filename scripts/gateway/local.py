@@ -57,7 +57,10 @@ class Server:
     def stop(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(20)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
 
 
 class Scripted:
