@@ -152,9 +152,7 @@ impl Line {
     /// Where what is shown begins, the prefix aside, and the compaction that is stood on.
     pub(crate) fn shown_from(&self) -> (Seq, Option<Seq>) {
         match self.pivot() {
-            Some((pivot, compaction)) => {
-                (self.kept_from(pivot, compaction), Some(pivot.event.id.seq))
-            }
+            Some((pivot, compaction)) => (self.kept_from(pivot, compaction), Some(pivot.event.id.seq)),
             None => (Seq::START, None),
         }
     }

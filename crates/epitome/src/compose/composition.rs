@@ -24,7 +24,7 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, Made},
+        desk::{Arriving, Made, Taught},
         orders,
         setup::Setup,
     },
@@ -77,21 +77,27 @@ impl Recorder {
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         let recall = live.offers_recall();
-        let request = Request { seen: &seen, frame, unsent: None, recall };
-        match smaller(&live, request, (call, refused)) {
-            Ok(Some((made, outgoing))) => {
-                live.work();
-                self.moved(ticket, made.head, Some(made.call));
-                Ok(Some(outgoing))
-            }
-            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
-            Err(error) => {
-                self.lives.forget(ticket.thread);
-                match error {
-                    SessionError::Store(error) => Err(error.into()),
-                    _ => Ok(None),
-                }
-            }
+        let request = Request { seen: &seen, frame, unsent: None, recall, below: None };
+        let made = smaller(&live, request, (call, refused));
+        live.work();
+        self.once_more(ticket, made)
+    }
+
+    /// A call was made once more for a request that has left before, or could not be.
+    pub(super) fn once_more(
+        &self,
+        ticket: &mut Ticket,
+        made: Result<Option<(Made, Outgoing)>, SessionError>,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        if let Ok(Some((made, outgoing))) = made {
+            self.moved(ticket, made.head, Some(made.call));
+            return Ok(Some(outgoing));
+        }
+        // What was woven in vain is remembered wrongly.
+        self.lives.forget(ticket.thread);
+        match made {
+            Err(SessionError::Store(error)) if !is_conflict(&error) => Err(error.into()),
+            _ => Ok(None),
         }
     }
 }
@@ -124,7 +130,7 @@ impl<'b> Composition<'_, '_, 'b> {
         }
         let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork {
-            return self.fork(place, &setup, frame).map(Some);
+            return self.fork(place, &setup, frame);
         }
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
@@ -142,7 +148,7 @@ impl<'b> Composition<'_, '_, 'b> {
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens };
+            let arriving = Arriving { events, records, opens, taught: Taught::Doubted };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
@@ -167,7 +173,7 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
-        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall }
+        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall, below: None }
     }
 
     /// Whether a policy is to be in charge of the request.
@@ -204,12 +210,9 @@ impl<'b> Composition<'_, '_, 'b> {
     fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
-            SessionError::Store(
-                error @ (StoreError::Conflict { .. }
-                | StoreError::CallsConflict { .. }
-                | StoreError::JobNotReady(_)
-                | StoreError::JobExists(_)),
-            ) => Err(RecordError::Store(as_conflict(error, thread))),
+            SessionError::Store(error) if is_conflict(&error) => {
+                Err(RecordError::Store(as_conflict(error, thread)))
+            }
             SessionError::Store(error) => Err(error.into()),
             error => {
                 tracing::warn!(target: "epitome::compose", %thread, %error, "a request goes on as it came");
@@ -228,28 +231,32 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
-    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'b>) -> Result<(Ticket, Way), RecordError> {
+    fn fork(
+        &self,
+        place: Place,
+        setup: &Arc<Setup>,
+        frame: Frame<'b>,
+    ) -> Result<Option<(Ticket, Way)>, RecordError> {
         let place_of = (place.session, place.thread);
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        let untouched = || as_it_came(self.arrival.body, Left::Unfit);
         let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
-            let place = (ticket.head, Arriving::default());
-            Ok((weave_request(&live, place, self.request(frame))?, live))
+            let arriving = Arriving { taught: Taught::Doubted, ..Arriving::default() };
+            Ok((weave_request(&live, (ticket.head, arriving), self.request(frame))?, live))
         });
-        match woven {
+        let error = match woven {
             Ok((Some((made, outgoing)), live)) => {
                 self.recorder.moved(&mut ticket, made.head, Some(made.call));
                 ticket.setup = Some(live.setup());
                 self.recorder.lives.put(ticket.thread, &live);
                 live.work();
-                Ok((ticket, Way::Forward(outgoing)))
+                return Ok(Some((ticket, Way::Forward(outgoing))));
             }
-            Ok((None, _)) => Ok((ticket, untouched())),
-            Err(error) => {
-                tracing::warn!(target: "epitome::compose", %error, "a request goes on as it came");
-                Ok((ticket, untouched()))
-            }
-        }
+            Ok((None, _)) => SessionError::Busy,
+            Err(error) => error,
+        };
+        // It finds itself where it was just written.
+        self.recorder.leaves(&ticket);
+        self.give_up(ticket.thread, error)
     }
 
     /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
@@ -355,6 +362,12 @@ fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
     Ok(heads.filter(|head| (place.after..answered).contains(head)).max().unwrap_or(place.after))
 }
 
+/// Whether somebody else was first.
+fn is_conflict(error: &StoreError) -> bool {
+    use StoreError::{CallsConflict, Conflict, JobExists, JobNotReady};
+    matches!(error, Conflict { .. } | CallsConflict { .. } | JobNotReady(_) | JobExists(_))
+}
+
 /// Whoever was first: the request is placed again.
 fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     match error {
@@ -367,7 +380,7 @@ fn as_it_came(body: &str, left: Left) -> Way {
     Way::Forward(Outgoing { cuts: vec![Cut::Client(0..body.len())], done: Done::nothing(left) })
 }
 
-/// Makes the next request of a thread out of its client's. `None` if the log has another history.
+/// Makes the next request of a thread out of its client's. `None` if the log has another history, or it would be too large.
 pub(super) fn weave_request(
     live: &Live,
     (after, arriving): (Seq, Arriving),
@@ -380,6 +393,10 @@ pub(super) fn weave_request(
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
+        if request.below.is_some_and(|tried| state.view.context().tokens() >= tried) {
+            is_other = true;
+            return Err(SessionError::Busy);
+        }
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
@@ -417,6 +434,5 @@ fn smaller(
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
-    let woven = weave_request(live, (head, Arriving::default()), request)?;
-    Ok(woven.filter(|(made, _)| made.tokens < tried))
+    weave_request(live, (head, Arriving::default()), Request { below: Some(tried), ..request })
 }

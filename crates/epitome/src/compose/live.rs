@@ -24,7 +24,7 @@ use crate::{
         desk::{Clock, Desk, Maker},
         setup::Setup,
     },
-    summarise::{Instructions, Summarize, Summarizing, SummaryRequest},
+    summarise::{Instructions, Scope, Summarize, Summarizing, SummaryRequest},
 };
 
 /// A thread whose requests are composed.
@@ -245,6 +245,10 @@ impl Summarize for Newest {
 
     fn window(&self) -> Tokens {
         self.now().window()
+    }
+
+    fn scope(&self) -> Scope {
+        self.now().scope()
     }
 
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {

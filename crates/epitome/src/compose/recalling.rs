@@ -22,7 +22,7 @@ use epitome_wire::{
 use super::{Outgoing, composition::weave_request, weaving::Request};
 use crate::{
     recorder::{Arrival, RecordError, Recorder, Ticket},
-    session::{SessionError, audit, desk::Arriving},
+    session::{audit, desk::Arriving},
 };
 
 /// How many letters are given back at a time.
@@ -66,23 +66,14 @@ impl Recorder {
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
         let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
         let unsent = Some(ticket.unsent.unwrap_or(ticket.head.next()));
-        let arriving = Arriving { events, records, opens: None };
-        let request = Request { seen: &seen, frame, unsent, recall: true };
-        match weave_request(&live, (ticket.head, arriving), request) {
-            Ok(Some((made, outgoing))) => {
-                self.moved(ticket, made.head, Some(made.call));
-                ticket.unsent = unsent;
-                Ok(Some(outgoing))
-            }
-            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
-            Err(error) => {
-                self.lives.forget(ticket.thread);
-                match error {
-                    SessionError::Store(error) => Err(error.into()),
-                    _ => Ok(None),
-                }
-            }
+        let arriving = Arriving { events, records, ..Arriving::default() };
+        let request = Request { seen: &seen, frame, unsent, recall: true, below: None };
+        let made = weave_request(&live, (ticket.head, arriving), request);
+        let recalled = self.once_more(ticket, made)?;
+        if recalled.is_some() {
+            ticket.unsent = unsent;
         }
+        Ok(recalled)
     }
 
     /// What calls of the tool give back, as events that the client does not have.

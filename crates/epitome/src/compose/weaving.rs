@@ -67,6 +67,8 @@ pub(super) struct Request<'s, 'b> {
     pub(super) unsent: Option<Seq>,
     /// Whether the model is offered a tool by which it gets back what was left out.
     pub(super) recall: bool,
+    /// What it has to be smaller than, if its like was refused.
+    pub(super) below: Option<Tokens>,
 }
 
 /// What a plan is made of: as long as it is the same, nothing more was decided.

@@ -450,9 +450,14 @@ impl Recorder {
         Ok(Some(ticket))
     }
 
+    /// The request is placed once more: this ticket waits for nothing.
+    pub(crate) fn leaves(&self, ticket: &Ticket) {
+        self.known.answered((ticket.thread, ticket.head));
+    }
+
     /// The request's thread ends elsewhere now, because something was decided for it.
     pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
-        self.known.answered((ticket.thread, ticket.head));
+        self.leaves(ticket);
         ticket.head = head;
         ticket.call = call.or(ticket.call);
         self.known.asked(ticket);

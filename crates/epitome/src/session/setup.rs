@@ -180,6 +180,9 @@ impl Learned {
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
         self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
+        // What was taken could not be too long.
+        self.bound = self.bound.filter(|bound| estimated <= *bound);
+        self.limit = self.limit.filter(|limit| actual <= *limit);
     }
 
     /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
@@ -198,6 +201,11 @@ impl Learned {
         let bound = bound.min(estimated.less(Tokens(1))).max(Tokens(1));
         self.bound = Some(self.bound.map_or(bound, |known| known.min(bound)));
         self.limit = self.limit.into_iter().chain(limit).min();
+    }
+
+    /// The same without what refusals have taught; `None` if they have taught nothing.
+    pub(crate) fn unbound(self) -> Option<Self> {
+        (self.bound.is_some() || self.limit.is_some()).then_some(Self { bound: None, limit: None, ..self })
     }
 
     /// The estimate that the provider will count as this much.
@@ -245,6 +253,12 @@ mod tests {
         assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
         learned.refused(Tokens(4_000), Overflow { limit: None, asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        learned.counted(Tokens(3_000), Tokens(3_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        learned.counted(Tokens(4_000), Tokens(4_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
+        learned.counted(Tokens(5_000), Tokens(5_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
     }
 
     #[test]

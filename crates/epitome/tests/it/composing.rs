@@ -609,6 +609,29 @@ fn a_request_that_cannot_be_smaller_leaves_no_call_without_an_end() {
 }
 
 #[test]
+fn a_refusal_that_names_no_sensible_limit_is_not_believed_for_good() {
+    for format in Format::ALL {
+        for restarts in [false, true] {
+            let mut task = Task::of(format, 3);
+            let (mut ticket, outgoing) = task.asks();
+            let body = task.agent.body();
+            let refused = Overflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
+            assert!(task.gateway.smaller(&mut ticket, format, &body, refused).is_none(), "{format}");
+            end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+            if restarts {
+                task.gateway = task.gateway.restarted();
+            }
+            task.goes_on_for(40);
+            let compacted = |call: &(ThreadId, u64, String)| {
+                task.store().call(call.0, call.1).unwrap().call.summary.is_some()
+            };
+            assert!(task.calls.iter().any(compacted), "{format}: its window is known by its profile");
+            task.check_record();
+        }
+    }
+}
+
+#[test]
 fn who_is_refused_beside_somebody_else_ends_its_own_call() {
     for format in Format::ALL {
         let mut task = Task::of(format, 9);
