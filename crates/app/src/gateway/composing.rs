@@ -67,7 +67,10 @@ impl Trip<'_> {
         let composed = record(self.passage, alive, Arc::clone(&self.request)).await?;
         let Some(Composed { way, body }) = composed else { return self.untouched().await };
         match way {
-            Way::Answer(words) => {
+            Way::Answer { words, compaction } => {
+                if let Some((trigger, by)) = &compaction {
+                    self.passage.gateway().metrics.compacted(*trigger, by);
+                }
                 self.passage.came_to(Fate::Answered);
                 Ok(Reached::Here(self.reply(&body, &words)))
             }

@@ -24,7 +24,7 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, Made, Taught},
+        desk::{Arriving, BUILT_IN, Made, Taught},
         orders,
         setup::Setup,
     },
@@ -326,12 +326,18 @@ impl<'b> Composition<'_, '_, 'b> {
             let desk = &live.desk;
             let told = if desk.maker.is_some() {
                 orders::order(desk, Trigger::Manual, focus, None)?;
-                "A summary is being written; it takes effect with the next message after it is ready.".to_owned()
+                let words = "A summary is being written; it takes effect with the next message after it is ready.";
+                answer(words.to_owned())
             } else {
                 let before = desk.state()?.view.context().tokens();
                 orders::compact_built_in(desk, Trigger::Manual, focus, None)?;
                 let after = desk.state()?.view.context().tokens();
-                format!("Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record.")
+                Way::Answer {
+                    words: format!(
+                        "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
+                    ),
+                    compaction: Some((Trigger::Manual, BUILT_IN.to_owned())),
+                }
             };
             let head = desk.state()?.head();
             self.recorder.lives.put(ticket.thread, &live);
@@ -341,13 +347,13 @@ impl<'b> Composition<'_, '_, 'b> {
         match done {
             Ok((told, head)) => {
                 self.recorder.moved(&mut ticket, head, None);
-                Ok((ticket, Way::Answer(told)))
+                Ok((ticket, told))
             }
             Err(SessionError::Store(error)) => Err(error.into()),
             Err(SessionError::Nothing(_)) => {
-                Ok((ticket, Way::Answer("There is nothing old enough to compact yet.".to_owned())))
+                Ok((ticket, answer("There is nothing old enough to compact yet.".to_owned())))
             }
-            Err(error) => Ok((ticket, Way::Answer(format!("Nothing was compacted: {error}")))),
+            Err(error) => Ok((ticket, answer(format!("Nothing was compacted: {error}")))),
         }
     }
 }
@@ -374,6 +380,10 @@ fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
         conflict @ StoreError::Conflict { .. } => conflict,
         _ => StoreError::Conflict { thread, after: Seq::START, head: Head::START },
     }
+}
+
+fn answer(words: String) -> Way {
+    Way::Answer { words, compaction: None }
 }
 
 fn as_it_came(body: &str, left: Left) -> Way {

@@ -97,8 +97,13 @@ pub struct Composed {
 pub enum Way {
     /// It goes on to the provider, like this.
     Forward(Outgoing),
-    /// It does not: the client is told this, as if the model had said it.
-    Answer(String),
+    /// It does not: the client is told something, as if the model had said it.
+    Answer {
+        /// What.
+        words: String,
+        /// The compaction that took effect with it: why, and who wrote its summary.
+        compaction: Option<(Trigger, String)>,
+    },
 }
 
 /// A request as it goes on.

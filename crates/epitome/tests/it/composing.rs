@@ -682,7 +682,7 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                 };
                 task.agent.history.push(says("user", words));
                 let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-                let Way::Answer(told) = way else { panic!("{way:?}") };
+                let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
                 assert!(told.starts_with("Compacted: "), "{told}");
                 assert_eq!((ticket.thread, ticket.call), (thread, None));
                 task.gateway.answer(ticket, format, &plain(format, &told));
@@ -715,7 +715,7 @@ fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
         let mut task = Task::of(format, 0);
         let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
         let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-        let Way::Answer(told) = way else { panic!("{way:?}") };
+        let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
         assert!(told.contains("nothing"), "{told}");
         task.gateway.answer(ticket, format, &plain(format, &told));
         task.agent.history.push(json!({"role": "assistant", "content": told}));
