@@ -95,7 +95,7 @@ impl Recorder {
         // What was woven in vain is remembered wrongly.
         self.lives.forget(ticket.thread);
         match made {
-            Err(SessionError::Store(error)) if !is_conflict(&error) => Err(error.into()),
+            Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
             _ => Ok(None),
         }
     }
@@ -215,7 +215,7 @@ impl<'b> Composition<'_, '_, 'b> {
     fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
-            SessionError::Store(error) if is_conflict(&error) => {
+            SessionError::Store(error) if error.is_conflict() => {
                 Err(RecordError::Store(as_conflict(error, thread)))
             }
             SessionError::Store(error) => Err(error.into()),
@@ -394,12 +394,6 @@ fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
     Ok(place.after)
 }
 
-/// Whether somebody else was first.
-fn is_conflict(error: &StoreError) -> bool {
-    use StoreError::{CallsConflict, Conflict, JobExists, JobNotReady};
-    matches!(error, Conflict { .. } | CallsConflict { .. } | JobNotReady(_) | JobExists(_))
-}
-
 /// Whoever was first: the request is placed again.
 fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     match error {
@@ -423,7 +417,7 @@ pub(super) fn weave_request(
     (after, arriving): (Seq, Arriving),
     request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
-    let mut loom = live.loom();
+    let mut loom = live.loom()?;
     let mut request = request;
     let mut woven = None;
     let mut is_other = false;

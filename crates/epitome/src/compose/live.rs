@@ -69,9 +69,17 @@ impl Live {
         Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
     }
 
-    pub(super) fn loom(&self) -> MutexGuard<'_, Loom> {
-        // Whoever panicked while holding it let go of the whole thread.
-        self.loom.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is remembered of its requests. Whoever panicked while holding it left something that is read again.
+    pub(super) fn loom(&self) -> Result<MutexGuard<'_, Loom>, SessionError> {
+        match self.loom.lock() {
+            Ok(loom) => Ok(loom),
+            Err(poisoned) => {
+                let mut loom = poisoned.into_inner();
+                *loom = Loom::restore(&self.desk.store, self.desk.thread)?;
+                self.loom.clear_poison();
+                Ok(loom)
+            }
+        }
     }
 
     /// Whether its calls are made with this.
@@ -163,7 +171,7 @@ impl Lives {
 
     pub(super) fn put(&self, thread: ThreadId, live: &Arc<Live>) {
         // A token is about four bytes.
-        let weight = Tokens(live.loom().weight() as u64 / 4 + 1_000);
+        let weight = Tokens(live.loom().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
         self.kept().put(thread, Arc::clone(live), weight);
     }
 

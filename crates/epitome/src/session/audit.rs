@@ -172,8 +172,8 @@ pub(crate) fn recall_while(
         while from <= run.last {
             let few = usize::try_from(run.last.0 - from.0).unwrap_or(FEW).min(FEW - 1) + 1;
             let page = store.read(thread, from, few)?;
-            let Some(last) = page.last() else { break };
-            from = last.id.seq.next();
+            let Some(newest) = page.last() else { break };
+            from = newest.id.seq.next();
             for event in page.into_iter().filter(|event| event.id.seq <= run.last) {
                 if !take(event) {
                     return Ok(());

@@ -283,12 +283,7 @@ impl Desk {
                 *state = State::restore(&self.store, self.thread, setup)?;
             }
             match made {
-                Err(SessionError::Store(
-                    StoreError::Conflict { .. }
-                    | StoreError::CallsConflict { .. }
-                    | StoreError::JobNotReady(_)
-                    | StoreError::JobExists(_),
-                )) => {}
+                Err(SessionError::Store(error)) if error.is_conflict() => {}
                 Err(error) => return Err(error),
                 Ok(Made { call, tokens, epoch, cause, hash, .. }) => {
                     return Ok(Request { body, call, tokens, epoch, cause, hash, made_in: Duration::ZERO });
