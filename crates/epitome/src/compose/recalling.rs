@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use epitome_core::{Event, Fact, Logged, ThreadId, event::ToolCall};
+use epitome_core::{Event, Fact, Logged, Part, ThreadId, event::ToolCall};
 use epitome_store::{
     Sqlite,
     records::{Excerpt, Found, Record, Scope, Search},
@@ -61,7 +61,7 @@ impl Recorder {
         let format = arrival.format;
         let answer = format.decode_response(&recalls.answer)?;
         let records = vec![Record::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
-        let mut events = hidden_calls(format, recognisable(format, answer));
+        let mut events = hidden_calls(ticket, recognisable(format, answer));
         let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
         let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
@@ -96,13 +96,13 @@ impl Recorder {
 }
 
 /// An answer as it is recorded, where its client has it otherwise.
-pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Event> {
+pub(crate) fn as_told(ticket: &Ticket, answer: Vec<Event>, told: &Told) -> Vec<Event> {
     let seen = match told {
         Told::Joined(seen) | Told::Without { seen, .. } => seen,
     };
-    if format == Format::OpenaiResponses {
+    if ticket.format == Format::OpenaiResponses {
         // There every item is by itself, and only the calls are hidden.
-        return hidden_calls(format, answer);
+        return hidden_calls(ticket, answer);
     }
     // By what the client has, it is known again.
     let known = seen.iter().rev().find_map(|event| event.normal);
@@ -118,10 +118,14 @@ pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Ev
 
 /// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
 /// sent again as they were said, all the same.
-fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
+fn hidden_calls(ticket: &Ticket, answer: Vec<Event>) -> Vec<Event> {
     let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
-    let hide = |event: Event| match format {
+    let hide = |event: Event| match ticket.format {
         _ if !is_said(&event) => event,
+        // Its provider would look for it in vain, and refuse it.
+        Format::OpenaiResponses if !ticket.keeps_answer && is_unsealed(&event) => {
+            Event { fact: Fact::Carried { kind: "reasoning_unsealed".to_owned() }, ..hidden(event) }
+        }
         Format::OpenaiResponses if !is_call(&event) => Event { origin: Some(HIDDEN.to_owned()), ..event },
         _ => hidden(event),
     };
@@ -130,6 +134,12 @@ fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
 
 fn is_said(event: &Event) -> bool {
     matches!(event.fact, Fact::AssistantSaid { .. })
+}
+
+/// Whether an item is reasoning that only its provider could know again.
+fn is_unsealed(event: &Event) -> bool {
+    let is_open = |part: &Part| matches!(part, Part::Reasoning { seal: None, .. });
+    !event.fact.parts().is_empty() && event.fact.parts().iter().all(is_open)
 }
 
 fn hidden(event: Event) -> Event {

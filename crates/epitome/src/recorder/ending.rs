@@ -59,7 +59,7 @@ pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
         Ending::Complete => {
             let answer = recognisable(ticket.format, answer);
             match &end.told {
-                Some(told) => as_told(ticket.format, answer, told),
+                Some(told) => as_told(ticket, answer, told),
                 None => answer,
             }
         }

@@ -101,9 +101,11 @@ pub struct Ticket {
     pub(crate) live: Option<Arc<Live>>,
     /// The first event that the client does not have though its provider was told of it.
     pub(crate) unsent: Option<Seq>,
+    /// Whether its provider keeps the answer.
+    pub(crate) keeps_answer: bool,
     /// Whose it is.
     principal: String,
-    format: Format,
+    pub(crate) format: Format,
     at: Time,
     bytes: u64,
     /// The normalised chain after the request.
@@ -434,6 +436,7 @@ impl Recorder {
             call,
             live: None,
             unsent: None,
+            keeps_answer: seen.keeps_answer(),
             principal: arrival.principal.to_owned(),
             format: arrival.format,
             at: arrival.at,
