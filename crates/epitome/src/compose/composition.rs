@@ -77,7 +77,7 @@ impl Recorder {
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         let recall = live.offers_recall();
-        let request = Request { seen: &seen, frame, unsent: None, recall, below: None };
+        let request = Request { seen: &seen, frame, unsent: ticket.unsent, recall, below: None };
         let made = smaller(&live, request, (call, refused));
         live.work();
         self.once_more(ticket, made)
@@ -369,7 +369,7 @@ fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
 }
 
 /// Whether somebody else was first.
-fn is_conflict(error: &StoreError) -> bool {
+pub(super) fn is_conflict(error: &StoreError) -> bool {
     use StoreError::{CallsConflict, Conflict, JobExists, JobNotReady};
     matches!(error, Conflict { .. } | CallsConflict { .. } | JobNotReady(_) | JobExists(_))
 }

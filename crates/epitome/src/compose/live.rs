@@ -74,6 +74,17 @@ impl Live {
         self.loom.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was woven in vain is remembered wrongly: all is read again.
+    pub(super) fn starts_over(&self) -> Result<(), StoreError> {
+        match Loom::restore(&self.desk.store, self.desk.thread) {
+            Ok(loom) => *self.loom() = loom,
+            Err(SessionError::Store(error)) => return Err(error),
+            // What cannot be read is found out when it is woven.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
     /// Whether its calls are made with this.
     pub(super) fn is_set_up(&self, setup: &Arc<Setup>) -> bool {
         self.desk.state().is_ok_and(|state| Arc::ptr_eq(&state.setup, setup))

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     http::{End, Message, PATIENCE, Wire},
     model::{Client, Ends, Says, events},
-    played::{Gateway, Provider, Step, addressed, eventually},
+    played::{Gateway, Provider, Step, addressed, eventually, ok},
     recorded::Recorded,
 };
 
@@ -296,6 +296,44 @@ fn a_client_is_told_when_its_answer_does_not_go_on_and_may_ask_again() {
             // In Responses what was said on the way is an item by itself, which whoever asks again does not send.
             begun.check_session(&["complete", ending, "complete"]);
         }
+    }
+}
+
+#[test]
+fn what_is_given_back_may_be_too_much_and_then_the_rest_is_made_smaller() {
+    let words = json!({ "error": { "message": "prompt is too long: 20000 tokens > 9000 maximum",
+        "code": "context_length_exceeded", "type": "invalid_request_error" } });
+    let refused = ok("Content-Type: application/json\r\n", &words.to_string());
+    let refused = refused.replace("200 OK", "400 Bad Request");
+    for (format, is_streamed) in ways() {
+        let mut begun = Begun::new(format, is_streamed);
+        for turn in 0..12 {
+            let text = format!("{turn}: {}", "some long words that were said. ".repeat(100));
+            begun.answers(&Says { id: &format!("turn{turn}"), text: &text, calls: &[], ends: Ends::Well });
+            let answer = begun.asks();
+            begun.client.heard(&answer);
+            begun.client.says(&format!("Go on {turn}."));
+            begun.saw();
+        }
+        let calls = [(RECALL_TOOL, begun.handle())];
+        begun.answers(&Says { id: "one", text: "One moment. ", calls: &calls, ends: Ends::Well });
+        begun.provider.answers(refused.clone());
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
+        let answer = begun.asks();
+        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{format}: {answer:?}");
+        assert!(answer.text().contains("It is 8080."), "{format}: {answer:?}");
+        begun.saw();
+        let (second, third) = (begun.saw(), begun.saw());
+        assert!(third.len() < second.len(), "{format}: {} {}", second.len(), third.len());
+        let last = |body: &str| history(body).last().cloned();
+        assert!(last(&third).is_some_and(|last| last.to_string().contains("keep that in mind")), "{third}");
+        assert_eq!(last(&second), last(&third), "{format}");
+        begun.client.heard(&answer);
+        begun.client.says("Thank you.");
+        begun.answers(&Says { id: "three", text: "You are welcome.", calls: &[], ends: Ends::Well });
+        assert!(begun.asks().text().contains("You are welcome."));
+        assert!(history(&begun.saw()).starts_with(&history(&third)), "{format}");
+        begun.check_recorded(&["complete"; 15]);
     }
 }
 
