@@ -127,7 +127,7 @@ impl Trip<'_> {
 
     async fn sent(&mut self, outgoing: Outgoing, body: &Bytes) -> Result<Response<Incoming>, Failure> {
         let Outgoing { cuts, done } = outgoing;
-        self.passage.came_to(Fate::Composed(done));
+        self.passage.goes_on(done);
         let mut head = self.head.clone();
         let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
             // Nothing was changed: not even how it is compressed.

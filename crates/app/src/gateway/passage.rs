@@ -299,12 +299,12 @@ impl Passage {
         recalled.map(|recalled| recalled.outgoing)
     }
 
-    /// It goes on as another call, which this was done to. What was done before stays done.
+    /// It goes on as a call to its provider, which this was done to. What was done for one before it is done, too.
     pub(super) fn goes_on(&mut self, done: Done) {
-        let before = self.fate.as_ref().and_then(Fate::done).cloned();
-        let (cause, compaction) = before.map(|before| (before.cause, before.compaction)).unwrap_or_default();
-        let (cause, compaction) = (cause.or(done.cause), compaction.or(done.compaction));
-        self.fate = Some(Fate::Composed(Done { cause, compaction, ..done }));
+        if let Some(before) = self.fate.as_ref().and_then(Fate::done) {
+            self.gateway.metrics.followed(before);
+        }
+        self.fate = Some(Fate::Composed(done));
     }
 
     /// The client has this of its answer.
