@@ -95,7 +95,7 @@ impl Trip<'_> {
 
     /// Whether its model was offered a tool by which it gets back what was left out.
     fn may_ask_back(&self, outgoing: &Outgoing, body: &[u8]) -> bool {
-        if !self.passage.gateway().composing.recall || outgoing.done.call.is_none() {
+        if !outgoing.recall {
             return false;
         }
         // Whoever never names it has no tool of that name, which is all that counts here: one that was not offered is not
@@ -126,7 +126,7 @@ impl Trip<'_> {
     }
 
     async fn sent(&mut self, outgoing: Outgoing, body: &Bytes) -> Result<Response<Incoming>, Failure> {
-        let Outgoing { cuts, done } = outgoing;
+        let Outgoing { cuts, done, .. } = outgoing;
         self.passage.goes_on(done);
         let mut head = self.head.clone();
         let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use epitome_core::{Event, Fact, Part, Seq, ThreadId, event::ToolCall};
+use epitome_core::{Event, Fact, Logged, Part, Seq, ThreadId, event::ToolCall};
 use epitome_store::{
     Sqlite, StoreError,
     records::{Excerpt, Found, Record, Scope, Search},
@@ -19,11 +19,7 @@ use epitome_wire::{
     weave::HIDDEN,
 };
 
-use super::{
-    Outgoing,
-    composition::{is_conflict, weave_request},
-    weaving::Request,
-};
+use super::{Outgoing, composition::weave_request, weaving::Request};
 use crate::{
     recorder::{Arrival, RecordError, Recorder, TRIES, Ticket},
     session::{SessionError, audit, desk::Arriving},
@@ -58,7 +54,7 @@ impl Recorder {
         arrival: &Arrival<'_>,
         recalls: &Recalls,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let format = arrival.format;
@@ -81,7 +77,9 @@ impl Recorder {
                 && tries < TRIES
                 && let Some(head) = self.moved_unsaid(ticket, error)?
             {
-                live.starts_over()?;
+                if let Err(error) = live.starts_over() {
+                    return self.once_more(ticket, Err(error));
+                }
                 (after, tries) = (head, tries + 1);
                 continue;
             }
@@ -95,7 +93,7 @@ impl Recorder {
 
     /// Where a request's thread ends by now, if somebody was first there and said nothing: compacted, or pinned something.
     fn moved_unsaid(&self, ticket: &Ticket, error: &StoreError) -> Result<Option<Seq>, StoreError> {
-        if !is_conflict(error) {
+        if !error.is_conflict() {
             return Ok(None);
         }
         let head = self.store().thread(ticket.thread)?.head;
@@ -175,27 +173,21 @@ fn hidden(event: Event) -> Event {
 /// What a call of the tool gives back, and how that went.
 fn given(store: &Sqlite, thread: ThreadId, call: &ToolCall, most: usize) -> (String, Ended) {
     let asked = recall::is_recall_call(call).unwrap_or_default();
-    match found(store, thread, &asked) {
+    match found(store, thread, &asked, most) {
         Ok(text) => (cut(text, most), Ended::Well),
         Err(text) => (text, Ended::Badly),
     }
 }
 
-fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, String> {
+fn found(store: &Sqlite, thread: ThreadId, asked: &Asked, most: usize) -> Result<String, String> {
     if let Some(handle) = &asked.handle {
-        let recalled = audit::recall(store, thread, handle).map_err(|error| error.to_string())?;
         let mut text = String::new();
-        for recalled in recalled {
-            let event = &recalled.event;
+        let mut tell = |Logged { id, event, .. }: Logged| {
             // A string takes all that is written to it.
-            let _ = writeln!(
-                text,
-                "[{} {}]\n{}\n",
-                event.id.seq,
-                event.event.fact.kind(),
-                event.event.fact.text()
-            );
-        }
+            let _ = writeln!(text, "[{} {}]\n{}\n", id.seq, event.fact.kind(), event.fact.text());
+            text.len() <= most
+        };
+        audit::recall_while(store, thread, handle, &mut tell).map_err(|error| error.to_string())?;
         return Ok(text);
     }
     let Some(query) = &asked.query else {
@@ -226,9 +218,8 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, Stri
 fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        let left = text.len() - end;
         text.truncate(end);
-        let _ = write!(text, "\n[{left} more bytes: ask for fewer events at a time]");
+        text.push_str("\n[there is more: ask for fewer events at a time]");
     }
     text
 }

@@ -29,9 +29,8 @@ use epitome_wire::{
 };
 
 use crate::{
-    compose::{Lives, Told},
+    compose::{Live, Lives, Told},
     import::title_of,
-    session::setup::Setup,
 };
 
 pub use self::finishing::{Finish, Unfinished};
@@ -98,8 +97,8 @@ pub struct Ticket {
     pub model: Option<ModelName>,
     /// The number of its call, if it was composed.
     pub call: Option<u64>,
-    /// What the call was made with.
-    pub(crate) setup: Option<Arc<Setup>>,
+    /// The thread that the call was made in, as it is remembered.
+    pub(crate) live: Option<Arc<Live>>,
     /// The first event that the client does not have though its provider was told of it.
     pub(crate) unsent: Option<Seq>,
     /// Whether its provider keeps the answer.
@@ -435,7 +434,7 @@ impl Recorder {
             purpose: caller.purpose,
             model: seen.model(),
             call,
-            setup: None,
+            live: None,
             unsent: None,
             keeps_answer: seen.keeps_answer(),
             principal: arrival.principal.to_owned(),

@@ -37,7 +37,10 @@ use super::{
     lifecycle::{Fault, Lifecycle, NextStep},
     reading::read_span,
 };
-use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
+use crate::{
+    compose::Script,
+    summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt},
+};
 
 /// For how long a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
@@ -427,6 +430,9 @@ fn warm(
     let call = detail.call?;
     let terms = setup.terms.as_ref()?;
     let replayed = super::audit::replay_call(&desk.store, row.job.thread, call).ok()?;
+    if replayed.row.call.script.as_deref().is_some_and(|script| !Script::is_whole(script)) {
+        return None;
+    }
     let request = replayed.row.call.estimated;
     let output = detail.limit;
     // The instruction is short beside what it is appended to.

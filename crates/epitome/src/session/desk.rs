@@ -283,12 +283,7 @@ impl Desk {
                 *state = State::restore(&self.store, self.thread, setup)?;
             }
             match made {
-                Err(SessionError::Store(
-                    StoreError::Conflict { .. }
-                    | StoreError::CallsConflict { .. }
-                    | StoreError::JobNotReady(_)
-                    | StoreError::JobExists(_),
-                )) => {}
+                Err(SessionError::Store(error)) if error.is_conflict() => {}
                 Err(error) => return Err(error),
                 Ok(Made { call, tokens, epoch, cause, hash, .. }) => {
                     return Ok(Request { body, call, tokens, epoch, cause, hash, made_in: Duration::ZERO });
@@ -317,12 +312,13 @@ impl Desk {
         }
         let made = self.make(&mut state, &Extras::none(), arriving, write);
         if made.is_err() {
-            let setup = Arc::clone(&state.setup);
+            let (setup, limit) = (Arc::clone(&state.setup), state.limit);
             *state = if is_new {
                 State::fresh(self.thread, setup)
             } else {
                 State::restore(&self.store, self.thread, setup)?
             };
+            state.limit = limit;
         }
         made
     }
@@ -363,7 +359,7 @@ impl Desk {
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
-        let mut budget = setup.budget(state.learned);
+        let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
@@ -372,7 +368,7 @@ impl Desk {
         let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
             Err(SessionError::Request(CompactError::Refused(refusal))) if taught == Taught::Doubted => {
                 state.learned = state.learned.unbound().ok_or(CompactError::Refused(refusal))?;
-                budget = setup.budget(state.learned);
+                budget = state.budget();
                 state.prepare(place, &setup, &budget, &moment)?
             }
             prepared => prepared?,

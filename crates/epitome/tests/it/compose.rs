@@ -470,11 +470,15 @@ fn asks_back(
     (gateway.recorder.recall(ticket, &arrival, &recalls).unwrap().unwrap(), splice)
 }
 
-/// A long task whose newest request began an epoch, so that the next ones have room.
+/// A long task whose model may ask back, and whose newest request began an epoch, so that the next ones have room.
 fn just_compacted(format: Format) -> Story {
-    let mut epochs = play(Agent::new(format), 20, |_, gateway| gateway).epochs;
+    let offered = |_: usize, mut gateway: Gateway| {
+        gateway.composing.recall = true;
+        gateway
+    };
+    let mut epochs = play(Agent::new(format), 20, offered).epochs;
     for turns in 21..60 {
-        let story = play(Agent::new(format), turns, |_, gateway| gateway);
+        let story = play(Agent::new(format), turns, offered);
         if story.epochs > epochs {
             return story;
         }
@@ -487,7 +491,6 @@ fn just_compacted(format: Format) -> Story {
 fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
     for format in Format::ALL {
         let Story { mut gateway, thread, mut agent, .. } = just_compacted(format);
-        gateway.composing.recall = true;
         gateway = gateway.restarted();
         let body = agent.body();
         let (mut ticket, outgoing) = gateway.forward(format, &body);
