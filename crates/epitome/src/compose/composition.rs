@@ -76,7 +76,8 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        let request = Request { seen: &seen, frame, unsent: ticket.unsent, recall: false, below: None };
+        let unsent = ticket.unsent;
+        let request = Request { seen: &seen, frame, unsent, recall: false, takes_tools: true, below: None };
         let made = smaller(&live, request, (call, refused));
         live.work();
         self.once_more(ticket, made)
@@ -175,7 +176,11 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
-        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall, below: None }
+        let is_turn = self.caller.purpose == Purpose::Turn;
+        // Who asks for a summary and gives no tools to do that may ask where none are taken, and wants none called.
+        let takes_tools = is_turn || self.seen.has_tools();
+        let recall = self.composing.recall && is_turn;
+        Request { seen: self.seen, frame, unsent: None, recall, takes_tools, below: None }
     }
 
     /// Whether a policy is to be in charge of the request.
@@ -429,7 +434,7 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         }
-        request.recall = loom.offers_recall(state.view.line(), request.recall);
+        request.recall = loom.offers_recall(state.view.line(), &request);
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);

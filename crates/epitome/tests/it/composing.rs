@@ -21,6 +21,7 @@ use epitome::{
         caller::Purpose,
         legality::{self, Rules},
         overflow::Overflow,
+        recall::RECALL_TOOL,
     },
 };
 use serde_json::{Value, json};
@@ -470,6 +471,43 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
         assert!(task.last().len() < task.agent.body().len(), "{format}");
         task.check_record();
         assert_eq!(task.store().sessions().unwrap().len(), 1, "{format}");
+    }
+}
+
+#[test]
+fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
+    for format in Format::ALL {
+        let mut gateway = Gateway::new();
+        gateway.composing.recall = true;
+        let mut task = Task { gateway, agent: Agent::new(format), calls: Vec::new() };
+        task.goes_on_for(2);
+        assert!(task.last().contains(RECALL_TOOL), "{format}");
+        user_says(&mut task.agent, "Summarise all of this.");
+        let with: Value = serde_json::from_str(&task.agent.body()).unwrap();
+        let (mut without, mut with_none) = (with.clone(), with.clone());
+        without.as_object_mut().unwrap().remove("tools");
+        with_none["tools"] = json!([]);
+        for (session, body, expect) in [
+            // It continues what its provider has with the tool.
+            ("one", &with, true),
+            ("one", &without, false),
+            ("one", &with_none, false),
+            ("another", &with, false),
+            ("another", &without, false),
+        ] {
+            let header = |name: &str| (name == "x-epitome-session").then_some(session);
+            let (body, at, purpose) = (body.to_string(), Time(1_000_000), Some(Purpose::Compaction));
+            let principal = if session == "one" { "" } else { session };
+            let arrival = Arrival { principal, format, body: &body, header: &header, at, purpose };
+            let Gateway { recorder, composing, .. } = &task.gateway;
+            let composed = recorder.compose(&arrival, composing, &Wishes::default(), None).unwrap();
+            let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+            assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
+            assert_eq!(outgoing.recall, expect, "{format} {session}");
+        }
+        // The session itself has it still.
+        task.goes_on_for(1);
+        assert!(task.last().contains(RECALL_TOOL), "{format}");
     }
 }
 
