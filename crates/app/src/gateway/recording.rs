@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose::{self, Outgoing, Way, Wishes},
+    compose::{self, Composing, Outgoing, Way, Wishes},
     core::{
         Fact,
         event::{Time, Usage},
@@ -472,6 +472,21 @@ impl Desk {
 }
 
 impl Request {
+    /// Its body, not compressed, if it asks for a compaction.
+    pub(super) fn asks_to_compact(&self, composing: &Composing, limit: usize) -> Option<Bytes> {
+        if self.wishes.compact.is_none() && composing.command.is_none() {
+            return None;
+        }
+        let plain = match Coding::of(&self.headers) {
+            Coding::Identity => self.body.clone(),
+            coding => expand(coding, &self.body, limit).ok()?.into(),
+        };
+        let header = |name: &str| shown(&self.headers, name);
+        let arrival = self.arrival(str::from_utf8(&plain).ok()?, &header);
+        let is_told = composing.is_told_to_compact(&arrival, &self.wishes);
+        is_told.then_some(plain)
+    }
+
     /// The request as the recorder takes it: its body, not compressed, and its headers.
     fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
         let Self { principal, format, purpose, .. } = self;

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_core::{Seq, SessionId, ThreadId, Tokens, event::Trigger};
 use epitome_store::{
     Head, NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
@@ -14,7 +14,8 @@ use epitome_wire::{
 };
 
 use super::{
-    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, command, live::Live,
+    weaving::Request,
 };
 use crate::{
     holdout::Arm,
@@ -210,10 +211,14 @@ impl<'b> Composition<'_, '_, 'b> {
         Some((setup, limit))
     }
 
-    /// Records the request, which goes on as it came.
+    /// Records the request, which goes on as it came, unless it is not meant for the provider.
     fn pass(&self, place: Place, left: Left) -> Result<(Ticket, Way), RecordError> {
         let ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        Ok((ticket, as_it_came(self.arrival.body, left)))
+        let way = match self.command() {
+            Some(_) => answer(command::not_compacted(left)),
+            None => as_it_came(self.arrival.body, left),
+        };
+        Ok((ticket, way))
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
@@ -307,19 +312,7 @@ impl<'b> Composition<'_, '_, 'b> {
 
     /// What a compaction that is asked for should attend to; `None` if nobody asks for one.
     fn command(&self) -> Option<String> {
-        if let Some(focus) = &self.wishes.compact {
-            return Some(focus.clone());
-        }
-        let command = self.composing.command.as_deref().filter(|_| self.caller.purpose == Purpose::Turn)?;
-        let newest = self.seen.units().len().checked_sub(1)?;
-        let events = self.seen.events(newest);
-        let Some(Fact::UserSaid { parts }) = events.last().map(|event| &event.fact) else { return None };
-        let focus = |part: &Part| {
-            let Part::Text { text } = part else { return None };
-            let rest = text.trim().strip_prefix(command)?;
-            (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim().to_owned())
-        };
-        parts.iter().find_map(focus)
+        command::focus(self.composing, self.wishes, self.arrival, self.caller, self.seen)
     }
 
     /// Compacts now, or has that done, and tells the client of it.

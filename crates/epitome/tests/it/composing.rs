@@ -767,6 +767,47 @@ fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
 }
 
 #[test]
+fn a_compaction_that_is_asked_for_reaches_no_provider_where_no_policy_is_in_charge() {
+    let managed = json!([{"type": "compaction", "compact_threshold": 1_000}]);
+    let format = Format::OpenaiResponses;
+    let check = |settings: &[(&str, Value)], holdout: u32, told: &str| {
+        let mut task = Task::of(format, 0);
+        task.gateway.composing.holdout = holdout;
+        for words in ["/compact all", "Is it?"] {
+            user_says(&mut task.agent, words);
+            let mut body: Value = serde_json::from_str(&task.agent.body()).unwrap();
+            for (key, value) in settings {
+                body[key] = value.clone();
+            }
+            let compact = (words == "Is it?").then(|| "all".to_owned());
+            let wishes = Wishes { compact, ..Wishes::default() };
+            let (ticket, way) = task.gateway.compose(format, &body.to_string(), &wishes);
+            let Way::Answer { words, compaction: None } = way else { panic!("{way:?}") };
+            assert!(words.starts_with("Nothing was compacted: ") && words.contains(told), "{words}");
+            task.gateway.answer(ticket, format, &plain(format, &words));
+            task.agent.history.push(json!({"role": "assistant", "content": words}));
+        }
+        check_store(task.store());
+    };
+    check(&[], 1_000_000, "left as they are");
+    check(&[("context_management", managed)], 0, "manage");
+    check(&[("previous_response_id", json!("resp_1"))], 0, "only the provider");
+    check(&[("model", Value::Null)], 0, "would take");
+}
+
+#[test]
+fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
+    let (format, mut task) = (Format::OpenaiResponses, Task::of(Format::OpenaiResponses, 2));
+    user_says(&mut task.agent, "/compact");
+    let (body, header) = (task.agent.body(), |_: &str| None);
+    let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
+    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+    let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
+    let composed = task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, None).unwrap();
+    assert!(matches!(composed.way, Way::Forward(_)), "{:?}", composed.way);
+}
+
+#[test]
 fn a_message_that_no_window_holds_is_cut_and_its_session_goes_on() {
     for format in Format::ALL {
         for restarts in [true, false] {
