@@ -160,6 +160,8 @@ struct Arrived {
     recorder: Arc<Recorder>,
     /// What the policy would have sent.
     observed: Option<Observed>,
+    /// How many answers are recorded with it that asked back.
+    asked_back: u64,
 }
 
 impl Recording {
@@ -267,13 +269,13 @@ impl Desk {
                 self.never_left(&recorder, &mut ticket);
             }
             // Whoever hears of it may have it composed anew, so it has to be there.
-            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None, asked_back: 0 })));
             let _ = tell.send(Ok(composed));
         } else {
             // Nobody waits for an observation.
             let _ = tell.send(Ok(None));
             let observed = self.observe(recorder.store(), request, &ticket);
-            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed })));
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed, asked_back: 0 })));
         }
     }
 
@@ -291,6 +293,7 @@ impl Desk {
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
         let recalled = arrived.recorder.recall(&mut arrived.ticket, &arrival, recalls);
         let outgoing = recalled.map_err(|error| self.failed(&error)).ok().flatten()?;
+        arrived.asked_back += 1;
         let answer = request.format.decode_response(&recalls.answer).unwrap_or_default();
         let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
@@ -370,12 +373,12 @@ impl Desk {
     /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
         let Departure { passed, copy, how, composed, overflow, spliced, hidden, done } = departure;
-        let (recorded, observed) = match arrived {
+        let (recorded, observed, asked_back) = match arrived {
             Ok(arrived) => {
-                let Arrived { ticket, recorder, observed } = *arrived;
-                (Ok((ticket, recorder)), observed)
+                let Arrived { ticket, recorder, observed, asked_back } = *arrived;
+                (Ok((ticket, recorder)), observed, asked_back)
             }
-            Err(reason) => (Err(reason), None),
+            Err(reason) => (Err(reason), None, 0),
         };
         let mut read = copy.map(AnswerCopy::read);
         let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.told(read));
@@ -393,8 +396,10 @@ impl Desk {
         if let (Ending::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
         }
+        // An answer that asked back may be recorded though nobody waited for that.
+        let answer = read.filter(|_| asked_back <= hidden.answers).map(|read| read.events);
         let end = End {
-            answer: read.map_or_else(Vec::new, |read| read.events),
+            answer: answer.unwrap_or_default(),
             ending,
             status: passed.answered().map(|status| status.as_u16()),
             bytes: passed.bytes_out,
