@@ -359,7 +359,10 @@ impl<'b> Composition<'_, '_, 'b> {
                 self.recorder.moved(&mut ticket, head, None);
                 Ok((ticket, told))
             }
-            Err(SessionError::Store(error)) => Err(error.into()),
+            Err(SessionError::Store(error)) => {
+                self.recorder.leaves(&ticket);
+                Err(error.into())
+            }
             Err(SessionError::Nothing(_)) => {
                 Ok((ticket, answer("There is nothing old enough to compact yet.".to_owned())))
             }
