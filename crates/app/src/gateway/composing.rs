@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
+    Gateway,
     begun::{self, Begun},
     config::Unrecorded,
     fate::Fate,
@@ -36,6 +37,9 @@ pub(super) const HELD: Duration = Duration::from_secs(2);
 
 /// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
 pub(super) const REFUSED: Duration = Duration::from_secs(10);
+
+/// What whoever asks for a compaction is told, when nobody can look into the session.
+const UNHEARD: &str = "Nothing was compacted: the gateway could not record this in time. Ask again.";
 
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {
@@ -86,6 +90,11 @@ impl Trip<'_> {
     }
 
     async fn untouched(self) -> Result<Reached, Failure> {
+        let Gateway { composing, limits, .. } = &**self.passage.gateway();
+        if let Some(body) = self.request.asks_to_compact(composing, limits.body) {
+            self.passage.came_to(Fate::Answered);
+            return Ok(Reached::Here(self.reply(&body, UNHEARD)));
+        }
         self.passage.came_to(Fate::Unrecorded);
         let body = Outbound::whole(self.request.body.clone(), self.framing);
         let response =
@@ -127,7 +136,7 @@ impl Trip<'_> {
 
     async fn sent(&mut self, outgoing: Outgoing, body: &Bytes) -> Result<Response<Incoming>, Failure> {
         let Outgoing { cuts, done, .. } = outgoing;
-        self.passage.came_to(Fate::Composed(done));
+        self.passage.goes_on(done);
         let mut head = self.head.clone();
         let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
             // Nothing was changed: not even how it is compressed.

@@ -27,6 +27,7 @@ mod shelf;
 mod shutdown;
 mod summariser;
 pub(crate) mod telemetry;
+mod unheard;
 mod upstream;
 mod wishes;
 

@@ -170,6 +170,8 @@ impl Passed {
 /// What passed between the gateway and the provider only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hidden {
+    /// How many answers are recorded that were gone on from.
+    pub(super) answers: u64,
     /// How many calls of the recall tool were answered.
     pub(super) recalls: u64,
     /// What the answers used that made them.
@@ -285,26 +287,20 @@ impl Passage {
     /// recorded with it.
     pub(super) async fn recall(&mut self, asked: AskedBack) -> Option<compose::Outgoing> {
         let calls = asked.recalls.calls.len() as u64;
-        let copy = self.copy.take();
-        let recalled = match &self.recording {
-            Some(recording) => recording.recall(asked).await,
-            None => None,
-        };
-        if let Some(recalled) = &recalled {
-            self.hidden.recalls += calls;
-            self.hidden.usage = self.hidden.with(&recalled.usage.unwrap_or_default());
-        } else {
-            self.copy = copy;
-        }
-        recalled.map(|recalled| recalled.outgoing)
+        let recalled = self.recording.as_ref()?.recall(asked).await?;
+        self.copy = None;
+        self.hidden.answers += 1;
+        self.hidden.recalls += calls;
+        self.hidden.usage = self.hidden.with(&recalled.usage.unwrap_or_default());
+        Some(recalled.outgoing)
     }
 
-    /// It goes on as another call, which this was done to. What was done before stays done.
+    /// It goes on as a call to its provider, which this was done to. What was done for one before it is done, too.
     pub(super) fn goes_on(&mut self, done: Done) {
-        let before = self.fate.as_ref().and_then(Fate::done).cloned();
-        let (cause, compaction) = before.map(|before| (before.cause, before.compaction)).unwrap_or_default();
-        let (cause, compaction) = (cause.or(done.cause), compaction.or(done.compaction));
-        self.fate = Some(Fate::Composed(Done { cause, compaction, ..done }));
+        if let Some(before) = self.fate.as_ref().and_then(Fate::done) {
+            self.gateway.metrics.followed(before);
+        }
+        self.fate = Some(Fate::Composed(done));
     }
 
     /// The client has this of its answer.

@@ -21,8 +21,9 @@ use epitome::{
         recall::{Recalls, Splice, Verdict, joined},
     },
 };
-use http::{HeaderMap, Request, StatusCode, request::Parts};
+use http::{HeaderMap, Request, Response, StatusCode, request::Parts};
 use http_body::{Body, Frame};
+use hyper::body::Incoming;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -30,7 +31,7 @@ use tokio::{
 
 use super::{
     begun::{self, Begun},
-    composing::{REFUSED, pieces},
+    composing::{REFUSED, pieces, smaller},
     config::Unrecorded,
     copy::{Read, is_streamed},
     expand::Coding,
@@ -40,7 +41,7 @@ use super::{
     passage::{How, Passage},
     passing::{Broken, HELD, broken},
     patience::Patience,
-    recording::{self, AskedBack, Recorded},
+    recording::{self, AskedBack, Recorded, Refused},
     relay::send,
     upstream::Upstream,
 };
@@ -275,23 +276,21 @@ impl Pump {
             return Err(Stop::broke("it asked again and again"));
         }
         self.rounds += 1;
-        let Onward { upstream, head, request, body } = &self.onward;
-        let asked = AskedBack { request: Arc::clone(request), body: body.clone(), recalls };
-        let gateway = Arc::clone(self.passage.gateway());
-        let outgoing = match gateway.unrecorded {
+        let Onward { request, body, .. } = &self.onward;
+        let (request, body) = (Arc::clone(request), body.clone());
+        let asked = AskedBack { request: Arc::clone(&request), body: body.clone(), recalls };
+        let outgoing = match self.passage.gateway().unrecorded {
             Unrecorded::Refuse => self.passage.recall(asked).await,
             Unrecorded::Forward => timeout(REFUSED, self.passage.recall(asked)).await.ok().flatten(),
         };
-        let made =
-            outgoing.and_then(|compose::Outgoing { cuts, done, .. }| Some((pieces(cuts, body)?, done)));
-        let (pieces, done) = made.ok_or_else(|| Stop::broke("no request could be made with that"))?;
-        self.passage.goes_on(done);
-        let mut head = head.clone();
-        head.headers = headers::of_next(&head.headers, pieces.iter().map(|piece| piece.len() as u64).sum());
-        let next = Request::from_parts(head, Outbound::pieces(pieces, Framing::Length));
-        let response = send(&gateway, upstream, next)
-            .await
-            .map_err(|failure| Stop::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))?;
+        let outgoing = outgoing.ok_or_else(|| Stop::broke("no request could be made with that"))?;
+        let response = self.sends_on(outgoing).await?;
+        let (mut response, overflow) = begun::held(request.format, response).await;
+        if let Some(overflow) = overflow
+            && let Some(outgoing) = smaller(&mut self.passage, Refused { request, body, overflow }).await
+        {
+            response = begun::unread(self.sends_on(outgoing).await?);
+        }
         let (status, headers) = (response.status(), response.headers());
         self.passage.answered(status, headers);
         if Kind::of(status, headers) != Some(self.kind) {
@@ -301,7 +300,21 @@ impl Pump {
             return Err(Stop::by(How::Refused, told, &why));
         }
         self.splice.continue_with();
-        Ok(begun::unread(response).into_body())
+        Ok(response.into_body())
+    }
+
+    /// Sends a request that goes on from the one before.
+    async fn sends_on(&mut self, outgoing: compose::Outgoing) -> Result<Response<Incoming>, Stop> {
+        let Onward { upstream, head, body, .. } = &self.onward;
+        let pieces = pieces(outgoing.cuts, body);
+        let pieces = pieces.ok_or_else(|| Stop::broke("no request could be made with that"))?;
+        self.passage.goes_on(outgoing.done);
+        let mut head = head.clone();
+        head.headers = headers::of_next(&head.headers, pieces.iter().map(|piece| piece.len() as u64).sum());
+        let next = Request::from_parts(head, Outbound::pieces(pieces, Framing::Length));
+        send(self.passage.gateway(), upstream, next)
+            .await
+            .map_err(|failure| Stop::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))
     }
 
     /// The answer is complete.

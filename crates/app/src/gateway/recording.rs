@@ -4,13 +4,14 @@
 //! answer; an answer that ends sooner is recorded by the same thread, right after.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
 use epitome::{
-    compose::{self, Outgoing, Way, Wishes},
+    compose::{self, Composing, Outgoing, Way, Wishes},
     core::{
         Fact,
         event::{Time, Usage},
@@ -34,6 +35,7 @@ use super::{
     shelf::Shelf,
     summariser::Means,
     telemetry::{self, Place},
+    unheard::Unheard,
 };
 
 /// Kept by whoever must not be cut off when the gateway stops.
@@ -119,7 +121,7 @@ pub(super) async fn look_after(gateway: Weak<Gateway>) {
 pub(super) type Recorded = Result<(), Reason>;
 
 /// What became of a request's record, and of the request if it was to be composed.
-type Taken = Result<Option<Composed>, Reason>;
+type Taken = Result<Option<Unheard<Composed>>, Reason>;
 
 /// The record of an exchange.
 #[derive(Debug)]
@@ -160,6 +162,8 @@ struct Arrived {
     recorder: Arc<Recorder>,
     /// What the policy would have sent.
     observed: Option<Observed>,
+    /// How many answers are recorded with it that asked back.
+    asked_back: u64,
 }
 
 impl Recording {
@@ -183,9 +187,11 @@ impl Recording {
     }
 
     /// Waits until the request is recorded, and composed if it is to be.
-    pub(super) async fn arrived(&mut self) -> Taken {
+    pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match self.arrived.take() {
-            Some(arrived) => arrived.await.unwrap_or(Err(Reason::Store)),
+            Some(arrived) => {
+                arrived.await.unwrap_or(Err(Reason::Store)).map(|taken| taken.and_then(Unheard::take))
+            }
             None => Ok(None),
         }
     }
@@ -203,7 +209,7 @@ impl Recording {
     /// Has something made of a request that has arrived, on a thread that may block.
     async fn anew<T: Send + 'static>(
         &self,
-        make: impl FnOnce(&Desk, &mut Arrived) -> Option<T> + Send + 'static,
+        work: impl FnOnce(&Desk, &mut Arrived) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let mut arrived = {
             let mut stage = self.desk.stage();
@@ -218,16 +224,10 @@ impl Recording {
         let (tell, told) = oneshot::channel();
         let working = Arc::clone(&self.desk);
         self.desk.gateway.runtime.spawn_blocking(move || {
-            let outcome = make(&working, &mut arrived);
-            if tell.is_closed() && outcome.is_some() {
-                working.never_left(&arrived.recorder, &mut arrived.ticket);
-            }
-            // Whoever hears of it may have more made, so it has to be there.
-            working.done_with(Ok(arrived));
-            // Nobody may be listening.
-            let _ = tell.send(outcome);
+            let made = unless_it_panics(|| work(&working, &mut arrived)).flatten();
+            working.hands_over(tell, arrived, made, |heard| heard);
         });
-        told.await.ok().flatten()
+        told.await.ok().flatten().and_then(Unheard::take)
     }
 
     /// Records how it ended.
@@ -253,7 +253,8 @@ impl Recording {
 impl Desk {
     fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let (mut ticket, composed) = match self.record(&recorder, request) {
+        let taken = unless_it_panics(|| self.record(&recorder, request));
+        let (ticket, composed) = match taken.unwrap_or_else(|| Err(self.missed(Reason::Store))) {
             Ok(taken) => taken,
             Err(reason) => {
                 // Nobody may be listening, here and below.
@@ -263,17 +264,13 @@ impl Desk {
         };
         self.gateway.metrics.recorded(ticket.placed);
         if composed.is_some() {
-            if tell.is_closed() {
-                self.never_left(&recorder, &mut ticket);
-            }
-            // Whoever hears of it may have it composed anew, so it has to be there.
-            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed: None })));
-            let _ = tell.send(Ok(composed));
+            let arrived = Arrived { ticket, recorder, observed: None, asked_back: 0 };
+            self.hands_over(tell, Box::new(arrived), composed, Ok);
         } else {
             // Nobody waits for an observation.
             let _ = tell.send(Ok(None));
-            let observed = self.observe(recorder.store(), request, &ticket);
-            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed })));
+            let observed = unless_it_panics(|| self.observe(recorder.store(), request, &ticket)).flatten();
+            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed, asked_back: 0 })));
         }
     }
 
@@ -291,12 +288,45 @@ impl Desk {
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
         let recalled = arrived.recorder.recall(&mut arrived.ticket, &arrival, recalls);
         let outgoing = recalled.map_err(|error| self.failed(&error)).ok().flatten()?;
+        arrived.asked_back += 1;
         let answer = request.format.decode_response(&recalls.answer).unwrap_or_default();
         let usage = answer.iter().rev().find_map(|event| match &event.fact {
             Fact::UsageReported { usage, .. } => Some(*usage),
             _ => None,
         });
         Some(Recalled { outgoing, usage })
+    }
+
+    /// Tells whoever waits what was made of a request. If nobody does any longer, it never left.
+    fn hands_over<T, H>(
+        self: Arc<Self>,
+        tell: oneshot::Sender<H>,
+        mut arrived: Box<Arrived>,
+        mut made: Option<T>,
+        told: impl FnOnce(Option<Unheard<T>>) -> H,
+    ) {
+        if tell.is_closed() && made.take().is_some() {
+            self.never_left(&arrived.recorder, &mut arrived.ticket);
+        }
+        // Whoever hears of it may have more made, so it has to be there.
+        Arc::clone(&self).done_with(Ok(arrived));
+        let runtime = self.gateway.runtime.clone();
+        let lost = move || drop(runtime.spawn_blocking(move || self.nobody_heard()));
+        // Nobody may be listening by now.
+        let _ = tell.send(told(made.map(|made| Unheard::new(made, lost))));
+    }
+
+    /// Whoever waited stopped just when what was made of the request was on its way to them.
+    fn nobody_heard(self: Arc<Self>) {
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Arriving) {
+            Stage::Arrived(Ok(mut arrived)) => {
+                drop(stage);
+                self.never_left(&arrived.recorder, &mut arrived.ticket);
+                self.done_with(Ok(arrived));
+            }
+            other => *stage = other,
+        }
     }
 
     /// Nobody waited for what was composed: the client's own request went on, or nothing did.
@@ -370,12 +400,12 @@ impl Desk {
     /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
         let Departure { passed, copy, how, composed, overflow, spliced, hidden, done } = departure;
-        let (recorded, observed) = match arrived {
+        let (recorded, observed, asked_back) = match arrived {
             Ok(arrived) => {
-                let Arrived { ticket, recorder, observed } = *arrived;
-                (Ok((ticket, recorder)), observed)
+                let Arrived { ticket, recorder, observed, asked_back } = *arrived;
+                (Ok((ticket, recorder)), observed, asked_back)
             }
-            Err(reason) => (Err(reason), None),
+            Err(reason) => (Err(reason), None, 0),
         };
         let mut read = copy.map(AnswerCopy::read);
         let told = spliced.zip(read.as_mut()).and_then(|(spliced, read)| spliced.told(read));
@@ -393,8 +423,10 @@ impl Desk {
         if let (Ending::Complete, Some(observed)) = (ending, &observed) {
             self.gateway.metrics.observed(observed);
         }
+        // An answer that asked back may be recorded though nobody waited for that.
+        let answer = read.filter(|_| asked_back <= hidden.answers).map(|read| read.events);
         let end = End {
-            answer: read.map_or_else(Vec::new, |read| read.events),
+            answer: answer.unwrap_or_default(),
             ending,
             status: passed.answered().map(|status| status.as_u16()),
             bytes: passed.bytes_out,
@@ -472,11 +504,32 @@ impl Desk {
 }
 
 impl Request {
+    /// Its body, not compressed, if it asks for a compaction.
+    pub(super) fn asks_to_compact(&self, composing: &Composing, limit: usize) -> Option<Bytes> {
+        if self.wishes.compact.is_none() && composing.command.is_none() {
+            return None;
+        }
+        let plain = match Coding::of(&self.headers) {
+            Coding::Identity => self.body.clone(),
+            coding => expand(coding, &self.body, limit).ok()?.into(),
+        };
+        let header = |name: &str| shown(&self.headers, name);
+        let arrival = self.arrival(str::from_utf8(&plain).ok()?, &header);
+        let is_told = composing.is_told_to_compact(&arrival, &self.wishes);
+        is_told.then_some(plain)
+    }
+
     /// The request as the recorder takes it: its body, not compressed, and its headers.
     fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
         let Self { principal, format, purpose, .. } = self;
         Arrival { principal, format: *format, body, header, at: now(), purpose: *purpose }
     }
+}
+
+/// What `work` comes to, if it comes to an end. Whatever goes wrong with a request, its answer passes and is recorded.
+fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // What was held is let go of, and whoever finds it half done reads it again.
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Whether what is left to do is done before a thread that waits for work would begin with it.

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_core::{Seq, SessionId, ThreadId, Tokens, event::Trigger};
 use epitome_store::{
     Head, NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
@@ -14,7 +14,8 @@ use epitome_wire::{
 };
 
 use super::{
-    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, live::Live, weaving::Request,
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, command, live::Live,
+    weaving::Request,
 };
 use crate::{
     holdout::Arm,
@@ -76,7 +77,8 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        let request = Request { seen: &seen, frame, unsent: None, recall: false, below: None };
+        let unsent = ticket.unsent;
+        let request = Request { seen: &seen, frame, unsent, recall: false, takes_tools: true, below: None };
         let made = smaller(&live, request, (call, refused));
         live.work();
         self.once_more(ticket, made)
@@ -175,7 +177,11 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
-        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall, below: None }
+        let is_turn = self.caller.purpose == Purpose::Turn;
+        // Who asks for a summary and gives no tools to do that may ask where none are taken, and wants none called.
+        let takes_tools = is_turn || self.seen.has_tools();
+        let recall = self.composing.recall && is_turn;
+        Request { seen: self.seen, frame, unsent: None, recall, takes_tools, below: None }
     }
 
     /// Whether a policy is to be in charge of the request.
@@ -205,10 +211,14 @@ impl<'b> Composition<'_, '_, 'b> {
         Some((setup, limit))
     }
 
-    /// Records the request, which goes on as it came.
+    /// Records the request, which goes on as it came, unless it is not meant for the provider.
     fn pass(&self, place: Place, left: Left) -> Result<(Ticket, Way), RecordError> {
         let ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        Ok((ticket, as_it_came(self.arrival.body, left)))
+        let way = match self.command() {
+            Some(_) => answer(command::not_compacted(left)),
+            None => as_it_came(self.arrival.body, left),
+        };
+        Ok((ticket, way))
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
@@ -302,19 +312,7 @@ impl<'b> Composition<'_, '_, 'b> {
 
     /// What a compaction that is asked for should attend to; `None` if nobody asks for one.
     fn command(&self) -> Option<String> {
-        if let Some(focus) = &self.wishes.compact {
-            return Some(focus.clone());
-        }
-        let command = self.composing.command.as_deref().filter(|_| self.caller.purpose == Purpose::Turn)?;
-        let newest = self.seen.units().len().checked_sub(1)?;
-        let events = self.seen.events(newest);
-        let Some(Fact::UserSaid { parts }) = events.last().map(|event| &event.fact) else { return None };
-        let focus = |part: &Part| {
-            let Part::Text { text } = part else { return None };
-            let rest = text.trim().strip_prefix(command)?;
-            (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim().to_owned())
-        };
-        parts.iter().find_map(focus)
+        command::focus(self.composing, self.wishes, self.arrival, self.caller, self.seen)
     }
 
     /// Compacts now, or has that done, and tells the client of it.
@@ -361,7 +359,10 @@ impl<'b> Composition<'_, '_, 'b> {
                 self.recorder.moved(&mut ticket, head, None);
                 Ok((ticket, told))
             }
-            Err(SessionError::Store(error)) => Err(error.into()),
+            Err(SessionError::Store(error)) => {
+                self.recorder.leaves(&ticket);
+                Err(error.into())
+            }
             Err(SessionError::Nothing(_)) => {
                 Ok((ticket, answer("There is nothing old enough to compact yet.".to_owned())))
             }
@@ -429,7 +430,7 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         }
-        request.recall = loom.offers_recall(state.view.line(), request.recall);
+        request.recall = loom.offers_recall(state.view.line(), &request);
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);

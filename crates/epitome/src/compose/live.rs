@@ -82,6 +82,12 @@ impl Live {
         }
     }
 
+    /// What was woven in vain is remembered wrongly: all is read again.
+    pub(super) fn starts_over(&self) -> Result<(), SessionError> {
+        *self.loom()? = Loom::restore(&self.desk.store, self.desk.thread)?;
+        Ok(())
+    }
+
     /// Whether its calls are made with this.
     pub(super) fn is_set_up(&self, setup: &Setup) -> bool {
         self.setup.is_like(setup)

@@ -5,6 +5,7 @@
 //! touched leaves with the bytes the client sent.
 
 mod again;
+mod command;
 mod composition;
 mod live;
 mod recalling;

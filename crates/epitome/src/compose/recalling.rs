@@ -6,9 +6,9 @@
 
 use std::fmt::Write;
 
-use epitome_core::{Event, Fact, Logged, Part, ThreadId, event::ToolCall};
+use epitome_core::{Event, Fact, Logged, Part, Seq, ThreadId, event::ToolCall};
 use epitome_store::{
-    Sqlite,
+    Sqlite, StoreError,
     records::{Excerpt, Found, Record, Scope, Search},
 };
 use epitome_wire::{
@@ -21,8 +21,8 @@ use epitome_wire::{
 
 use super::{Outgoing, composition::weave_request, weaving::Request};
 use crate::{
-    recorder::{Arrival, RecordError, Recorder, Ticket},
-    session::{audit, desk::Arriving},
+    recorder::{Arrival, RecordError, Recorder, TRIES, Ticket},
+    session::{SessionError, audit, desk::Arriving},
 };
 
 /// How many letters are given back at a time.
@@ -57,23 +57,48 @@ impl Recorder {
         let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
-        let Some(frame) = seen.frame() else { return Ok(None) };
         let format = arrival.format;
         let answer = format.decode_response(&recalls.answer)?;
         let records = vec![Record::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
         let mut events = hidden_calls(ticket, recognisable(format, answer));
         let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
-        let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
-        let unsent = Some(ticket.unsent.unwrap_or(ticket.head.next()));
-        let arriving = Arriving { events, records, ..Arriving::default() };
-        let request = Request { seen: &seen, frame, unsent, recall: true, below: None };
-        let made = weave_request(&live, (ticket.head, arriving), request);
-        let recalled = self.once_more(ticket, made)?;
-        if recalled.is_some() {
-            ticket.unsent = unsent;
+        let events: Vec<Event> = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
+        let mut after = ticket.head;
+        let mut tries = 0;
+        loop {
+            let Some(frame) = seen.frame() else { return Ok(None) };
+            let unsent = Some(ticket.unsent.unwrap_or(after.next()));
+            let (events, records) = (events.clone(), records.clone());
+            let arriving = Arriving { events, records, ..Arriving::default() };
+            let request =
+                Request { seen: &seen, frame, unsent, recall: true, takes_tools: true, below: None };
+            let made = weave_request(&live, (after, arriving), request);
+            if let Err(SessionError::Store(error)) = &made
+                && tries < TRIES
+                && let Some(head) = self.moved_unsaid(ticket, error)?
+            {
+                if let Err(error) = live.starts_over() {
+                    return self.once_more(ticket, Err(error));
+                }
+                (after, tries) = (head, tries + 1);
+                continue;
+            }
+            let recalled = self.once_more(ticket, made)?;
+            if recalled.is_some() {
+                ticket.unsent = unsent;
+            }
+            return Ok(recalled);
         }
-        Ok(recalled)
+    }
+
+    /// Where a request's thread ends by now, if somebody was first there and said nothing: compacted, or pinned something.
+    fn moved_unsaid(&self, ticket: &Ticket, error: &StoreError) -> Result<Option<Seq>, StoreError> {
+        if !error.is_conflict() {
+            return Ok(None);
+        }
+        let head = self.store().thread(ticket.thread)?.head;
+        Ok((head.link.normal == ticket.link).then_some(head.seq))
     }
 
     /// What calls of the tool give back, as events that the client does not have.

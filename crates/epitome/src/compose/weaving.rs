@@ -69,6 +69,8 @@ pub(super) struct Request<'s, 'b> {
     pub(super) unsent: Option<Seq>,
     /// Whether the model is offered a tool by which it gets back what was left out.
     pub(super) recall: bool,
+    /// Whether a tool may be added to it.
+    pub(super) takes_tools: bool,
     /// What it has to be smaller than, if its like was refused.
     pub(super) below: Option<Tokens>,
 }
@@ -182,11 +184,11 @@ impl Loom {
 
     /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
     /// the first one as somebody wishes, unless the model has answered before.
-    pub(super) fn offers_recall(&self, line: &Line, wished: bool) -> bool {
-        if self.taken.last.units > 0 {
-            return self.taken.last.recall;
+    pub(super) fn offers_recall(&self, line: &Line, request: &Request<'_, '_>) -> bool {
+        if !request.takes_tools || self.taken.last.units > 0 {
+            return request.takes_tools && self.taken.last.recall;
         }
-        wished && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
+        request.recall && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
     }
 
     /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.

@@ -50,7 +50,7 @@ const NAMED: usize = 1_024;
 const GIVEN_BACK: usize = 8_000;
 
 /// How often a request is placed anew because somebody else wrote first.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// Records requests and answers.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ pub struct Ticket {
     at: Time,
     bytes: u64,
     /// The normalised chain after the request.
-    link: Digest,
+    pub(crate) link: Digest,
     instructions: Digest,
     key: Option<String>,
     line: Line,

@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use epitome::{
     compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
-    core::{Digest, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles},
+    core::{
+        Digest, Event, Fact, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles,
+    },
     recorder::{Arrival, End, Ending, Recorder, Ticket},
     session::verify_call,
-    store::{Options, Sqlite},
+    store::{Options, Sqlite, records::Commit},
     wire::{
         Format,
         legality::{self, Rules},
@@ -544,6 +546,52 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         }
         let report = gateway.recorder.store().doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
+    }
+}
+
+#[test]
+fn what_a_model_asks_back_is_given_though_others_were_first_who_said_nothing() {
+    for format in Format::ALL {
+        for with_call in [false, true] {
+            let mut gateway = Gateway::new();
+            gateway.composing.recall = true;
+            let mut agent = Agent::new(format);
+            let body = agent.body();
+            let (mut ticket, outgoing) = gateway.forward(format, &body);
+            let first = history_of(format, &sent(&outgoing, &body));
+            let store = Arc::clone(gateway.recorder.store());
+            if with_call {
+                // The same request once more, through another process.
+                let mut other = Gateway::on(Arc::clone(&store));
+                other.composing.recall = true;
+                assert_eq!(other.forward(format, &body).0.thread, ticket.thread, "{format}");
+            }
+            let head = store.thread(ticket.thread).unwrap().head.seq;
+            let noted = Fact::Carried { kind: "note".to_owned() };
+            let noted = Event { normal: None, ..Event::native("test", "{}", noted) };
+            store.commit(Commit::new(ticket.thread, head, vec![noted], Vec::new())).unwrap();
+            let calls = [(RECALL_TOOL, json!({"query": "build fails"}))];
+            let asks = calling(format, "one", "One moment.", &calls);
+            let (next, mut splice) = asks_back(&gateway, &mut ticket, (format, &body), &asks);
+            let second = sent(&next, &body);
+            assert!(second.contains("One moment."), "{format}: {second}");
+            assert!(history_of(format, &second).starts_with(&first), "{format}: {second}");
+            splice.continue_with();
+            let (says, mut seen) = (calling(format, "two", "It is found.", &[]), Vec::new());
+            splice.push(says.to_string().as_bytes(), &mut seen);
+            splice.end(&mut seen);
+            let thread = ticket.thread;
+            gateway.told(ticket, format, &says, Some(Told::Joined(joined(format, &seen).unwrap())));
+            agent.history.extend(kept(format, &seen));
+            agent.history.push(json!({"role": "user", "content": "What now?"}));
+            let body = agent.body();
+            let (ticket, outgoing) = gateway.forward(format, &body);
+            assert_eq!(ticket.thread, thread, "{format}");
+            let third = sent(&outgoing, &body);
+            assert!(third.contains("One moment.") && third.contains("It is found."), "{format}: {third}");
+            let report = store.doctor().unwrap();
+            assert!(report.is_healthy(), "{report:#?}");
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use epitome::{
         caller::Purpose,
         legality::{self, Rules},
         overflow::Overflow,
+        recall::RECALL_TOOL,
     },
 };
 use serde_json::{Value, json};
@@ -473,6 +474,43 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
     }
 }
 
+#[test]
+fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
+    for format in Format::ALL {
+        let mut gateway = Gateway::new();
+        gateway.composing.recall = true;
+        let mut task = Task { gateway, agent: Agent::new(format), calls: Vec::new() };
+        task.goes_on_for(2);
+        assert!(task.last().contains(RECALL_TOOL), "{format}");
+        user_says(&mut task.agent, "Summarise all of this.");
+        let with: Value = serde_json::from_str(&task.agent.body()).unwrap();
+        let (mut without, mut with_none) = (with.clone(), with.clone());
+        without.as_object_mut().unwrap().remove("tools");
+        with_none["tools"] = json!([]);
+        for (session, body, expect) in [
+            // It continues what its provider has with the tool.
+            ("one", &with, true),
+            ("one", &without, false),
+            ("one", &with_none, false),
+            ("another", &with, false),
+            ("another", &without, false),
+        ] {
+            let header = |name: &str| (name == "x-epitome-session").then_some(session);
+            let (body, at, purpose) = (body.to_string(), Time(1_000_000), Some(Purpose::Compaction));
+            let principal = if session == "one" { "" } else { session };
+            let arrival = Arrival { principal, format, body: &body, header: &header, at, purpose };
+            let Gateway { recorder, composing, .. } = &task.gateway;
+            let composed = recorder.compose(&arrival, composing, &Wishes::default(), None).unwrap();
+            let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
+            assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
+            assert_eq!(outgoing.recall, expect, "{format} {session}");
+        }
+        // The session itself has it still.
+        task.goes_on_for(1);
+        assert!(task.last().contains(RECALL_TOOL), "{format}");
+    }
+}
+
 /// The user says something, after the results of tools.
 fn user_says(agent: &mut Agent, words: &str) {
     if agent.format == Format::Anthropic {
@@ -726,6 +764,47 @@ fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
         task.is_answered(ticket);
         task.check_record();
     }
+}
+
+#[test]
+fn a_compaction_that_is_asked_for_reaches_no_provider_where_no_policy_is_in_charge() {
+    let managed = json!([{"type": "compaction", "compact_threshold": 1_000}]);
+    let format = Format::OpenaiResponses;
+    let check = |settings: &[(&str, Value)], holdout: u32, told: &str| {
+        let mut task = Task::of(format, 0);
+        task.gateway.composing.holdout = holdout;
+        for words in ["/compact all", "Is it?"] {
+            user_says(&mut task.agent, words);
+            let mut body: Value = serde_json::from_str(&task.agent.body()).unwrap();
+            for (key, value) in settings {
+                body[key] = value.clone();
+            }
+            let compact = (words == "Is it?").then(|| "all".to_owned());
+            let wishes = Wishes { compact, ..Wishes::default() };
+            let (ticket, way) = task.gateway.compose(format, &body.to_string(), &wishes);
+            let Way::Answer { words, compaction: None } = way else { panic!("{way:?}") };
+            assert!(words.starts_with("Nothing was compacted: ") && words.contains(told), "{words}");
+            task.gateway.answer(ticket, format, &plain(format, &words));
+            task.agent.history.push(json!({"role": "assistant", "content": words}));
+        }
+        check_store(task.store());
+    };
+    check(&[], 1_000_000, "left as they are");
+    check(&[("context_management", managed)], 0, "manage");
+    check(&[("previous_response_id", json!("resp_1"))], 0, "only the provider");
+    check(&[("model", Value::Null)], 0, "would take");
+}
+
+#[test]
+fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
+    let (format, mut task) = (Format::OpenaiResponses, Task::of(Format::OpenaiResponses, 2));
+    user_says(&mut task.agent, "/compact");
+    let (body, header) = (task.agent.body(), |_: &str| None);
+    let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
+    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+    let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
+    let composed = task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, None).unwrap();
+    assert!(matches!(composed.way, Way::Forward(_)), "{:?}", composed.way);
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether the model is given any tools. Only looked at: they may be the largest part of a request.
-    pub(crate) fn has_tools(&self) -> bool {
+    pub fn has_tools(&self) -> bool {
         let tools = self.member(Keys::of(self.format).tools).map(|tools| tools.value.raw);
         let is_empty = |list: &str| list.trim_start_matches('[').trim_start().starts_with(']');
         tools.is_some_and(|tools| tools != "null" && !(tools.starts_with('[') && is_empty(tools)))

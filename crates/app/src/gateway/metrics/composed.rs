@@ -86,6 +86,19 @@ impl Composed {
     pub(super) fn call(&self, call: &Call<'_>, model: &Counted) {
         let done = call.done;
         self.calls.get_or_create(&Why { left: done.left.name() }).inc();
+        self.changed(done);
+        if let Some(overflow) = call.overflow {
+            self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
+        }
+        self.recalls.inc_by(call.recalls);
+        if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
+            self.used(arm, done, &[*usage, call.hidden]);
+            self.paid(call, arm, usage, model);
+        }
+    }
+
+    /// Counts what a request changed of the one before it.
+    pub(super) fn changed(&self, done: &Done) {
         if let Some(cause) = done.cause.as_deref().map(causes::name) {
             self.epochs.get_or_create(&Cause { cause }).inc();
             if causes::is_reset(cause) {
@@ -94,14 +107,6 @@ impl Composed {
         }
         if let Some((trigger, by)) = &done.compaction {
             self.compacted(*trigger, by);
-        }
-        if let Some(overflow) = call.overflow {
-            self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
-        }
-        self.recalls.inc_by(call.recalls);
-        if let (Some(usage), Some(arm)) = (call.usage, group(done.left)) {
-            self.used(arm, done, &[*usage, call.hidden]);
-            self.paid(call, arm, usage, model);
         }
     }
 

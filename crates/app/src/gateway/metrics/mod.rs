@@ -14,6 +14,7 @@ use std::{
 };
 
 use epitome::{
+    compose::Done,
     core::{
         Tokens,
         event::{Trigger, Usage},
@@ -224,6 +225,11 @@ impl Metrics {
     /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
     pub(crate) fn composed(&self, call: &Call<'_>) {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
+    }
+
+    /// Counts what was done to a call that another one followed before the client had its answer.
+    pub(crate) fn followed(&self, done: &Done) {
+        self.composed.changed(done);
     }
 
     /// Counts a compaction that took effect without a call to a model.

@@ -14,6 +14,7 @@ use epitome::wire::{
     Format,
     legality::{self, Rules},
 };
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{
@@ -456,6 +457,31 @@ fn whoever_asks_for_a_compaction_is_answered_here_and_goes_on_with_it() {
             }
         }
     }
+}
+
+#[test]
+fn a_compaction_that_could_not_be_written_is_asked_for_again_in_its_session() {
+    let (format, path) = PATHS[0];
+    let provider = Provider::new();
+    let gateway = Gateway::with(&provider, &COMPACT, "[compact]\ncommand = \"/compact\"\n");
+    let mut history = history(9);
+    history.push(json!({ "role": "user", "content": "/compact" }));
+    let asks = || {
+        let answer = gateway.ask(&request(format, path, &history, false, WINDOW));
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        format.answer(&answer.text()).expect("an answer").text()
+    };
+    let database = Connection::open(gateway.bench.path("log.db")).expect("a database");
+    let refuse = "CREATE TRIGGER test BEFORE INSERT ON events WHEN NEW.kind = 'compacted'
+        BEGIN SELECT raise(ABORT, 'not now'); END;";
+    database.execute_batch(refuse).expect("a trigger");
+    let told = asks();
+    assert!(told.starts_with("Nothing was compacted: "), "{told}");
+    database.execute_batch("DROP TRIGGER test").expect("it is there");
+    let told = asks();
+    assert!(told.starts_with("Compacted: "), "{told}");
+    assert!(provider.saw_nothing());
+    Recorded::on(&gateway.bench).session();
 }
 
 #[test]

@@ -200,6 +200,40 @@ fn a_request_that_was_too_long_is_sent_again_smaller_and_the_client_hears_nothin
 }
 
 #[test]
+fn what_was_done_before_a_request_was_refused_is_counted_too() {
+    let provider = Provider::new();
+    let gateway = Gateway::with(&provider, &["--mode", "compact", "--window", "16000"], "");
+    let (format, refused) = refusals().swap_remove(0);
+    let body = |request: &str| -> Value {
+        serde_json::from_str(request.split_once("\r\n\r\n").expect("a head and a body").1).expect("JSON")
+    };
+    let (before, more) = (request(format, 10), body(&request(format, 16)));
+    provider.answers(answered(format));
+    gateway.ask(&before);
+    // The client goes on, with so much at once that its window is full.
+    let mut next = body(&before);
+    let history = next["messages"].as_array_mut().expect("a history");
+    history.push(json!({ "role": "assistant", "content": "recovered" }));
+    history.extend(more["messages"].as_array().expect("a history").iter().cloned());
+    provider.answers(refused);
+    provider.answers(answered(format));
+    let answer = gateway.ask(&post("/v1/messages", "", &next.to_string()));
+    assert!(answer.text().contains("recovered"), "{answer:?}");
+    check_counted(&gateway, "recovered");
+    let metrics = gateway.metrics();
+    let counted = |name: &str| -> Vec<String> {
+        metrics.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    };
+    assert_eq!(
+        counted("epitome_composed_epochs_total"),
+        ["epitome_composed_epochs_total{cause=\"force\"} 2"]
+    );
+    // The first request brought one, too.
+    let compactions = "epitome_compactions_adopted_total{by=\"built_in\",trigger=\"threshold\"} 3";
+    assert_eq!(counted("epitome_compactions_adopted_total"), [compactions]);
+}
+
+#[test]
 fn a_request_is_made_smaller_once_and_then_its_provider_has_the_last_word() {
     let provider = Provider::new();
     for (format, refused) in refusals() {

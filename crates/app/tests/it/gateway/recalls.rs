@@ -1,7 +1,10 @@
 //! Models that ask back, in mode `compact`, for what was left out: they are answered on the way, and the client sees one
 //! answer and nothing of it.
 
-use std::sync::mpsc;
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use epitome::{
     core::ThreadId,
@@ -16,8 +19,9 @@ use serde_json::{Value, json};
 use super::{
     http::{End, Message, PATIENCE, Wire},
     model::{Client, Ends, Says, events},
-    played::{Gateway, Provider, Step, addressed, eventually},
+    played::{Gateway, Provider, Step, addressed, eventually, ok},
     recorded::Recorded,
+    stores::{Failing, Held},
 };
 
 const RECALLING: [&str; 3] = ["--mode", "compact", "--recall"];
@@ -38,8 +42,13 @@ struct Begun {
 
 impl Begun {
     fn new(format: Format, is_streamed: bool) -> Self {
+        Self::with(format, is_streamed, &[])
+    }
+
+    /// Before a gateway with these flags, too.
+    fn with(format: Format, is_streamed: bool, flags: &[&str]) -> Self {
         let provider = Provider::new();
-        let gateway = Gateway::with(&provider, &RECALLING, "");
+        let gateway = Gateway::with(&provider, &[&RECALLING, flags].concat(), "");
         let mut client = Client::new(format, is_streamed);
         client.says("The port is 8080: keep that in mind.");
         let hello = Says { id: "hello", text: "I will.", calls: &[], ends: Ends::Well };
@@ -300,6 +309,44 @@ fn a_client_is_told_when_its_answer_does_not_go_on_and_may_ask_again() {
 }
 
 #[test]
+fn what_is_given_back_may_be_too_much_and_then_the_rest_is_made_smaller() {
+    let words = json!({ "error": { "message": "prompt is too long: 20000 tokens > 9000 maximum",
+        "code": "context_length_exceeded", "type": "invalid_request_error" } });
+    let refused = ok("Content-Type: application/json\r\n", &words.to_string());
+    let refused = refused.replace("200 OK", "400 Bad Request");
+    for (format, is_streamed) in ways() {
+        let mut begun = Begun::new(format, is_streamed);
+        for turn in 0..12 {
+            let text = format!("{turn}: {}", "some long words that were said. ".repeat(100));
+            begun.answers(&Says { id: &format!("turn{turn}"), text: &text, calls: &[], ends: Ends::Well });
+            let answer = begun.asks();
+            begun.client.heard(&answer);
+            begun.client.says(&format!("Go on {turn}."));
+            begun.saw();
+        }
+        let calls = [(RECALL_TOOL, begun.handle())];
+        begun.answers(&Says { id: "one", text: "One moment. ", calls: &calls, ends: Ends::Well });
+        begun.provider.answers(refused.clone());
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
+        let answer = begun.asks();
+        assert_eq!((answer.status(), answer.end), (200, End::Chunks), "{format}: {answer:?}");
+        assert!(answer.text().contains("It is 8080."), "{format}: {answer:?}");
+        begun.saw();
+        let (second, third) = (begun.saw(), begun.saw());
+        assert!(third.len() < second.len(), "{format}: {} {}", second.len(), third.len());
+        let last = |body: &str| history(body).last().cloned();
+        assert!(last(&third).is_some_and(|last| last.to_string().contains("keep that in mind")), "{third}");
+        assert_eq!(last(&second), last(&third), "{format}");
+        begun.client.heard(&answer);
+        begun.client.says("Thank you.");
+        begun.answers(&Says { id: "three", text: "You are welcome.", calls: &[], ends: Ends::Well });
+        assert!(begun.asks().text().contains("You are welcome."));
+        assert!(history(&begun.saw()).starts_with(&history(&third)), "{format}");
+        begun.check_recorded(&["complete"; 15]);
+    }
+}
+
+#[test]
 fn calls_that_an_answer_ends_in_the_middle_of_are_left_out_for_good() {
     for (format, is_streamed) in ways() {
         for is_first in [true, false] {
@@ -345,6 +392,112 @@ fn what_is_said_before_a_model_asks_passes_at_once_and_a_client_that_leaves_ends
         assert!(begun.asks().text().contains("It is 8080."));
         begun.saw();
         begun.check_session(&["complete", "cancelled", "complete"]);
+    }
+}
+
+/// The model asks back, and the store fails before it has said all; gives what the model said, in two pieces.
+fn asks_while_held(begun: &Begun) -> (Held, [Vec<u8>; 2], mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let calls = [(RECALL_TOOL, begun.handle())];
+    let says = Says { id: "one", text: "One moment. ", calls: &calls, ends: Ends::Well };
+    let mut sent = says.sent(begun.client.format, begun.is_streamed);
+    let end = sent.split_off(sent.len() - 300);
+    let (go, wait) = mpsc::channel();
+    (Held { bench: Arc::clone(&begun.gateway.bench), by: None }, [sent, end], go, wait)
+}
+
+#[test]
+fn where_all_must_be_recorded_a_model_that_asks_back_while_the_store_fails_gets_nothing() {
+    for (format, is_streamed) in [(Format::Anthropic, true), (Format::OpenaiChat, false)] {
+        let begun = Begun::with(format, is_streamed, &["--fail-closed"]);
+        let (mut store, [first, rest], go, wait) = asks_while_held(&begun);
+        begun.provider.plays(vec![Step::Send(first), Step::Wait(wait), Step::Send(rest)]);
+        let mut wire = Wire::to(begun.gateway.address);
+        wire.send(addressed(&begun.client.request(), begun.gateway.address).as_bytes());
+        begun.saw();
+        store.fails();
+        go.send(()).expect("the provider waits");
+        check_failed(&wire.answer(), format, is_streamed, 502);
+        assert!(begun.provider.saw_nothing(), "{format}");
+        let missed = |metrics: &str| metrics.contains("epitome_unrecorded_total{reason=\"store\"}");
+        assert!(missed(&begun.gateway.metrics()), "{format}");
+        store.mends();
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
+        assert!(begun.asks().text().contains("It is 8080."), "{format}");
+        assert!(begun.saw().contains("Which port was it?"), "{format}");
+        Recorded::on(&begun.gateway.bench).session();
+        Recorded::on(&begun.gateway.bench).check_written();
+    }
+}
+
+#[test]
+fn what_a_model_said_is_kept_once_though_its_client_left_before_that_was_known_to_be_recorded() {
+    let format = Format::Anthropic;
+    for is_recorded in [true, false] {
+        let begun = Begun::new(format, true);
+        let (mut store, [first, rest], go, wait) = asks_while_held(&begun);
+        begun.provider.plays(vec![Step::Send(first), Step::Wait(wait), Step::Send(rest)]);
+        let mut wire = Wire::to(begun.gateway.address);
+        wire.send(addressed(&begun.client.request(), begun.gateway.address).as_bytes());
+        begun.saw();
+        wire.until(b"One moment.").expect("it has passed");
+        store.fails();
+        go.send(()).expect("the provider waits");
+        // The gateway tries to write it down by now.
+        std::thread::sleep(Duration::from_millis(500));
+        drop(wire);
+        if !is_recorded {
+            let missed = "epitome_unrecorded_total{reason=\"store\"} 1\n";
+            eventually("it could not be", || begun.gateway.metrics().contains(missed));
+        }
+        store.mends();
+        let recorded = Recorded::on(&begun.gateway.bench);
+        assert_eq!(recorded.endings(2), ["complete", "cancelled"]);
+        assert_eq!(recorded.raw(begun.thread).matches("One moment.").count(), 1, "{is_recorded}");
+        begun.answers(&Says { id: "two", text: "It is 8080.", calls: &[], ends: Ends::Well });
+        assert!(begun.asks().text().contains("It is 8080."));
+        begun.check_session(&["complete", "cancelled", "complete"]);
+    }
+}
+
+#[test]
+fn a_kill_while_a_model_is_given_what_it_asks_for_loses_nothing() {
+    for (format, is_streamed) in ways() {
+        let mut begun = Begun::new(format, is_streamed);
+        let calls = [(RECALL_TOOL, begun.handle())];
+        begun.answers(&Says { id: "one", text: "One moment. ", calls: &calls, ends: Ends::Well });
+        let (tell, _gone) = mpsc::channel();
+        begun.provider.plays(vec![Step::Watch(tell)]);
+        let mut wire = Wire::to(begun.gateway.address);
+        wire.send(addressed(&begun.client.request(), begun.gateway.address).as_bytes());
+        begun.saw();
+        begun.saw();
+        begun.gateway.child.kill().expect("it runs");
+        begun.gateway.child.wait().expect("it is dead");
+        drop(wire);
+        let bench = Arc::clone(&begun.gateway.bench);
+        // What the model said was in the log before it was given what it asked for.
+        assert!(Recorded::on(&bench).raw(begun.thread).contains("One moment."), "{format}");
+        begun.gateway = Gateway::on(&bench, &begun.provider.url(), &RECALLING, "");
+        // The client asks once more, and so may its model.
+        for id in ["two", "three"] {
+            begun.answers(&Says { id, text: "Hm. ", calls: &calls, ends: Ends::Well });
+        }
+        begun.answers(&Says { id: "four", text: "It is 8080.", calls: &[], ends: Ends::Well });
+        let answer = begun.asks();
+        assert!(answer.text().contains("It is 8080."), "{format}: {answer:?}");
+        for _ in 0..3 {
+            begun.saw();
+        }
+        begun.client.heard(&answer);
+        begun.client.says("Thank you.");
+        begun.answers(&Says { id: "five", text: "You are welcome.", calls: &[], ends: Ends::Well });
+        assert!(begun.asks().text().contains("You are welcome."));
+        let last = begun.saw();
+        assert!(last.contains("It is 8080.") && last.contains("keep that in mind"), "{format}: {last}");
+        let recorded = Recorded::on(&bench);
+        assert_eq!(recorded.endings(3), ["complete"; 3], "{format}");
+        recorded.session();
+        recorded.check_written();
     }
 }
 

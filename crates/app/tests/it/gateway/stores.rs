@@ -130,6 +130,27 @@ fn a_store_that_another_process_holds_stops_what_must_be_recorded() {
     }
 }
 
+#[test]
+fn a_compaction_that_is_asked_for_reaches_no_provider_while_the_store_fails() {
+    let provider = Provider::new();
+    let gateway = Gateway::with(&provider, &["--mode", "compact"], "[compact]\ncommand = \"/compact\"\n");
+    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+    store.fails();
+    let mut talk = Talk::nameless();
+    talk.says("/compact");
+    let answer = talk.asks(&gateway).answer();
+    let words = told(&answer).expect("an answer");
+    assert!(words.starts_with("Nothing was compacted: "), "{answer:?}");
+    assert_eq!(answer.header("x-epitome"), ["left=answered"]);
+    talk.heard(&words);
+    // What only mentions it is meant for the model.
+    provider.answers(said("It makes things smaller."));
+    talk.goes_on(&gateway, "What does /compact do?");
+    assert!(provider.saw().text().contains("What does"));
+    assert!(provider.saw_nothing());
+    store.mends();
+}
+
 /// An answer that ends while `store` is held.
 fn answered_while_held(gateway: &Gateway, provider: &Provider, talk: &Talk) -> Message {
     let (go, wait) = mpsc::channel();

@@ -1,0 +1,76 @@
+//! Something that was made for somebody who waits for it, until they have it.
+//!
+//! Whoever waits may stop at any moment, even when it is on its way to them already. So it knows by itself whether it was
+//! taken.
+
+use std::fmt;
+
+/// Something that nobody has taken yet.
+pub(super) struct Unheard<T> {
+    made: Option<T>,
+    /// What is done if nobody ever takes it.
+    lost: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<T> Unheard<T> {
+    /// Waits to be taken; does `lost` when it can no longer be.
+    pub(super) fn new(made: T, lost: impl FnOnce() + Send + 'static) -> Self {
+        Self { made: Some(made), lost: Some(Box::new(lost)) }
+    }
+
+    /// Takes it.
+    pub(super) fn take(mut self) -> Option<T> {
+        self.lost = None;
+        self.made.take()
+    }
+}
+
+impl<T> Drop for Unheard<T> {
+    fn drop(&mut self) {
+        if let Some(lost) = self.lost.take() {
+            lost();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Unheard<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unheard").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_takes_is_lost_wherever_it_is() {
+        let lost = Arc::new(AtomicUsize::new(0));
+        let made = || {
+            let lost = Arc::clone(&lost);
+            Unheard::new(7, move || {
+                lost.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let count = || lost.load(Ordering::Relaxed);
+        assert_eq!((made().take(), count()), (Some(7), 0));
+        // Nobody listens.
+        let (tell, told) = oneshot::channel();
+        drop(told);
+        assert!(tell.send(made()).is_err());
+        assert_eq!(count(), 1);
+        // Somebody did, and stopped when it was on its way.
+        let (tell, told) = oneshot::channel();
+        assert!(tell.send(made()).is_ok());
+        assert_eq!(count(), 1);
+        drop(told);
+        assert_eq!(count(), 2);
+    }
+}

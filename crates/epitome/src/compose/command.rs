@@ -1,0 +1,72 @@
+//! Requests that ask for a compaction instead of an answer: by a wish beside the body, or by what the user says last.
+
+use epitome_core::{Fact, Part};
+use epitome_wire::{
+    caller::{Caller, Purpose},
+    seen::{Memo, Seen},
+};
+
+use super::{Composing, Left, Wishes};
+use crate::recorder::Arrival;
+
+/// How much is remembered of a request that is read once.
+const ONCE: usize = 1;
+
+impl Composing {
+    /// Whether a request asks for a compaction, for whoever cannot have it [composed](crate::recorder::Recorder::compose): it
+    /// is not meant for a model.
+    pub fn is_told_to_compact(&self, arrival: &Arrival<'_>, wishes: &Wishes) -> bool {
+        if wishes.compact.is_some() && arrival.purpose.is_none() {
+            return true;
+        }
+        // Most requests never say it. Its first sign may be escaped.
+        let said = self
+            .command
+            .as_deref()
+            .map(|command| command.trim_start_matches(|sign: char| !sign.is_alphanumeric()));
+        if !said.is_some_and(|said| arrival.body.contains(said)) {
+            return false;
+        }
+        let Ok(seen) = Seen::read(arrival.format, arrival.body, &Memo::new(ONCE)) else { return false };
+        focus(self, wishes, arrival, &Caller::of(arrival.header, &seen), &seen).is_some()
+    }
+}
+
+/// What a compaction that a request asks for should attend to; `None` if it asks for none.
+pub(super) fn focus(
+    composing: &Composing,
+    wishes: &Wishes,
+    arrival: &Arrival<'_>,
+    caller: &Caller,
+    seen: &Seen<'_>,
+) -> Option<String> {
+    // Who has its provider compact by another path wants what that gives, and no answer of a model.
+    if arrival.purpose.is_some() {
+        return None;
+    }
+    if let Some(focus) = &wishes.compact {
+        return Some(focus.clone());
+    }
+    let command = composing.command.as_deref().filter(|_| caller.purpose == Purpose::Turn)?;
+    let newest = seen.units().len().checked_sub(1)?;
+    let events = seen.events(newest);
+    let Some(Fact::UserSaid { parts }) = events.last().map(|event| &event.fact) else { return None };
+    let focus = |part: &Part| {
+        let Part::Text { text } = part else { return None };
+        let rest = text.trim().strip_prefix(command)?;
+        (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim().to_owned())
+    };
+    parts.iter().find_map(focus)
+}
+
+/// What whoever asks for a compaction is told, where no policy is in charge.
+pub(super) fn not_compacted(left: Left) -> String {
+    let why = match left {
+        Left::Composed | Left::Unfit => "no request can be made of this session that its provider would take",
+        Left::HeldOut => "this session is one of those that are left as they are, to compare with",
+        Left::Managed => "this session has its provider manage the context",
+        Left::Remote => "only the provider has the history of this session",
+        Left::Aside => "this request is no part of the conversation",
+    };
+    format!("Nothing was compacted: {why}.")
+}
