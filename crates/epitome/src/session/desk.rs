@@ -12,7 +12,7 @@ use epitome_core::{
     Digest, Event, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
     cost::Terms,
-    event::{Compaction, Time, Trigger, Usage},
+    event::{Compaction, Time, Trigger},
     id::JobId,
     inject::Hooks,
     plan::Summariser,
@@ -34,6 +34,7 @@ use super::{
     breaker,
     builder::Extras,
     error::SessionError,
+    inbox::Inbox,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
     state::{Named, Overflowed, State, Written},
@@ -53,6 +54,8 @@ pub(crate) struct Desk {
     pub(crate) maker: Option<Maker>,
     pub(crate) listeners: Listeners,
     pub(crate) clock: Clock,
+    /// What is told while it may be busy.
+    pub(crate) inbox: Inbox,
     state: Mutex<State>,
 }
 
@@ -187,7 +190,8 @@ impl Desk {
         clock: Clock,
     ) -> Result<Self, SessionError> {
         let state = State::restore(&store, thread, setup)?;
-        Ok(Self { store, session, thread, hooks, maker, listeners, clock, state: Mutex::new(state) })
+        let (inbox, state) = (Inbox::default(), Mutex::new(state));
+        Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
     }
 
     /// For a thread that is made with its first call.
@@ -200,7 +204,8 @@ impl Desk {
         clock: Clock,
     ) -> Self {
         let state = Mutex::new(State::fresh(thread, setup));
-        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, state }
+        let inbox = Inbox::default();
+        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -209,15 +214,19 @@ impl Desk {
 
     /// The state. Whoever panicked while holding it left a view that is made again from the log.
     pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>, SessionError> {
-        match self.state.lock() {
-            Ok(state) => Ok(state),
+        let mut state = match self.state.lock() {
+            Ok(state) => state,
             Err(poisoned) => {
                 self.state.clear_poison();
                 let mut state = PoisonError::into_inner(poisoned);
                 *state = State::restore(&self.store, self.thread, Arc::clone(&state.setup))?;
-                Ok(state)
+                state
             }
+        };
+        for (call, usage) in self.inbox.take_counted() {
+            state.counted(call, &usage);
         }
+        Ok(state)
     }
 
     /// Appends what happened, wherever the thread ends now.
@@ -293,8 +302,8 @@ impl Desk {
     ) -> Result<Made, SessionError> {
         let mut state = self.state()?;
         let is_new = arriving.opens.is_some();
-        if !is_new {
-            state.follow(&self.store, self.thread)?;
+        if !is_new && state.head.seq != after {
+            self.hear(&mut state, after)?;
         }
         if state.head.seq != after {
             let (thread, head) = (self.thread, state.head);
@@ -310,6 +319,26 @@ impl Desk {
             };
         }
         made
+    }
+
+    /// Takes in what was appended, as it was told or else as the store has it. Whether the thread ends there is seen when
+    /// something is appended after it.
+    fn hear(&self, state: &mut State, after: Seq) -> Result<(), SessionError> {
+        for appended in self.inbox.take_appended() {
+            if appended.after == state.head.seq && state.head.seq < after {
+                let head = appended.head;
+                for event in appended.events {
+                    state.push(self.thread, event);
+                }
+                if state.head != head {
+                    *state = State::restore(&self.store, self.thread, Arc::clone(&state.setup))?;
+                }
+            }
+        }
+        if state.head.seq == after {
+            return state.fill(&self.store, self.thread);
+        }
+        state.follow(&self.store, self.thread)
     }
 
     fn make(
@@ -439,6 +468,9 @@ impl Desk {
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
     pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
+        if !state.may_have_jobs {
+            return Ok(None);
+        }
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
         match fits(&self.store, state, &job, &summary)? {
             Ok(finished) => Ok(Some(Ready { job: job.job.id, by: summary.summary.author, finished })),
@@ -558,16 +590,6 @@ impl Desk {
             state.learned.counted(estimated, usage.input());
         }
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
-    }
-
-    /// A call was answered, and the provider counted this.
-    pub(crate) fn counted(&self, call: u64, usage: &Usage) {
-        if let Ok(mut state) = self.state()
-            && let Some((last, estimated)) = state.last
-            && last == call
-        {
-            state.learned.counted(estimated, usage.input());
-        }
     }
 
     /// The last request came to nothing.

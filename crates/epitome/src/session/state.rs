@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(super) named: Option<Named>,
     /// The compaction whose summary is in the memory files, as far as is known.
     pub(super) noted: Option<Seq>,
+    /// Whether summaries may have been ordered: whoever orders one says so in the log.
+    pub(super) may_have_jobs: bool,
 }
 
 /// A request as it was written, or woven.
@@ -122,6 +124,7 @@ impl State {
             thrash: Thrash::default(),
             named: None,
             noted: None,
+            may_have_jobs: true,
         };
         if let Some(last) = &last {
             state.learn(last);
@@ -143,6 +146,7 @@ impl State {
             thrash: Thrash::default(),
             named: None,
             noted: None,
+            may_have_jobs: false,
         }
     }
 
@@ -183,8 +187,7 @@ impl State {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
             let full = page.len() == PAGE;
             for (logged, pieces) in page {
-                self.head = Head { seq: logged.id.seq, link: logged.link };
-                self.view.push(logged, pieces);
+                self.take(logged, pieces);
             }
             if !full {
                 return self.fill(store, thread);
@@ -199,11 +202,25 @@ impl State {
             return self.catch_up(store, thread);
         }
         for logged in events {
-            self.head = Head { seq: logged.id.seq, link: logged.link };
             let pieces = self.setup.meter.pieces(&logged.event);
-            self.view.push(Arc::new(logged), pieces);
+            self.take(Arc::new(logged), pieces);
         }
         self.fill(store, thread)
+    }
+
+    fn take(&mut self, logged: Arc<Logged>, pieces: Vec<Tokens>) {
+        self.head = Head { seq: logged.id.seq, link: logged.link };
+        self.may_have_jobs |= matches!(logged.event.fact, Fact::CompactionRequested { .. });
+        self.view.push(logged, pieces);
+    }
+
+    /// A call was answered, and the provider counted this.
+    pub(super) fn counted(&mut self, call: u64, usage: &Usage) {
+        if let Some((last, estimated)) = self.last
+            && last == call
+        {
+            self.learned.counted(estimated, usage.input());
+        }
     }
 
     /// Reads what is needed again though notes or a summary stood for it.
@@ -222,13 +239,12 @@ impl State {
         Ok(())
     }
 
-    /// Takes an event that is about to be appended.
+    /// Takes an event that is about to be appended, or was as far as is known.
     pub(super) fn push(&mut self, thread: ThreadId, event: Event) {
         let link = self.head.link.next(&event, &event.fact_json());
-        self.head = Head { seq: self.head.seq.next(), link };
         let pieces = self.setup.meter.pieces(&event);
-        let id = EventId { thread, seq: self.head.seq };
-        self.view.push(Arc::new(Logged { id, event, link }), pieces);
+        let id = EventId { thread, seq: self.head.seq.next() };
+        self.take(Arc::new(Logged { id, event, link }), pieces);
     }
 
     /// Decides what the next request shows.
