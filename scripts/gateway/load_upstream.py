@@ -1,7 +1,7 @@
 """A provider for load: fixed answers, as fast as Python goes. Prints its address; `--slow` is how long a slow stream takes.
 
-It reads every body to its end and answers as the header `x-answer` says: `whole`, `stream` or `slow`, which says a word at a
-time. Each answer has an id of its own, as it would.
+It reads every body to its end and answers as the header `x-answer` says: `whole`, `stream`, `slow`, which says a word at a
+time, or `summary-NAME`. Each answer has an id of its own, as it would.
 """
 import argparse, asyncio, itertools, json
 
@@ -39,7 +39,8 @@ class Provider(asyncio.Protocol):
         elif b"x-answer: stream" in head:
             self.transport.write(STREAM_HEAD + b"".join(chunked(event) for event in events()) + b"0\r\n\r\n")
         else:
-            body = whole()
+            named = head.split(b"x-answer: summary-")[1:]
+            body = whole(summary(named[0].split()[0].decode()) if named else TEXT)
             self.transport.write(WHOLE_HEAD % len(body) + body)
 
     async def drip(self):
@@ -60,8 +61,13 @@ def chunked(data):
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def whole():
-    message = {"role": "assistant", "content": TEXT}
+def summary(name):
+    """What a model says that is asked for a summary."""
+    return f"Summary {name}: the reader was looked at from all sides, and its owner asked for each span in turn."
+
+
+def whole(text):
+    message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     head = {"id": f"chatcmpl-{next(NUMBERS)}", "object": "chat.completion", "created": 1, "model": "test-model"}
     return json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()

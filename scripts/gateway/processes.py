@@ -13,9 +13,10 @@ def cpu(pids):
 
 def settled(pids):
     """The CPU time once nothing more is done: what a proxy does after its answer is its work, too."""
+    # The gateway puts some of its work off for half a second.
     last = cpu(pids)
     while True:
-        time.sleep(0.15)
+        time.sleep(0.7)
         now = cpu(pids)
         if now - last < 0.001:
             return now

@@ -82,7 +82,9 @@ impl Link {
 
     /// The link after `event`. `fact` is the event's fact as it is stored, so that it is serialised only once.
     pub fn next(&self, event: &Event, fact: &str) -> Self {
-        let mut raw = blake3::Hasher::new_derive_key("epitome raw chain v1");
+        static KEYED: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("epitome raw chain v1"));
+        let mut raw = KEYED.clone();
         raw.update(&self.raw.0);
         let mut field = |bytes: Option<&[u8]>| {
             raw.update(&[u8::from(bytes.is_some())]);

@@ -535,8 +535,8 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// Whether what is left to do is done before a thread that waits for work would begin with it.
 fn is_soon_read(arrived: &Result<Box<Arrived>, Reason>, departure: &Departure) -> bool {
     const BYTES: usize = 16 << 10;
-    // How a composed request ended is told to whoever composes, who may be busy.
-    let request = arrived.as_ref().map_or(0, |arrived| match arrived.ticket.call {
+    // What the model got back on the way is read from the store.
+    let request = arrived.as_ref().map_or(0, |arrived| match departure.spliced {
         Some(_) => usize::MAX,
         None => arrived.ticket.unwritten_bytes(),
     });

@@ -8,7 +8,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Brief, Caps, Detail, Item, Section, prose::one_line, summarise};
+use super::{
+    Brief, Caps, Detail, Item, Section, extract::summarise_again, prose::one_line, reading::Reading,
+    summarise,
+};
 use crate::{
     context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
@@ -204,26 +207,34 @@ impl Drafting {
     fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
         const TRIES: usize = 5;
         let mut drafting = *self;
-        let mut cutting = drafting.cut_once(context, line)?;
+        let mut reading = Reading::default();
+        let mut cutting = drafting.cut_once(context, line, &mut reading)?;
+        let mut brief = cutting.summarised(&mut reading);
         for _ in 0..TRIES {
             let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
-            let summary = cutting.size_of(&cutting.summarised(), context, self.length);
+            let summary = cutting.size_of(&brief, context, self.length);
             let excess = (context.tokens().less(cutting.covered) + summary).less(most);
             if excess == Tokens(0) {
                 break;
             }
             drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-            let next = drafting.cut_once(context, line)?;
+            let next = drafting.cut_once(context, line, &mut reading)?;
             if next.first_kept == cutting.first_kept {
                 break;
             }
             cutting = next;
+            brief = cutting.summarised(&mut reading);
         }
-        let brief = cutting.settled(context, self);
+        let brief = cutting.settled(brief, context, self, &mut reading);
         Ok((cutting, brief))
     }
 
-    fn cut_once(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
+    fn cut_once(
+        &self,
+        context: &Context,
+        line: &Line,
+        reading: &mut Reading,
+    ) -> Result<Cutting, NothingGained> {
         // Also where its summary is part of a note. A compaction that was made in a rehearsal has the number of the event
         // before it: that one is not meant.
         let is_it =
@@ -235,7 +246,7 @@ impl Drafting {
             Keep::Turns(turns) => within_turns(&cuts, context, turns),
             Keep::Tokens(tokens) => within_tokens(&cuts, tokens).first(),
             Keep::Important(tokens) => {
-                let matters = turns_that_matter(context, &events, self);
+                let matters = turns_that_matter(context, &events, self, reading);
                 let fitting = within_tokens(&cuts, tokens);
                 fitting.iter().find(|cut| matters.contains(&cut.turn)).or(fitting.first())
             }
@@ -247,8 +258,8 @@ impl Drafting {
 }
 
 impl Cutting {
-    fn summarised(&self) -> Brief {
-        summarise(&self.events, self.previous.as_ref(), &self.caps)
+    fn summarised(&self, reading: &mut Reading) -> Brief {
+        summarise_again(reading, &self.events, self.previous.as_ref(), &self.caps)
     }
 
     /// What a summary of it costs as it would be shown.
@@ -260,9 +271,14 @@ impl Cutting {
 
     /// The built-in summary, with less of what it holds beside its sections until something is gained by it. What users
     /// said and the index are worth more than the target, and less than what they would stand for.
-    fn settled(&mut self, context: &Context, drafting: &Drafting) -> Brief {
+    fn settled(
+        &mut self,
+        mut brief: Brief,
+        context: &Context,
+        drafting: &Drafting,
+        reading: &mut Reading,
+    ) -> Brief {
         const TRIES: usize = 5;
-        let mut brief = self.summarised();
         for _ in 0..TRIES {
             let summary = self.size_of(&brief, context, drafting.length);
             let size = context.tokens().less(self.covered) + summary;
@@ -270,7 +286,7 @@ impl Cutting {
             let over = drafting.limit.map_or(Tokens(0), |limit| size.less(limit)).max(summary.less(gained));
             let Some(caps) = self.caps.less(over).filter(|_| over > Tokens(0)) else { break };
             self.caps = caps;
-            brief = self.summarised();
+            brief = self.summarised(reading);
         }
         brief
     }
@@ -293,7 +309,9 @@ impl Cutting {
             _ => None,
         });
         let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
-        whole.settled(context, drafting);
+        let mut reading = Reading::default();
+        let brief = whole.summarised(&mut reading);
+        whole.settled(brief, context, drafting, &mut reading);
         Some(whole)
     }
 }
@@ -405,9 +423,14 @@ fn within_tokens(cuts: &[Cut], tokens: Tokens) -> &[Cut] {
 }
 
 /// The turns with a message of the user or an error that nothing has resolved.
-fn turns_that_matter(context: &Context, events: &[&Arc<Logged>], drafting: &Drafting) -> BTreeSet<u64> {
+fn turns_that_matter(
+    context: &Context,
+    events: &[&Arc<Logged>],
+    drafting: &Drafting,
+    reading: &mut Reading,
+) -> BTreeSet<u64> {
     let span: Vec<Arc<Logged>> = events.iter().map(|event| Arc::clone(event)).collect();
-    let brief = summarise(&span, None, &drafting.caps);
+    let brief = summarise_again(reading, &span, None, &drafting.caps);
     let open = brief
         .section(Section::Errors)
         .filter(|item| matches!(item.detail, Some(Detail::Error { resolved: None, .. })))

@@ -14,17 +14,29 @@ const GAP: usize = 24;
 /// A table of cues.
 pub(super) struct Cues {
     by_first: HashMap<&'static str, Vec<Vec<&'static str>>>,
+    /// By its first byte, how long a word may be with which a cue begins: most words are not looked up.
+    lengths: [u32; 256],
 }
 
 impl Cues {
     fn new(cues: &[&'static str]) -> Self {
         let mut by_first: HashMap<&'static str, Vec<Vec<&'static str>>> = HashMap::new();
+        let mut lengths = [0; 256];
         for cue in cues {
             let mut words = cue.split(' ');
             let first = words.next().unwrap_or_default();
             by_first.entry(first).or_default().push(words.collect());
+            lengths[usize::from(first_byte(first))] |= length(first);
         }
-        Self { by_first }
+        Self { by_first, lengths }
+    }
+
+    /// The cues that may begin with a word, without it.
+    fn beginning_with(&self, word: &str) -> Option<&Vec<Vec<&'static str>>> {
+        if self.lengths[usize::from(first_byte(word))] & length(word) == 0 {
+            return None;
+        }
+        self.by_first.get(word)
     }
 
     /// Where the first cue stands in a sentence.
@@ -41,10 +53,19 @@ impl Cues {
     pub(super) fn all<'s>(&'s self, sentence: &'s Sentence) -> impl Iterator<Item = Range<usize>> + 's {
         let words = &sentence.words;
         (0..words.len()).filter_map(move |at| {
-            let cues = self.by_first.get(words[at].text.as_str())?;
+            let cues = self.beginning_with(&words[at].text)?;
             cues.iter().find_map(|rest| after(rest, words, at + 1)).map(|end| at..end)
         })
     }
+}
+
+fn first_byte(word: &str) -> u8 {
+    word.as_bytes().first().copied().unwrap_or_default()
+}
+
+/// A bit for each length, the last for all that are longer.
+fn length(word: &str) -> u32 {
+    1 << word.len().min(31)
 }
 
 /// Where the rest of a cue ends, if it stands from `at` on.

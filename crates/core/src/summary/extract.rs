@@ -13,7 +13,8 @@ use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
     index::index,
     ledger::{Caps, FIRST_REQUEST, Ledger},
-    prose::{one_line, sentences},
+    prose::one_line,
+    reading::Reading,
     said::{Answer, LAST_WORDS, Speaker, Speech},
     voices::reported,
     wishes::{Asked, ITEM, hear, is_order_to_client, request},
@@ -42,12 +43,23 @@ const PROGRESS: &str = "progress";
 /// a later state of the same thing replaces them; what is over its cap is counted. Compactions inside the span are passed
 /// over: whoever has one passes its summary as `previous`.
 pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) -> Brief {
+    summarise_again(&mut Reading::default(), span, previous, caps)
+}
+
+/// The same for a span of which much was read before, to be summarised with other caps or another end.
+pub(super) fn summarise_again(
+    reading: &mut Reading,
+    span: &[Arc<Logged>],
+    previous: Option<&Brief>,
+    caps: &Caps,
+) -> Brief {
     let mut ledger = Ledger::carrying(previous);
     let mut extraction = Extraction {
         work: Work::carrying(&ledger),
         speech: Speech::carrying(&ledger),
         last_words: None,
         request: None,
+        reading,
     };
     extraction.work.since = done_before(&ledger);
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
@@ -75,20 +87,22 @@ pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) ->
     brief
 }
 
-struct Extraction {
+struct Extraction<'r> {
     work: Work,
     speech: Speech,
     last_words: Option<(Seq, String)>,
     /// Where the newest request of this span is.
     request: Option<Seq>,
+    /// What was read of messages, now or before.
+    reading: &'r mut Reading,
 }
 
-impl Extraction {
+impl Extraction<'_> {
     fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact, closing: &HashSet<Seq>) {
         match fact {
             Fact::UserSaid { parts } => {
                 let text = text(parts);
-                let said = sentences(&text);
+                let said = self.reading.sentences(at, &text);
                 if text.trim().is_empty() || is_note_of_client(&text) || is_order_to_client(&text) {
                     return;
                 }
@@ -106,14 +120,16 @@ impl Extraction {
                 }
             }
             // What stands beside results is the user's, who spoke while tools ran.
-            Fact::ToolReturned { parts, .. } => hear(ledger, at, &sentences(&text(parts))),
+            Fact::ToolReturned { parts, .. } => {
+                hear(ledger, at, &self.reading.sentences(at, &text(parts)));
+            }
             Fact::AssistantSaid { parts, .. } => {
                 let text = text(parts);
                 if text.trim().is_empty() {
                     return;
                 }
                 let answer = if closing.contains(&at) { Answer::Closing } else { Answer::Working };
-                self.speech.take(ledger, &mut self.work, at, &sentences(&text), answer);
+                self.speech.take(ledger, &mut self.work, at, &self.reading.sentences(at, &text), answer);
                 self.last_words = Some((at, text));
             }
             Fact::Instructed { .. }
@@ -159,7 +175,8 @@ impl Extraction {
         }
         if let Some((at, words)) = self.last_words {
             ledger.strike(Section::CurrentTask, LAST_WORDS);
-            let said: Vec<String> = sentences(&words).into_iter().map(|sentence| sentence.text).collect();
+            let said = self.reading.sentences(at, &words);
+            let said: Vec<&str> = said.iter().map(|sentence| sentence.text.as_str()).collect();
             let said = if said.is_empty() { words } else { said.join(" ") };
             ledger.put(Item {
                 section: Section::CurrentTask,

@@ -13,6 +13,7 @@ mod index;
 mod ledger;
 mod pins;
 mod prose;
+mod reading;
 mod render;
 mod runs;
 mod said;

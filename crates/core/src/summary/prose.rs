@@ -4,7 +4,7 @@
 //! instruction inside a pasted file is not taken for the user's. Sentences are found without grammar: by line, list mark
 //! and full stop. Everything here is linear, and a sentence is never longer than [`SENTENCE`].
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Deref, rc::Rc};
 
 /// The longest sentence, in bytes; what goes on for longer is taken as several.
 const SENTENCE: usize = 2_000;
@@ -27,9 +27,45 @@ pub(crate) struct Sentence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The word in lower case.
-    pub(super) text: String,
+    pub(super) text: Letters,
     /// Whether a clause begins with it: it is the first, or punctuation stands before it.
     pub(super) opens: bool,
+}
+
+/// The letters of a word, which stand with those of all others of its sentence: a long history has very many words.
+#[derive(Clone, Debug)]
+pub(crate) struct Letters {
+    all: Rc<str>,
+    from: usize,
+    to: usize,
+}
+
+impl Letters {
+    pub(super) fn as_str(&self) -> &str {
+        &self.all[self.from..self.to]
+    }
+}
+
+impl Deref for Letters {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for Letters {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Letters {}
+
+impl PartialEq<&str> for Letters {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
 }
 
 /// How a sentence stands in its message.
@@ -263,36 +299,49 @@ fn is_abbreviation(before: &str) -> bool {
 
 fn sentence(text: &str, form: Form) -> Sentence {
     let text = one_line(text, SENTENCE);
-    let mut words = Vec::new();
-    let mut word = String::new();
+    let mut words: Vec<(usize, usize, bool)> = Vec::new();
+    // All words, one after the other; what comes after the last one is not done.
+    let mut all = String::with_capacity(text.len());
+    let mut from = 0;
     let mut opens = true;
     for letter in text.chars().chain([' ']) {
         match letter {
-            '\'' | '’' | '´' | '`' if !word.is_empty() => {}
-            _ if letter.is_alphanumeric() => word.extend(letter.to_lowercase()),
+            '\'' | '’' | '´' | '`' if from < all.len() => {}
+            _ if letter.is_ascii_alphanumeric() => all.push(letter.to_ascii_lowercase()),
+            _ if letter.is_alphanumeric() => all.extend(letter.to_lowercase()),
             _ => {
-                if !word.is_empty() {
-                    words.push(Word { text: calm(&std::mem::take(&mut word)), opens });
+                if from < all.len() {
+                    calm(&mut all, from);
+                    words.push((from, all.len(), opens));
+                    from = all.len();
                     opens = false;
                 }
                 opens |= matches!(letter, ',' | ';' | ':' | '(' | '–' | '—' | '!' | '.' | '?' | '…');
             }
         }
     }
+    let all: Rc<str> = all.into();
+    let word = |(from, to, opens)| Word { text: Letters { all: Rc::clone(&all), from, to }, opens };
+    let mut words: Vec<Word> = words.into_iter().map(word).collect();
     // A dash between spaces opens a clause, one inside a word does not.
     mark_dashes(&text, &mut words);
     Sentence { text, words, form }
 }
 
-/// A word without the letters that somebody only repeats for joy: `soooo` is `so`.
-fn calm(word: &str) -> String {
-    let mut calm = String::with_capacity(word.len());
+/// Takes the letters from the last word that somebody only repeats for joy: `soooo` is `so`.
+fn calm(all: &mut String, from: usize) {
+    let word = &all[from..];
+    // Nearly no word has any, and there are very many.
+    let is_calm = |letters: &[u8]| letters[0] != letters[1] || letters[1] != letters[2];
+    if word.is_ascii() && word.as_bytes().windows(3).all(is_calm) {
+        return;
+    }
     let letters: Vec<char> = word.chars().collect();
+    all.truncate(from);
     for run in letters.chunk_by(|one, next| one == next) {
         let stretched = run.len() > 2 && run[0].is_alphabetic();
-        calm.extend(run.iter().take(if stretched { 1 } else { run.len() }));
+        all.extend(run.iter().take(if stretched { 1 } else { run.len() }));
     }
-    calm
 }
 
 fn mark_dashes(text: &str, words: &mut [Word]) {
@@ -347,7 +396,7 @@ mod tests {
     fn a_word_opens_a_clause_after_punctuation() {
         let opening = |text: &str| -> Vec<String> {
             let words = sentences(text).remove(0).words;
-            words.into_iter().filter(|word| word.opens).map(|word| word.text).collect()
+            words.into_iter().filter(|word| word.opens).map(|word| word.text.to_string()).collect()
         };
         assert_eq!(opening("Fix it, don't touch src - no hurry"), ["fix", "dont", "no"]);
         assert_eq!(opening("a well-known name"), ["a"]);
@@ -365,10 +414,13 @@ mod tests {
 
     #[test]
     fn stretched_words_are_read_as_meant() {
-        assert_eq!(
-            (calm("hellooo"), calm("sooo"), calm("keep"), calm("2000")),
-            ("hello".into(), "so".into(), "keep".into(), "2000".into())
-        );
+        for (word, expect) in
+            [("hellooo", "hello"), ("sooo", "so"), ("keep", "keep"), ("2000", "2000"), ("ééé", "é")]
+        {
+            let mut all = format!("aaa{word}");
+            calm(&mut all, 3);
+            assert_eq!(all, format!("aaa{expect}"));
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{
         SessionError, Warm,
         compactor::{Worked, work_one, worker},
         desk::{Clock, Desk, Maker},
+        inbox::Appended,
         setup::{Limit, Setup},
     },
     summarise::{Instructions, Scope, Summarize, Summarizing, SummaryRequest},
@@ -125,7 +126,12 @@ impl Live {
 
     /// A call was answered, and the provider counted this.
     pub(crate) fn counted(&self, call: u64, usage: &Usage) {
-        self.desk.counted(call, usage);
+        self.desk.inbox.counted(call, usage);
+    }
+
+    /// Something was appended to the thread.
+    pub(crate) fn appended(&self, appended: Appended) {
+        self.desk.inbox.appended(appended);
     }
 
     /// Works on a summary that is due, in the background, if there is a runtime to do that in.

@@ -2,10 +2,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use epitome_core::{Digest, Seq, Tokens};
+use epitome_core::{Digest, Seq, ThreadId, Tokens};
 use epitome_store::{Sqlite, StoreError, records::Content};
 use epitome_wire::{render::Breakpoints, weave::unmarked};
 use serde::{Deserialize, Serialize};
+
+use crate::session::{SessionError, reading::parse};
 
 /// Texts up to this length stand in a script themselves.
 const SHORT: usize = 160;
@@ -121,6 +123,15 @@ impl Form {
     }
 }
 
+/// Whether nothing that older scripts say holds any more.
+fn is_all(newest_first: &[Script]) -> bool {
+    let Some((newest, oldest)) = newest_first.first().zip(newest_first.last()) else { return false };
+    newest.lead != oldest.lead
+        && newest_first.iter().any(|script| script.before.is_some())
+        && newest_first.iter().any(|script| script.after.is_some())
+        && newest_first.iter().any(|script| script.between.is_some())
+}
+
 /// What the scripts of a thread come to, one after another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken {
@@ -131,7 +142,37 @@ pub(crate) struct Taken {
     pub(crate) forms: BTreeMap<usize, Form>,
 }
 
+/// How many scripts are read at a time.
+const PAGE: usize = 64;
+
 impl Taken {
+    /// What the scripts of a thread come to, and the number and the rendering of the last. Of those before a compaction by the
+    /// client only what still holds is read.
+    pub(crate) fn read(
+        store: &Sqlite,
+        thread: ThreadId,
+    ) -> Result<(Self, Option<(u64, Digest)>), SessionError> {
+        let mut newest_first: Vec<Script> = Vec::new();
+        let (mut last, mut before) = (None, u64::MAX);
+        while !is_all(&newest_first) {
+            let page = store.scripts_before(thread, before, PAGE)?;
+            let full = page.len() == PAGE;
+            for (number, rendering, script) in page {
+                newest_first.push(parse::<Script>("script", number, &script)?);
+                last.get_or_insert((number, rendering));
+                before = number;
+            }
+            if !full {
+                break;
+            }
+        }
+        let mut taken = Self::default();
+        for script in newest_first.into_iter().rev() {
+            taken.take(script);
+        }
+        Ok((taken, last))
+    }
+
     /// Takes the next script.
     pub(crate) fn take(&mut self, mut script: Script) {
         if script.lead != self.last.lead {

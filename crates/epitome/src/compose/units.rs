@@ -21,7 +21,9 @@ pub(crate) struct Units {
 impl Units {
     /// The units of a thread's history, through an event.
     pub(crate) fn read(store: &Sqlite, thread: ThreadId, through: Seq) -> Result<Self, StoreError> {
-        let mut units = Self::default();
+        // What stands before a history that began anew is no part of it.
+        let begins = store.begins_anew(thread, through)?.map_or(Seq::START, Seq::previous);
+        let mut units = Self { through: begins, ..Self::default() };
         loop {
             let page = store.digests(thread, units.through.next(), PAGE)?;
             let full = page.len() == PAGE;

@@ -89,7 +89,7 @@ struct Planned {
 /// The last request, by its bytes.
 #[derive(Debug)]
 struct Last {
-    body: Box<str>,
+    body: String,
     units: Vec<Range<usize>>,
     start: usize,
     end: usize,
@@ -110,12 +110,7 @@ pub(super) struct Woven {
 impl Loom {
     /// What is recorded of a thread.
     pub(super) fn restore(store: &Sqlite, thread: ThreadId) -> Result<Self, SessionError> {
-        let mut taken = Taken::default();
-        let mut rendering = None;
-        for (number, hash, script) in store.scripts(thread)? {
-            taken.take(parse::<Script>("script", number, &script)?);
-            rendering = Some((number, hash));
-        }
+        let (taken, rendering) = Taken::read(store, thread)?;
         let mut loom = Self { units: Units::read(store, thread, Seq(u64::MAX >> 1))?, ..Self::default() };
         if let Some((number, hash)) = rendering {
             let text = store.content(hash)?.unwrap_or_default();
@@ -222,7 +217,12 @@ impl Loom {
     pub(super) fn sent(&mut self, body: &str, frame: Frame<'_>, script: Script) {
         let (start, end) = (frame.start(), frame.end());
         let between = frame.between.into();
-        self.last = Some(Last { body: body.into(), units: frame.units, start, end, between });
+        // Where the one before it was, there is room for nearly all of it.
+        let mut kept = self.last.take().map(|last| last.body).unwrap_or_default();
+        kept.clear();
+        kept.reserve_exact(body.len());
+        kept.push_str(body);
+        self.last = Some(Last { body: kept, units: frame.units, start, end, between });
         self.taken.take(script);
     }
 

@@ -10,7 +10,7 @@ use epitome_store::{
 };
 use epitome_wire::caller::Purpose;
 
-use crate::compose::Told;
+use crate::{compose::Told, session::inbox::Appended};
 
 use super::{
     End, Ending, GIVEN_BACK, RecordError, Recorder, TRIES, Ticket, ending,
@@ -141,10 +141,16 @@ impl Recorder {
             return then(Ok(Finish::Unsettled(unfinished)));
         }
         let known = Arc::clone(&self.known);
+        // Whoever composes the next request need not read what is written here.
+        let live = unfinished.ticket.call.and_then(|_| self.lives.get(unfinished.ticket.thread));
         self.store.commit_then(unfinished.commit(), move |written| {
             then(match written {
                 Ok(head) => {
                     let thread = unfinished.ticket.thread;
+                    if let Some(live) = live {
+                        let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
+                        live.appended(Appended { after, events, head });
+                    }
                     unfinished.ends(&known, (thread, head));
                     Ok(Finish::Done)
                 }

@@ -12,7 +12,7 @@ use epitome_core::{
     Digest, Event, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
     cost::Terms,
-    event::{Compaction, Time, Trigger, Usage},
+    event::{Compaction, Time, Trigger},
     id::JobId,
     inject::Hooks,
     plan::Summariser,
@@ -34,6 +34,7 @@ use super::{
     breaker,
     builder::Extras,
     error::SessionError,
+    inbox::Inbox,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
     state::{Named, Overflowed, State, Written},
@@ -56,6 +57,8 @@ pub(crate) struct Desk {
     pub(crate) maker: Option<Maker>,
     pub(crate) listeners: Listeners,
     pub(crate) clock: Clock,
+    /// What is told while it may be busy.
+    pub(crate) inbox: Inbox,
     state: Mutex<State>,
 }
 
@@ -202,7 +205,8 @@ impl Desk {
         clock: Clock,
     ) -> Result<Self, SessionError> {
         let state = State::restore(&store, thread, setup)?;
-        Ok(Self { store, session, thread, hooks, maker, listeners, clock, state: Mutex::new(state) })
+        let (inbox, state) = (Inbox::default(), Mutex::new(state));
+        Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
     }
 
     /// For a thread that is made with its first call.
@@ -215,7 +219,8 @@ impl Desk {
         clock: Clock,
     ) -> Self {
         let state = Mutex::new(State::fresh(thread, setup));
-        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, state }
+        let inbox = Inbox::default();
+        Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -224,15 +229,19 @@ impl Desk {
 
     /// The state. Whoever panicked while holding it left a view that is made again from the log.
     pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>, SessionError> {
-        match self.state.lock() {
-            Ok(state) => Ok(state),
+        let mut state = match self.state.lock() {
+            Ok(state) => state,
             Err(poisoned) => {
                 self.state.clear_poison();
                 let mut state = PoisonError::into_inner(poisoned);
-                *state = State::restore(&self.store, self.thread, Arc::clone(&state.setup))?;
-                Ok(state)
+                state.again(&self.store, self.thread)?;
+                state
             }
+        };
+        for (call, usage) in self.inbox.take_counted() {
+            state.counted(call, &usage);
         }
+        Ok(state)
     }
 
     /// Appends what happened, wherever the thread ends now.
@@ -279,8 +288,7 @@ impl Desk {
                     Ok(written)
                 });
             if made.is_err() {
-                let setup = Arc::clone(&state.setup);
-                *state = State::restore(&self.store, self.thread, setup)?;
+                state.again(&self.store, self.thread)?;
             }
             match made {
                 Err(SessionError::Store(error)) if error.is_conflict() => {}
@@ -303,8 +311,8 @@ impl Desk {
     ) -> Result<Made, SessionError> {
         let mut state = self.state()?;
         let is_new = arriving.opens.is_some();
-        if !is_new {
-            state.follow(&self.store, self.thread)?;
+        if !is_new && state.head.seq != after {
+            self.hear(&mut state, after)?;
         }
         if state.head.seq != after {
             let (thread, head) = (self.thread, state.head);
@@ -312,15 +320,35 @@ impl Desk {
         }
         let made = self.make(&mut state, &Extras::none(), arriving, write);
         if made.is_err() {
-            let (setup, limit) = (Arc::clone(&state.setup), state.limit);
-            *state = if is_new {
-                State::fresh(self.thread, setup)
+            if is_new {
+                let (setup, limit) = (Arc::clone(&state.setup), state.limit);
+                *state = State::fresh(self.thread, setup);
+                state.limit = limit;
             } else {
-                State::restore(&self.store, self.thread, setup)?
-            };
-            state.limit = limit;
+                state.again(&self.store, self.thread)?;
+            }
         }
         made
+    }
+
+    /// Takes in what was appended, as it was told or else as the store has it. Whether the thread ends there is seen when
+    /// something is appended after it.
+    fn hear(&self, state: &mut State, after: Seq) -> Result<(), SessionError> {
+        for appended in self.inbox.take_appended() {
+            if appended.after == state.head.seq && state.head.seq < after {
+                let head = appended.head;
+                for event in appended.events {
+                    state.push(self.thread, event);
+                }
+                if state.head != head {
+                    state.again(&self.store, self.thread)?;
+                }
+            }
+        }
+        if state.head.seq == after {
+            return state.fill(&self.store, self.thread);
+        }
+        state.follow(&self.store, self.thread)
     }
 
     fn make(
@@ -458,6 +486,9 @@ impl Desk {
 
     /// The summary that is ready for the state of things, if there is one. One that is not is cancelled.
     pub(crate) fn ready(&self, state: &State) -> Result<Option<Ready>, SessionError> {
+        if !state.may_have_jobs {
+            return Ok(None);
+        }
         let Some((job, summary)) = self.store.ready_job(self.thread)? else { return Ok(None) };
         match fits(&self.store, state, &job, &summary)? {
             Ok(finished) => Ok(Some(Ready { job: job.job.id, by: summary.summary.author, finished })),
@@ -577,16 +608,6 @@ impl Desk {
             state.learned.counted(estimated, usage.input());
         }
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
-    }
-
-    /// A call was answered, and the provider counted this.
-    pub(crate) fn counted(&self, call: u64, usage: &Usage) {
-        if let Ok(mut state) = self.state()
-            && let Some((last, estimated)) = state.last
-            && last == call
-        {
-            state.learned.counted(estimated, usage.input());
-        }
     }
 
     /// The last request came to nothing.

@@ -13,6 +13,7 @@ pub(crate) mod compactor;
 pub(crate) mod desk;
 mod error;
 mod hand_over;
+pub(crate) mod inbox;
 pub(crate) mod lifecycle;
 pub(crate) mod orders;
 pub(crate) mod reading;

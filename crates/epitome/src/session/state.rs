@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(super) named: Option<Named>,
     /// The compaction whose summary is in the memory files, as far as is known.
     pub(super) noted: Option<Seq>,
+    /// Whether summaries may have been ordered: whoever orders one says so in the log.
+    pub(super) may_have_jobs: bool,
 }
 
 /// A request as it was written, or woven.
@@ -125,12 +127,20 @@ impl State {
             thrash: Thrash::default(),
             named: None,
             noted: None,
+            may_have_jobs: true,
         };
         if let Some(last) = &last {
             state.learn(last);
         }
         state.fill(store, thread)?;
         Ok(state)
+    }
+
+    /// The same once more: what is held may be wrong.
+    pub(crate) fn again(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        let restored = Self::restore(store, thread, Arc::clone(&self.setup))?;
+        *self = Self { limit: self.limit, ..restored };
+        Ok(())
     }
 
     /// Of a thread in which nothing has happened yet.
@@ -147,6 +157,7 @@ impl State {
             thrash: Thrash::default(),
             named: None,
             noted: None,
+            may_have_jobs: false,
         }
     }
 
@@ -187,8 +198,7 @@ impl State {
             let page = read_page(store, thread, self.head.seq.next(), &self.setup.meter)?;
             let full = page.len() == PAGE;
             for (logged, pieces) in page {
-                self.head = Head { seq: logged.id.seq, link: logged.link };
-                self.view.push(logged, pieces);
+                self.take(logged, pieces);
             }
             if !full {
                 return self.fill(store, thread);
@@ -203,11 +213,25 @@ impl State {
             return self.catch_up(store, thread);
         }
         for logged in events {
-            self.head = Head { seq: logged.id.seq, link: logged.link };
             let pieces = self.setup.meter.pieces(&logged.event);
-            self.view.push(Arc::new(logged), pieces);
+            self.take(Arc::new(logged), pieces);
         }
         self.fill(store, thread)
+    }
+
+    fn take(&mut self, logged: Arc<Logged>, pieces: Vec<Tokens>) {
+        self.head = Head { seq: logged.id.seq, link: logged.link };
+        self.may_have_jobs |= matches!(logged.event.fact, Fact::CompactionRequested { .. });
+        self.view.push(logged, pieces);
+    }
+
+    /// A call was answered, and the provider counted this.
+    pub(super) fn counted(&mut self, call: u64, usage: &Usage) {
+        if let Some((last, estimated)) = self.last
+            && last == call
+        {
+            self.learned.counted(estimated, usage.input());
+        }
     }
 
     /// Reads what is needed again though notes or a summary stood for it.
@@ -226,13 +250,12 @@ impl State {
         Ok(())
     }
 
-    /// Takes an event that is about to be appended.
+    /// Takes an event that is about to be appended, or was as far as is known.
     pub(super) fn push(&mut self, thread: ThreadId, event: Event) {
         let link = self.head.link.next(&event, &event.fact_json());
-        self.head = Head { seq: self.head.seq.next(), link };
         let pieces = self.setup.meter.pieces(&event);
-        let id = EventId { thread, seq: self.head.seq };
-        self.view.push(Arc::new(Logged { id, event, link }), pieces);
+        let id = EventId { thread, seq: self.head.seq.next() };
+        self.take(Arc::new(Logged { id, event, link }), pieces);
     }
 
     /// Decides what the next request shows.

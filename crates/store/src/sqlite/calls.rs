@@ -95,14 +95,30 @@ impl Sqlite {
     /// How the clients' requests were taken over, oldest first: the number of every call that says so, the rendering it
     /// names and what it says.
     pub fn scripts(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
+        let mut scripts = self.scripts_before(thread, u64::MAX, usize::MAX >> 1)?;
+        scripts.reverse();
+        Ok(scripts)
+    }
+
+    /// The same, newest first, at most `limit` of those before the call `before`: the
+    /// number of every call that says so, the rendering it names and what it says.
+    pub fn scripts_before(
+        &self,
+        thread: ThreadId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Digest, String)>, StoreError> {
         self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT number, rendering, script FROM model_calls
-                 WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND script IS NOT NULL ORDER BY number",
+                 WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND script IS NOT NULL
+                 ORDER BY number DESC LIMIT ?4",
             )?;
             let mut scripts = Vec::new();
-            for Stretch { thread, from, until } in stretches(connection, thread)? {
-                let mut rows = statement.query(params![thread.blob(), signed(from), signed(until)])?;
+            for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
+                let left = signed((limit - scripts.len()) as u64);
+                let numbers = params![thread.blob(), signed(from), signed(until.min(before)), left];
+                let mut rows = statement.query(numbers)?;
                 while let Some(row) = rows.next()? {
                     scripts.push((unsigned(row.get(0)?), Digest(row.get(1)?), row.get(2)?));
                 }
@@ -158,16 +174,28 @@ pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec
 
 /// How many calls of a thread's view saw no event after `at`.
 pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Result<u64, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT number FROM model_calls WHERE thread = ?1 AND number < ?2 AND head <= ?3
-         ORDER BY head DESC, number DESC LIMIT 1",
+    let mut ends = connection.prepare_cached(
+        "SELECT max(number) FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3",
     )?;
-    for Stretch { thread, until, .. } in stretches(connection, thread)?.into_iter().rev() {
-        let last = statement
-            .query_row(params![thread.blob(), signed(until), signed(at.0)], |row| row.get(0))
-            .optional()?;
-        if let Some(last) = last {
-            return Ok(unsigned(last) + 1);
+    let mut head =
+        connection.prepare_cached("SELECT head FROM model_calls WHERE thread = ?1 AND number = ?2")?;
+    for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
+        let last: Option<i64> =
+            ends.query_row(params![thread.blob(), signed(from), signed(until)], |row| row.get(0))?;
+        let Some(last) = last else { continue };
+        // Heads never go back: those that are not too late come first.
+        let (mut low, mut high) = (from, unsigned(last) + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let seen = head.query_row(params![thread.blob(), signed(middle)], |row| row.get(0)).optional()?;
+            if seen.is_some_and(|seen| unsigned(seen) <= at.0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low > from {
+            return Ok(low);
         }
     }
     Ok(0)

@@ -58,6 +58,14 @@ pub(super) fn scrub(connection: &Connection) -> Result<Scrubbed, Fault> {
     Ok(if busy == 0 { Scrubbed::Gone } else { Scrubbed::Waiting })
 }
 
+/// Who names a content: nobody else asks, so these are only there while a session is erased.
+const NAMERS: &str = "
+    CREATE INDEX erasing_by_policy ON model_calls (policy);
+    CREATE INDEX erasing_by_profile ON model_calls (profile) WHERE profile IS NOT NULL;
+    CREATE INDEX erasing_by_rendering ON model_calls (rendering);";
+const NAMERS_DROPPED: &str =
+    "DROP INDEX erasing_by_policy; DROP INDEX erasing_by_profile; DROP INDEX erasing_by_rendering;";
+
 /// A thread and its place in the family.
 struct Line {
     id: ThreadId,
@@ -82,6 +90,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
         }
     }
     let contents = contents_of(connection, &gone)?;
+    connection.execute_batch(NAMERS)?;
     let mut erased = Erased {
         threads: gone.len() as u64,
         events: 0,
@@ -96,6 +105,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
     }
     erased.events = erased.events.saturating_sub(erased.shared);
     forget_contents(connection, &contents)?;
+    connection.execute_batch(NAMERS_DROPPED)?;
     connection.execute("DELETE FROM labels WHERE session = ?1", [session.blob()])?;
     connection.execute("DELETE FROM sessions WHERE id = ?1", [session.blob()])?;
     for line in &touched {

@@ -179,18 +179,30 @@ pub(super) fn pieces_of(
     Ok(found)
 }
 
+/// What holds for the kinds that have an index; SQLite uses it where a statement says exactly this.
+pub(super) const INDEXED: &str =
+    "kind NOT IN ('user_said', 'assistant_said', 'tool_returned', 'usage_reported', 'carried')";
+
+/// Whether events of a kind are so many that they are found by their places.
+fn is_frequent(kind: &str) -> bool {
+    ["user_said", "assistant_said", "tool_returned", "usage_reported", "carried"].contains(&kind)
+}
+
 /// The events of a view that are of one of `kinds`.
 pub(super) fn of_kinds(
     connection: &Connection,
     thread: ThreadId,
     kinds: &[&str],
 ) -> Result<Vec<Logged>, Fault> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {EVENT_COLUMNS} FROM events WHERE thread = ?1 AND kind = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq"
-    ))?;
+    let sql = format!(
+        "SELECT {EVENT_COLUMNS} FROM events WHERE thread = ?1 AND kind = ?2 AND seq BETWEEN ?3 AND ?4"
+    );
+    let mut by_kind = connection.prepare_cached(&format!("{sql} AND {INDEXED} ORDER BY seq"))?;
+    let mut by_place = connection.prepare_cached(&format!("{sql} ORDER BY seq"))?;
     let mut found = Vec::new();
     for segment in segments(connection, thread, Seq::START)? {
         for kind in kinds {
+            let statement = if is_frequent(kind) { &mut by_place } else { &mut by_kind };
             let (first, last) = (signed(segment.after.next().0), signed(segment.until.0));
             let mut rows = statement.query(params![segment.thread.blob(), kind, first, last])?;
             while let Some(row) = rows.next()? {
@@ -224,9 +236,10 @@ pub(super) fn pivot(connection: &Connection, thread: ThreadId) -> Result<Option<
             Standing::Holds => undone.remove(&compaction),
         };
     }
-    let mut statement = connection.prepare_cached(
-        "SELECT seq FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT seq FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq BETWEEN ?2 AND ?3 AND {INDEXED}
+         ORDER BY seq DESC",
+    ))?;
     for segment in segments(connection, thread, Seq::START)?.into_iter().rev() {
         let first = signed(segment.after.next().0);
         let mut rows = statement.query(params![segment.thread.blob(), first, signed(segment.until.0)])?;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ToSql, params, types::ValueRef};
 
 use super::{
     Sqlite,
-    codec::{self, AsBlob, signed},
+    codec::{self, AsBlob, signed, unsigned},
     fault::Fault,
     read,
 };
@@ -135,6 +135,27 @@ impl Sqlite {
                  WHERE events.origin = ?2 AND events.dialect = 'openai-responses' AND sessions.principal = ?1
                  ORDER BY events.id DESC LIMIT 1";
             Ok(events(connection, sql, &[&principal, &id])?.pop())
+        })
+    }
+
+    /// The last event of the thread's view, through `through`, at which the client's history begins anew: a compaction of its
+    /// own.
+    pub fn begins_anew(&self, thread: ThreadId, through: Seq) -> Result<Option<Seq>, StoreError> {
+        self.lend("reading the log", |connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT max(seq) FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq BETWEEN ?2 AND ?3
+                 AND normal_digest = normal_link AND {INDEXED}",
+                INDEXED = read::INDEXED,
+            ))?;
+            for segment in read::segments(connection, thread, Seq::START)?.into_iter().rev() {
+                let (first, last) = (segment.after.next(), segment.until.min(through));
+                let range = params![segment.thread.blob(), signed(first.0), signed(last.0)];
+                let found: Option<i64> = statement.query_row(range, |row| row.get(0))?;
+                if let Some(found) = found {
+                    return Ok(Some(Seq(unsigned(found))));
+                }
+            }
+            Ok(None)
         })
     }
 

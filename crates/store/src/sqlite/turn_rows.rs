@@ -70,10 +70,11 @@ fn model_between(
     after: Seq,
     before: Seq,
 ) -> Result<Option<ModelName>, Fault> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT seq FROM events WHERE thread = ?1 AND kind = 'model_changed' AND seq BETWEEN ?2 AND ?3
-         ORDER BY seq DESC LIMIT 1",
-    )?;
+         AND {INDEXED} ORDER BY seq DESC LIMIT 1",
+        INDEXED = read::INDEXED,
+    ))?;
     for segment in read::segments(connection, thread, after)?.into_iter().rev() {
         let (first, last) = (after.max(segment.after).next(), segment.until.min(before.previous()));
         let mut rows = statement.query(params![segment.thread.blob(), signed(first.0), signed(last.0)])?;

@@ -136,8 +136,7 @@ fn assign_answers(connection: &Connection, segment: &Segment, turns: &mut [TurnR
         turn.turn.answered.push(turn.turn.id);
     }
     let mut statement = connection.prepare_cached(
-        "SELECT seq FROM events INDEXED BY events_by_kind
-         WHERE thread = ?1 AND kind = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
+        "SELECT seq FROM events WHERE thread = ?1 AND kind = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
     )?;
     for kind in ["assistant_said", "tool_returned"] {
         let mut at = 0;

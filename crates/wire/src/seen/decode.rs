@@ -45,8 +45,13 @@ pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
         None => seen.opening,
         Some(before) => seen.spans.get(before).or(seen.spans.last()).map_or(seen.opening, |span| span.end),
     };
-    let digests: HashMap<usize, Digest> =
-        seen.spans.iter().zip(&seen.units).map(|(span, unit)| (span.end - 1, unit.digest)).collect();
+    let digests: HashMap<usize, Digest> = seen
+        .spans
+        .iter()
+        .zip(&seen.units)
+        .skip(from)
+        .map(|(span, unit)| (span.end - 1, unit.digest))
+        .collect();
     let answers = answers(seen, begin);
     let leads = seen.items.iter().take_while(|item| item.known.lead != Lead::Ends).count();
     let made = |at: usize| {

@@ -1,0 +1,31 @@
+//! Messages that were read before: a span is summarised again with other caps or another end, and says the same.
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::prose::{Sentence, sentences};
+use crate::id::Seq;
+
+/// How many bytes of messages are remembered: read, they take some ten times as much.
+const REMEMBERED: usize = 4 << 20;
+
+/// The sentences of a thread's messages.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    read: HashMap<Seq, Rc<[Sentence]>>,
+    bytes: usize,
+}
+
+impl Reading {
+    /// The sentences of what an event says, which is always the same.
+    pub(super) fn sentences(&mut self, at: Seq, text: &str) -> Rc<[Sentence]> {
+        if let Some(read) = self.read.get(&at) {
+            return Rc::clone(read);
+        }
+        let read: Rc<[Sentence]> = sentences(text).into();
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes <= REMEMBERED {
+            self.read.insert(at, Rc::clone(&read));
+        }
+        read
+    }
+}
