@@ -275,7 +275,7 @@ fn who_shows_signs_of_life_and_nothing_else_is_not_held_for_long() {
         wire.send(addressed(&request(format, 0), gateway.address).as_bytes());
         wire.until(sign.as_bytes()).expect("it passes while the provider waits");
         let took = sent.elapsed();
-        assert!((Duration::from_millis(900)..Duration::from_secs(4)).contains(&took), "{format}: {took:?}");
+        assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{format}: {took:?}");
         drop(go);
     }
 }
