@@ -371,8 +371,9 @@ impl Desk {
             return Ok((ticket.map_err(|error| self.failed(&error))?, None));
         }
         let Gateway { composing, summarisers, upstreams, .. } = &*self.gateway;
-        let summariser = summarisers.of(upstreams, (request.format, body), request.means.as_ref());
-        let composed = recorder.compose(&arrival, composing, &request.wishes, summariser.as_ref());
+        let summariser =
+            |model: &str| summarisers.of(upstreams, (request.format, model), request.means.as_ref());
+        let composed = recorder.compose(&arrival, composing, &request.wishes, &summariser);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(Composed { way, body: plain })))
     }

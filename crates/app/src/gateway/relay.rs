@@ -333,7 +333,7 @@ fn model(headers: &HeaderMap, body: &[u8], limit: usize) -> Option<String> {
 }
 
 /// The model that a body asks which is not compressed.
-pub(super) fn asked(body: &[u8]) -> Option<String> {
+fn asked(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Asked {
         model: String,

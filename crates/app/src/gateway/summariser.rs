@@ -33,7 +33,6 @@ use super::{
     expand::{Coding, expand},
     headers,
     intake::{Framing, Outbound},
-    relay,
     upstream::{SendError, Upstreams},
 };
 
@@ -93,18 +92,18 @@ impl Summarisers {
         }
     }
 
-    /// Who summarises the session of a request.
+    /// Who summarises the session of a request that asks a model.
     pub(super) fn of(
         &self,
         upstreams: &Arc<Upstreams>,
-        (format, body): (Format, &str),
+        (format, model): (Format, &str),
         means: Option<&Arc<Means>>,
     ) -> Option<compose::Summariser> {
         match self {
             Self::BuiltIn => None,
             Self::Model(summariser) => Some(summariser.clone()),
             Self::Session { profiles, window } => {
-                let (means, model) = (Arc::clone(means?), relay::asked(body.as_bytes())?);
+                let (means, model) = (Arc::clone(means?), model.to_owned());
                 // Whichever is smaller holds: the other would be more than somebody takes.
                 let window = [known(profiles, &model), *window].into_iter().flatten().min().unwrap_or(USUAL);
                 let upstreams = Arc::clone(upstreams);
@@ -367,8 +366,7 @@ mod tests {
         let summarisers = Summarisers::Session { profiles: Arc::new(Profiles::builtin()), window: None };
         let upstreams =
             Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
-        let body = r#"{"model":"m\n","messages":[]}"#;
-        let own = summarisers.of(&upstreams, (Format::Anthropic, body), Some(&means)).expect("a model");
+        let own = summarisers.of(&upstreams, (Format::Anthropic, "m\n"), Some(&means)).expect("a model");
         let shown = format!("{own:?}");
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!((own.summarise.name(), own.summarise.window()), ("m_ at h", USUAL));
@@ -390,8 +388,7 @@ mod tests {
         ] {
             let summarisers =
                 Summarisers::Session { profiles: Arc::clone(&profiles), window: window.map(Tokens) };
-            let body = format!(r#"{{"model":"{model}"}}"#);
-            let own = summarisers.of(&upstreams, (Format::Anthropic, &body), Some(&means));
+            let own = summarisers.of(&upstreams, (Format::Anthropic, model), Some(&means));
             assert_eq!(own.expect("a model").summarise.window(), Tokens(expect), "{model} {window:?}");
         }
     }

@@ -14,8 +14,8 @@ use epitome_wire::{
 };
 
 use super::{
-    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Way, Wishes, command, live::Live,
-    weaving::Request,
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Summarisers, Way, Wishes, command,
+    live::Live, weaving::Request,
 };
 use crate::{
     holdout::Arm,
@@ -34,24 +34,25 @@ use crate::{
 impl Recorder {
     /// Records a request as [`arrive`](Self::arrive) does, and says what becomes of it. No model is waited for.
     ///
-    /// `summariser` writes the session's summaries in the background; without one the built-in summariser does. It is named
-    /// with every request anew, because it may hold what only the newest request has, such as a key.
+    /// `summarisers` says who writes the session's summaries in the background; if nobody, the built-in summariser does. It
+    /// is asked with every request anew, because whoever does may hold what only the newest request has, such as a key.
     pub fn compose(
         &self,
         arrival: &Arrival<'_>,
         composing: &Composing,
         wishes: &Wishes,
-        summariser: Option<&Summariser>,
+        summarisers: &Summarisers<'_>,
     ) -> Result<Composed, RecordError> {
         let unfit = Cell::new(false);
         let mut way = None;
         let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
+            let summariser = seen.model().and_then(|model| summarisers(&model.0));
             let composition = Composition {
                 recorder: self,
                 arrival,
                 composing,
                 wishes,
-                summariser,
+                summariser: summariser.as_ref(),
                 seen,
                 caller,
                 unfit: &unfit,

@@ -81,6 +81,9 @@ pub struct Summariser {
     pub warm: Warm,
 }
 
+/// Who writes the summaries of a session whose request asks this model; nobody, if the built-in summariser does.
+pub type Summarisers<'s> = dyn Fn(&str) -> Option<Summariser> + 's;
+
 /// What whoever sent a request wants of it beyond what its body says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {

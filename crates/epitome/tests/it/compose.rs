@@ -60,7 +60,7 @@ impl Gateway {
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let at = Time(self.clock);
         let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
-        let composed = self.recorder.compose(&arrival, &self.composing, wishes, None).unwrap();
+        let composed = self.recorder.compose(&arrival, &self.composing, wishes, &|_| None).unwrap();
         (composed.ticket, composed.way)
     }
 

@@ -358,7 +358,8 @@ impl Someone<'_> {
         let at = Time(self.clock.fetch_add(1, Ordering::Relaxed));
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
-        let composed = self.recorder.compose(&arrival, self.composing, &Wishes::default(), None).unwrap();
+        let composed =
+            self.recorder.compose(&arrival, self.composing, &Wishes::default(), &|_| None).unwrap();
         let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, body);
         let (thread, call) = outgoing.done.call.unwrap();
@@ -444,7 +445,8 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
         let at = Time(1_000_000);
         let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
         let recorder = &task.gateway.recorder;
-        let composed = recorder.compose(&arrival, &task.gateway.composing, &Wishes::default(), None).unwrap();
+        let composed =
+            recorder.compose(&arrival, &task.gateway.composing, &Wishes::default(), &|_| None).unwrap();
         let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
         let woven = check_woven(format, &outgoing, &body);
         assert!(woven.len() < body.len(), "{format}");
@@ -500,7 +502,7 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             let principal = if session == "one" { "" } else { session };
             let arrival = Arrival { principal, format, body: &body, header: &header, at, purpose };
             let Gateway { recorder, composing, .. } = &task.gateway;
-            let composed = recorder.compose(&arrival, composing, &Wishes::default(), None).unwrap();
+            let composed = recorder.compose(&arrival, composing, &Wishes::default(), &|_| None).unwrap();
             let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
             assert_eq!(sent(&outgoing, &body).contains(RECALL_TOOL), expect, "{format} {session}: {body}");
             assert_eq!(outgoing.recall, expect, "{format} {session}");
@@ -803,7 +805,8 @@ fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
     let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
     let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
     let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
-    let composed = task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, None).unwrap();
+    let composed =
+        task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, &|_| None).unwrap();
     assert!(matches!(composed.way, Way::Forward(_)), "{:?}", composed.way);
 }
 

@@ -133,7 +133,7 @@ fn crowd(gateway: &Gateway, from: usize) {
         let header = |name: &str| (name == "x-epitome-session").then_some(&*id);
         let at = Time(1_000_000);
         let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose: None };
-        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), None).unwrap();
+        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
     }
 }
 

@@ -1,7 +1,11 @@
 //! Mode `compact` and a provider that says a request is too long: it is made smaller once, before the client hears of it; and
 //! whatever cannot be helped is the client's to hear, as it was said.
 
-use std::io::Write;
+use std::{
+    io::Write,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use epitome::wire::Format;
 use flate2::{Compression, write::GzEncoder};
@@ -248,6 +252,31 @@ fn a_request_is_made_smaller_once_and_then_its_provider_has_the_last_word() {
         assert!(provider.saw().body.len() > provider.saw().body.len());
         assert!(provider.saw_nothing());
         check_counted(&gateway, "lost");
+    }
+}
+
+#[test]
+fn who_shows_signs_of_life_and_nothing_else_is_not_held_for_long() {
+    let created = r#"{"type":"response.created","response":{"id":"r","error":null}}"#;
+    let alive = [
+        (Format::OpenaiResponses, format!("data: {created}\n\n")),
+        (Format::OpenaiChat, ": processing\n\n".to_owned()),
+        (Format::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n".to_owned()),
+    ];
+    for (format, sign) in alive {
+        let provider = Provider::new();
+        let gateway = Gateway::before(&provider, "compact");
+        let (go, wait) = mpsc::channel();
+        let piece = format!("{:x}\r\n{sign}\r\n", sign.len());
+        let begun = [STREAM.as_bytes(), piece.as_bytes()].concat();
+        provider.plays(vec![Step::Send(begun), Step::Wait(wait), Step::Hang]);
+        let mut wire = Wire::to(gateway.address);
+        let sent = Instant::now();
+        wire.send(addressed(&request(format, 0), gateway.address).as_bytes());
+        wire.until(sign.as_bytes()).expect("it passes while the provider waits");
+        let took = sent.elapsed();
+        assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{format}: {took:?}");
+        drop(go);
     }
 }
 
