@@ -47,9 +47,12 @@ class Server:
 
     def count(self, messages):
         """Tokens of a prompt, exactly."""
+        return len(self.tokens(messages))
+
+    def tokens(self, messages):
         _, made = self.ask("POST", "/apply-template", {"messages": messages})
         _, cut = self.ask("POST", "/tokenize", {"content": made["prompt"], "parse_special": True})
-        return len(cut["tokens"])
+        return cut["tokens"]
 
     def chat(self, body):
         return self.ask("POST", "/v1/chat/completions", body)
@@ -63,29 +66,56 @@ class Server:
                 self.process.kill()
 
 
-class Scripted:
-    """No model: says the same length of words every time, with a cache over whole messages. For a quick look."""
+class Counting(Server):
+    """The same server, asked only to cut prompts into tokens: its counts are real, its answers and its cache are by rule.
 
-    def __init__(self):
-        self.cache, self.said = counting.Cache(), 0
+    The rule is the server's own with one slot: what a prompt has in common with the one before it, to the token, is not read again.
+    """
 
-    def count(self, messages):
-        return sum(map(counting.tokens, counting.pieces("chat", {"messages": messages})))
+    def __init__(self, *server):
+        super().__init__(*server)
+        self.held, self.said = [], 0
 
     def chat(self, body):
-        pieces = counting.pieces("chat", json.loads(body))
-        held, self.said = self.cache.read(pieces), self.said + 1
-        self.cache.write(pieces)
-        usage = {"prompt_tokens": sum(map(counting.tokens, pieces)), "completion_tokens": 24}
-        usage |= {"total_tokens": usage["prompt_tokens"] + 24, "prompt_tokens_details": {"cached_tokens": held}}
-        words = f"I looked at it, and number {self.said} is as it should be; I go on with the next."
-        message = {"role": "assistant", "content": words}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "none"}
-        return 200, {**head, "choices": [choice], "usage": usage}
+        tokens, self.said = self.tokens(json.loads(body)["messages"]), self.said + 1
+        cached, self.held = common(tokens, self.held), tokens
+        return 200, answered(self.said, len(tokens), cached)
+
+
+class Scripted:
+    """No model: says the same length of words every time, and holds what a prompt has in common with the one before it. For a quick look."""
+
+    def __init__(self):
+        self.held, self.said = "", 0
+
+    def count(self, messages):
+        return counting.tokens(self.prompt(messages))
+
+    def prompt(self, messages):
+        return "".join(counting.pieces("chat", {"messages": messages}))
+
+    def chat(self, body):
+        prompt, self.said = self.prompt(json.loads(body)["messages"]), self.said + 1
+        cached, self.held = common(prompt, self.held) // counting.LETTERS, prompt
+        return 200, answered(self.said, counting.tokens(prompt), cached)
 
     def stop(self):
         """Nothing runs."""
+
+
+def common(one, other):
+    """How much of one is the beginning of the other."""
+    return next((at for at, (mine, theirs) in enumerate(zip(one, other)) if mine != theirs), min(len(one), len(other)))
+
+
+def answered(number, tokens, cached):
+    """An answer in a model's place, with what it would have cost."""
+    usage = {"prompt_tokens": tokens, "completion_tokens": 24, "total_tokens": tokens + 24}
+    usage |= {"prompt_tokens_details": {"cached_tokens": cached}}
+    words = f"I looked at it, and number {number} is as it should be; I go on with the next."
+    choice = {"index": 0, "message": {"role": "assistant", "content": words}, "finish_reason": "stop"}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "none"}
+    return {**head, "choices": [choice], "usage": usage}
 
 
 class Calling:

@@ -123,6 +123,7 @@ impl Subject {
             length: rules.length,
             caps: rules.caps,
             most: None,
+            modest: None,
             limit: None,
         };
         let mut line = Line::default();

@@ -293,7 +293,8 @@ fn a_handle_brings_back_what_a_summary_stands_for_from_any_session() {
     bench.session("other.json", r#"[{"role":"user","content":"hello"},{"role":"assistant","content":"hi"}]"#);
     let turn = &bench.json(&["compact", &session, "--keep-turns", "2"])[0];
     let summary = turn["summary"].as_str().expect("a summary");
-    let handle = summary.split("recall ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a handle");
+    let all = summary.lines().find_map(|line| line.strip_prefix("All that this message stands for: recall "));
+    let handle = all.expect("a handle");
     let recalled = bench.json(&["recall", handle]);
     assert_eq!(recalled.len(), 20);
     assert_eq!(recalled[1]["fact"]["parts"][0]["text"], "Answer 1: ash, for the bench.");

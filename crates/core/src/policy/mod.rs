@@ -60,6 +60,10 @@ pub struct SummaryRules {
     pub caps: Caps,
     /// How it is shown.
     pub shape: Shape,
+    /// How much of what instructions and tools leave may be taken with a summary, where that is less than the target: a
+    /// reset must buy room for some calls. Without it the target alone counts, and what has room of its own is beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<Level>,
 }
 
 /// How the summary of a compaction is shown.
@@ -78,14 +82,19 @@ impl SummaryRules {
     /// long the summary is are as the policy says, or as much as there is room for.
     pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
         let target = budget.target();
-        let room = target.less(prefix);
+        let most = self.most.map_or(Tokens::MAX, |most| most.of(budget.ceiling().less(prefix)));
+        let roomy = target.less(prefix);
+        let room = roomy.min(most);
         let length = self.length.at_most(Tokens(room.0 / 3));
         let keep = self.keep.at_most(room.less(length.most()));
+        let length = length.at_most(Tokens(most.0 / 5));
         Drafting {
             keep,
             length,
-            caps: self.caps.within(room),
-            most: Some(target),
+            // What users said grows at its end only: with the next summary most of it is in the cache.
+            caps: self.caps.within(roomy).beside(most),
+            most: Some(target.min(prefix + most)),
+            modest: Some(prefix + most),
             limit: Some(budget.trigger()),
         }
     }

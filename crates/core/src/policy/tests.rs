@@ -226,7 +226,7 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
 #[test]
 fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     let summary = |toml: &str| wrong(&format!("base = \"epitome\"\n[summary]\n{toml}"));
-    insta::assert_snapshot!(summary("keep = { tokens = 9 }\nlenght = 3"), @"line 4: unknown field `lenght`, expected one of `keep`, `length`, `caps`, `shape`");
+    insta::assert_snapshot!(summary("keep = { tokens = 9 }\nlenght = 3"), @"line 4: unknown field `lenght`, expected one of `keep`, `length`, `caps`, `shape`, `most`");
     insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");
@@ -234,5 +234,27 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(summary("length = { fixed = 0 }"), @"line 2: `summary`: a `length` of 0 leaves nothing to say");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 10, least = 9, most = 3 } }"), @"line 2: `summary`: the least `length`, 9, is above the most, 3");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 0, least = 1, most = 3 } }"), @"line 2: `summary`: a `length` of 0 percent of the span; expected 1 to 100");
-    insta::assert_snapshot!(wrong("base = \"epitome\"\nsummary = \"no\""), @r#"line 2: invalid type: string "no", expected `false`, `true`, or a table with `keep`, `length`, `caps`, `shape`"#);
+    insta::assert_snapshot!(wrong("base = \"epitome\"\nsummary = \"no\""), @r#"line 2: invalid type: string "no", expected `false`, `true`, or a table with `keep`, `length`, `caps`, `shape`, `most`"#);
+}
+
+#[test]
+fn a_summary_leaves_room_for_some_calls_in_a_small_window_and_changes_nothing_in_a_large_one() {
+    let policy = Policy::named("epitome").unwrap();
+    let rules = policy.summary.unwrap();
+    let without = SummaryRules { most: None, ..rules };
+    let check = |ceiling: u64, prefix: u64, modest: u64, index: usize, length: u64| {
+        let budget = policy.budget(Budget::new(Tokens(ceiling)));
+        let drafting = rules.drafting(&budget, Tokens(prefix));
+        let found = (drafting.modest.unwrap(), drafting.caps.index, drafting.length.most());
+        assert_eq!(found, (Tokens(modest), index, Tokens(length)), "{ceiling} with {prefix}");
+        // What users said has the room it always had.
+        let usual = without.drafting(&budget, Tokens(prefix));
+        assert_eq!(drafting.caps.user_words, usual.caps.user_words);
+        (drafting, usual)
+    };
+    check(4_000, 0, 880, 880, 176);
+    check(4_000, 1_000, 1_660, 660, 132);
+    let (large, usual) = check(20_000, 0, 15_000, 13_800, 3_000);
+    assert_eq!((large.keep, large.most, large.limit), (usual.keep, usual.most, usual.limit));
+    assert_eq!(check(200_000, 40_000, 195_000, 64_000, 6_000).0.keep, Keep::Tokens(Tokens(74_000)));
 }

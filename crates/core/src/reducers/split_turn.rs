@@ -3,7 +3,8 @@
 //! **Trigger:** the context is over the target. Three things make one turn too large, and each has its own remedy. A
 //! message from before, such as a pasted log, that takes more than a share of all the room is cut to that share. A loop
 //! that alone is over the target has its older exchanges folded into a line; the newest stay. And if the essential set
-//! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most.
+//! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most. The summary
+//! that the context stands on holds what must never be lost, so these make room for it too, unless it takes most of all there is.
 
 use std::ops::Bound;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Context, Edit, Fidelity, Segment},
+    context::{Body, Context, Edit, Fidelity, Segment},
     event::Part,
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
@@ -87,7 +88,8 @@ impl SplitTurn {
         let essential = context.essential();
         let needed: Tokens = essential.tokens(&context).into_iter().sum();
         let request = context.meter().overhead().request;
-        if needed + request <= budget.ceiling() {
+        let ceiling = budget.ceiling().less(standing_summary(&context, budget));
+        if needed + request <= ceiling {
             return context;
         }
         let scribe = Scribe::of(&context);
@@ -96,7 +98,7 @@ impl SplitTurn {
             segments.filter(|(index, segment)| essential.contains(*index) && segment.shown().is_some());
         let able: Vec<(usize, &Segment)> = able.collect();
         let cuttable: Tokens = able.iter().map(|(_, segment)| segment.content_tokens()).sum();
-        let room = (budget.ceiling() + cuttable).0.saturating_sub((needed + request).0);
+        let room = (ceiling + cuttable).0.saturating_sub((needed + request).0);
         let spans: Vec<Span> = able.iter().map(|(_, segment)| Span::of_segment(&scribe, segment)).collect();
         let shares = share_out(&spans, Tokens(room));
         let mut limits = vec![None; context.segments().len()];
@@ -108,6 +110,15 @@ impl SplitTurn {
             None => Edit::Keep,
         })
     }
+}
+
+/// What the summary takes that the context stands on; nothing, if it would leave less than a quarter of the room.
+fn standing_summary(context: &Context, budget: &Budget) -> Tokens {
+    let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
+    let taken: Tokens = context.segments().iter().filter(is_summary).map(Segment::tokens).sum();
+    let [prefix, ..] = context.essential().tokens(context);
+    let room = budget.ceiling().less(prefix);
+    if taken.0 <= room.0 / 4 * 3 { taken } else { Tokens(0) }
 }
 
 /// How small something can be made, and how large it is.
@@ -259,6 +270,19 @@ mod tests {
         exchange    2-3     cut          12 by split_turn  bash {} -> [… 1 line, 100 tokens left out; message 3 …]
         total 21
         ");
+    }
+
+    #[test]
+    fn open_results_make_room_for_the_summary_that_the_context_stands_on() {
+        let log = "user: One.\nassistant: Yes.\ncompacted through 2: 30 words of \"sum\"\nassistant:\n  call bash {}\n  -> 100 words of \"x\"\n";
+        let check = |ceiling, summary: &str, result: &str| {
+            let shown = at(ceiling, log);
+            assert!(shown.contains(summary) && shown.contains(result), "{ceiling}: {shown}");
+        };
+        check(140, "summary      30", "verbatim");
+        check(100, "summary      30", "cut ");
+        // It would take nearly all of the room: others see to it.
+        check(35, "summary      30", "cut ");
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Drafting {
     /// How large the context may be with it: what stays verbatim is made less until it fits, as far as tokens say how much
     /// that is.
     pub most: Option<Tokens>,
+    /// Above which it buys too little room: the index is made shorter.
+    pub modest: Option<Tokens>,
     /// Above which a context is too large with it: what the summary holds beside its sections is made less too.
     pub limit: Option<Tokens>,
 }
@@ -279,12 +281,20 @@ impl Cutting {
         reading: &mut Reading,
     ) -> Brief {
         const TRIES: usize = 5;
+        // However large the newest turn is, some of the index stays.
+        let least = self.caps.index / 4;
         for _ in 0..TRIES {
             let summary = self.size_of(&brief, context, drafting.length);
             let size = context.tokens().less(self.covered) + summary;
             let gained = Tokens(self.covered.0 - self.covered.0 / 10);
-            let over = drafting.limit.map_or(Tokens(0), |limit| size.less(limit)).max(summary.less(gained));
-            let Some(caps) = self.caps.less(over).filter(|_| over > Tokens(0)) else { break };
+            let over = |limit: Option<Tokens>| limit.map_or(Tokens(0), |limit| size.less(limit));
+            let excess = over(drafting.limit).max(summary.less(gained));
+            let caps = if excess > Tokens(0) {
+                self.caps.less(excess)
+            } else {
+                self.caps.less_index(over(drafting.modest), least)
+            };
+            let Some(caps) = caps else { break };
             self.caps = caps;
             brief = self.summarised(reading);
         }
@@ -509,7 +519,14 @@ mod tests {
     };
 
     fn drafting(keep: Keep) -> Drafting {
-        Drafting { keep, length: Length::Fixed(Tokens(200)), caps: Caps::default(), most: None, limit: None }
+        Drafting {
+            keep,
+            length: Length::Fixed(Tokens(200)),
+            caps: Caps::default(),
+            most: None,
+            modest: None,
+            limit: None,
+        }
     }
 
     const LOG: &str = "

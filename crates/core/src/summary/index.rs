@@ -7,14 +7,20 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{calls::subject, prose::one_line, tools::deeds};
+use super::{
+    calls::subject,
+    prose::one_line,
+    tools::deeds,
+    values::{is_value, name_of, values_in},
+};
 use crate::{
     context::Names,
     event::{Logged, Part, ToolCall, ToolResult},
@@ -62,6 +68,12 @@ const FADING: u64 = 30;
 
 /// A name that was met more often than this is worth no more.
 const OFTEN: u32 = 20;
+
+/// What a value is worth, where a path is worth 6: it is short, and nothing else tells it.
+const VALUE: u64 = 9;
+
+/// An index of fewer letters than this does not say what was read or run: that would be most of it, and the number leads there.
+const SMALL: usize = 4_000;
 
 /// The index of a span and of what came before it, the newest result first, within `cap` letters.
 pub(super) fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
@@ -136,7 +148,12 @@ impl Index {
 
     /// The names that are worth most for their length, as many as there is room for, at their sources.
     fn chosen(self, now: Seq, cap: usize) -> Vec<Entry> {
-        let Self { sources, known } = self;
+        let Self { mut sources, known } = self;
+        if cap < SMALL {
+            for (_, of) in &mut sources {
+                of.clear();
+            }
+        }
         let mut ranked: Vec<(u64, String, Known)> = known
             .into_iter()
             .map(|(name, known)| {
@@ -146,16 +163,24 @@ impl Index {
             .collect();
         ranked.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
         let mut entries: BTreeMap<usize, Vec<Name>> = BTreeMap::new();
+        let mut told_with_value = HashSet::new();
         let mut left = cap;
         for (_, name, known) in ranked {
+            if told_with_value.contains(&name) {
+                continue;
+            }
             let (at, of) = &sources[known.source];
             let is_open = entries.contains_key(&known.source);
             let opening = if is_open { 0 } else { AROUND + at.to_string().len() + of.len() };
-            let Some(rest) = left.checked_sub(name.len() + 1 + opening) else { continue };
+            // What was read or run is told already.
+            let length = if of.contains(&name) { 0 } else { name.len() + 1 };
+            let Some(rest) = left.checked_sub(length + opening) else { continue };
             left = rest;
+            told_with_value.extend(name_of(&name).map(str::to_owned));
             entries.entry(known.source).or_default().push(Name { name, met: known.met });
         }
         let entry = |(source, mut names): (usize, Vec<Name>)| {
+            names.retain(|name| !told_with_value.contains(&name.name));
             names.sort_by(|one, other| one.name.cmp(&other.name));
             let (at, of) = sources[source].clone();
             Entry { of, at, names }
@@ -170,12 +195,33 @@ fn texts<'a>(call: &'a ToolCall, result: &'a ToolResult) -> Vec<Cow<'a, str>> {
         Part::Text { text } => Some(Cow::Borrowed(text.as_str())),
         _ => None,
     });
-    said.chain([Cow::Borrowed(call.arguments.as_str())]).collect()
+    said.chain(arguments(&call.arguments)).collect()
+}
+
+/// What a call was given, without what each of its arguments is called.
+fn arguments(json: &str) -> Vec<Cow<'_, str>> {
+    let mut texts = Vec::new();
+    match serde_json::from_str(json) {
+        Ok(value) => texts_of(value, &mut texts),
+        Err(_) => texts.push(Cow::Borrowed(json)),
+    }
+    texts
+}
+
+fn texts_of(value: Value, texts: &mut Vec<Cow<'_, str>>) {
+    match value {
+        Value::String(text) => texts.push(Cow::Owned(text)),
+        Value::Array(values) => values.into_iter().for_each(|value| texts_of(value, texts)),
+        Value::Object(fields) => fields.into_iter().for_each(|(_, value)| texts_of(value, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// What a name is worth for a letter. How the forms compare is how often names of each came up again in real sessions.
 fn worth(name: &str, known: &Known, age: u64) -> u64 {
-    let form = if name.contains('/') {
+    let form = if is_value(name) {
+        VALUE
+    } else if name.contains('/') {
         6
     } else if name.contains('_') {
         4
@@ -195,6 +241,7 @@ pub(super) fn names_in<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
     for line in text.lines().filter(|line| !holds_secret(line)) {
         for (place, piece) in line.split('\\').enumerate() {
             let piece = if place > 0 { piece.strip_prefix(['n', 't', 'r']).unwrap_or(piece) } else { piece };
+            values_in(piece, see);
             names_in_piece(piece, see);
         }
     }
@@ -277,11 +324,12 @@ pub(super) fn write(index: &[Entry], names: Names, text: &mut String) {
     let Some(newest) = index.first() else { return };
     text.push_str("\n## Index of Names\n");
     let (at, handle) = (newest.at, names.handle(newest.at));
-    let _ =
-        writeln!(text, "Names that stood in tool results, newest first; the result behind [{at}]: {handle}");
+    let _ = writeln!(text, "Names in tool results, newest first; [{at}] is {handle}");
     for Entry { of, at, names } in index {
-        let names: Vec<&str> = names.iter().map(|name| name.name.as_str()).collect();
-        let _ = writeln!(text, "- [{at}] {of}: {}", names.join(" "));
+        let names = names.iter().map(|name| name.name.as_str()).filter(|name| !of.contains(name));
+        let names = names.collect::<Vec<_>>().join(" ");
+        let between = if of.is_empty() || names.is_empty() { "" } else { ": " };
+        let _ = writeln!(text, "- [{at}] {of}{between}{names}");
     }
 }
 
@@ -335,19 +383,35 @@ assistant: Searching.
         insta::assert_snapshot!(rendered(&index, Names::Thread(ThreadId::derived(&["test"]))), @r"
 
         ## Index of Names
-        Names that stood in tool results, newest first; the result behind [7]: recall c02051f4:7
-        - [7] `rg parse_header`: parse_header src/header.rs
-        - [5] `git log --no-merges`: --no-merges 3f9a1b2 docs/cache.md v1.2.3
-        - [3] read_file src/cache.rs: CacheEntry load_index src/cache.rs
+        Names in tool results, newest first; [7] is recall c02051f4:7
+        - [7] `rg parse_header`: src/header.rs
+        - [5] `git log --no-merges`: 3f9a1b2 docs/cache.md v1.2.3
+        - [3] read_file src/cache.rs: CacheEntry load_index
         ");
         let first = rendered(&index[..1], Names::MessagesAfter(2));
         insta::assert_snapshot!(first, @r"
 
         ## Index of Names
-        Names that stood in tool results, newest first; the result behind [7]: message 5
-        - [7] `rg parse_header`: parse_header src/header.rs
+        Names in tool results, newest first; [7] is message 5
+        - [7] `rg parse_header`: src/header.rs
         ");
         assert_eq!(rendered(&[], Names::Messages), "");
+    }
+
+    #[test]
+    fn a_small_index_tells_values_before_names_and_leaves_out_what_was_read_or_run() {
+        let log = r#"
+assistant: Reading.
+  call#a read_file {"path":"src/cache.rs"}
+  -> See QX-57651 in load_index; max_entries = 4096, and 1543 passed.
+"#;
+        let check = |cap, expect: &str| {
+            let text = rendered(&index(&read(log), &[], cap), Names::Messages);
+            let entries: Vec<&str> = text.lines().skip(3).collect();
+            assert_eq!(entries.join("\n"), expect, "{cap}");
+        };
+        check(10_000, "- [2] read_file src/cache.rs: 1543 passed QX-57651 load_index max_entries = 4096");
+        check(50, "- [2] 1543 passed QX-57651 max_entries = 4096");
     }
 
     #[test]

@@ -75,6 +75,12 @@ impl Caps {
         Self { user_words, index: self.index.min(room.saturating_add(room / 2)), ..self }
     }
 
+    /// The same, where a summary and what is kept may take this much: an index has no more letters than that are tokens, and so
+    /// takes less than half of it.
+    pub fn beside(self, most: Tokens) -> Self {
+        Self { index: self.index.min(usize::try_from(most.0).unwrap_or(usize::MAX)), ..self }
+    }
+
     /// The same, for a span of this size: what users said is cut where it is most of the span, or nothing would be gained.
     pub fn of_span(self, span: Tokens) -> Self {
         let letters = usize::try_from(span.0).unwrap_or(usize::MAX).saturating_mul(2);
@@ -88,6 +94,13 @@ impl Caps {
         let index = self.index.saturating_sub(letters);
         let user_words = self.user_words.saturating_sub(letters.saturating_sub(self.index));
         (self.index + self.user_words > 0).then_some(Self { user_words, index, ..self })
+    }
+
+    /// The same with an index of so many tokens less, and of no fewer letters than `least`; nothing, if that changes nothing.
+    pub fn less_index(self, excess: Tokens, least: usize) -> Option<Self> {
+        let letters = usize::try_from(excess.0).unwrap_or(usize::MAX).saturating_mul(2);
+        let index = self.index.saturating_sub(letters).max(least);
+        (index < self.index).then_some(Self { index, ..self })
     }
 
     /// How many items of a section are shown.

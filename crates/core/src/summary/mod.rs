@@ -20,6 +20,7 @@ mod said;
 mod stories;
 pub mod tools;
 mod topic;
+mod values;
 mod voice;
 mod voices;
 mod wishes;

@@ -3,12 +3,15 @@
 //! The first line says what it is and how to get the originals back: it is all that a model needs to reach any of them.
 //! A reader can rely on the headings: nothing inside an item can look like one. Pins and rules are always written, and so
 //! are what was asked for and the newest of what must be kept; of everything else as much as the limit allows, the newest
-//! items first, and what is left is counted with the handle by which it is found again. Behind the sections stands what
-//! has room of its own: what users said, and the index.
+//! items first, and what is left is counted with the handle by which it is found again.
+//!
+//! Around the sections stands what has room of its own: before them what users said, behind them the index. What users said
+//! only grows, so that the next summary begins as this one does and a provider's cache holds as much of it. Where there is not
+//! even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Brief, Detail, Force, Item, Section, index, ledger::FIRST_REQUEST};
+use super::{Brief, Detail, Extent, Force, Item, Section, index, ledger::FIRST_REQUEST};
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
 /// In which order sections get room, when there is not enough for all.
@@ -28,6 +31,9 @@ const BY_WORTH: [Section; 11] = [
 
 /// How many items each section gets before any section gets more.
 const FAIR: usize = 3;
+
+/// What a summary is, whatever it stands for.
+const UNNAMED: &str = "This message stands for an earlier part of the session, no longer shown here";
 
 /// The words under an empty section.
 const EMPTY: &str = "(none)";
@@ -50,15 +56,14 @@ impl Brief {
     /// assert!(text.contains("## Session Intent\n(none)\n"));
     /// ```
     pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
-        let page = Page { brief: self, covered, meter, names };
+        let page = Page::new(self, covered, meter, names, limit);
         let least = page.least();
         let mut room = limit;
         loop {
             let shown = page.choose(&least, room);
-            let text = page.write(&shown);
-            let tokens = meter.text(&text);
+            let tokens = meter.text(&page.write(&shown));
             if tokens <= limit || shown == least {
-                return text + &page.beside();
+                return page.whole(&shown);
             }
             // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
             let excess = tokens.less(limit);
@@ -69,8 +74,27 @@ impl Brief {
     /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
     /// preference, changed file, failed approach and error, and of everything else a count.
     pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
-        let page = Page { brief: self, covered, meter, names };
-        meter.text(&(page.write(&page.least()) + &page.beside()))
+        let page = Page::new(self, covered, meter, names, Tokens(0));
+        meter.text(&page.whole(&page.least()))
+    }
+}
+
+impl Brief {
+    /// The items that are nothing but words of a user which stand in a message that is told as a whole, by their places, and
+    /// the newest such message.
+    fn said(&self) -> BTreeMap<usize, Seq> {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let whole = self.voice.said.iter().filter(|said| said.extent == Extent::Whole);
+        let whole: Vec<(Seq, String)> = whole.map(|said| (said.at, plain(&said.text))).collect();
+        let message = |item: &Item| {
+            let words = plain(item.text.trim_end_matches('…'));
+            let found = whole.iter().rfind(|(_, text)| !words.is_empty() && text.contains(&words))?;
+            Some(found.0)
+        };
+        let of_users =
+            |section| matches!(section, Section::SessionIntent | Section::Constraints | Section::CurrentTask);
+        let items = self.items.iter().enumerate().filter(|(_, item)| of_users(item.section));
+        items.filter_map(|(at, item)| Some((at, message(item)?))).collect()
     }
 }
 
@@ -80,9 +104,19 @@ struct Page<'p> {
     covered: &'p SeqSet,
     meter: &'p Meter,
     names: Names,
+    /// The items that stand in a message of the user as it is told, and in which: these are not written again.
+    said: BTreeMap<usize, Seq>,
 }
 
-impl Page<'_> {
+impl<'p> Page<'p> {
+    fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names, limit: Tokens) -> Self {
+        let mut page = Self { brief, covered, meter, names, said: BTreeMap::new() };
+        if !brief.voice.is_empty() && meter.text(&page.write(&page.least())) > limit {
+            page.said = brief.said();
+        }
+        page
+    }
+
     /// Pins and rules, what was asked for first and last, and the newest of every section that must be kept: however many
     /// constraints there are, they do not push out what they are about.
     fn least(&self) -> Shown {
@@ -99,6 +133,7 @@ impl Page<'_> {
         let mut shown: BTreeSet<usize> = (0..items.len()).filter(|at| always(&items[*at])).collect();
         let sections = Section::ALL.into_iter().filter(|section| section.must_keep());
         shown.extend(sections.filter_map(|section| items.iter().rposition(|item| item.section == section)));
+        shown.retain(|at| !self.said.contains_key(at));
         Shown { items: shown, handles: BTreeSet::new() }
     }
 
@@ -132,7 +167,8 @@ impl Page<'_> {
     /// The places of a section's items that are not shown yet, the newest last.
     fn places(&self, section: Section, shown: &Shown) -> Vec<usize> {
         let items = &self.brief.items;
-        let of_section = |at: &usize| items[*at].section == section && !shown.items.contains(at);
+        let is_told = |at: &usize| shown.items.contains(at) || self.said.contains_key(at);
+        let of_section = |at: &usize| items[*at].section == section && !is_told(at);
         let mut places: Vec<usize> = (0..items.len()).filter(of_section).collect();
         // What the session began with is told before what was asked in between.
         if section == Section::SessionIntent && places.len() > 1 {
@@ -156,9 +192,30 @@ impl Page<'_> {
         }
     }
 
+    /// All of it.
+    fn whole(&self, shown: &Shown) -> String {
+        let (opening, sections) = (self.opening(), self.sections(shown));
+        let mut text = if self.brief.voice.is_empty() {
+            opening
+        } else {
+            // Which events it stands for is another with every summary: it comes behind what stays the same.
+            let mut text = format!("{UNNAMED}.\n");
+            self.brief.voice.write(self.names, &mut text);
+            format!("{text}\n{opening}")
+        };
+        text.push_str(&sections);
+        index::write(&self.brief.index, self.names, &mut text);
+        text
+    }
+
+    /// Without what has room of its own.
     fn write(&self, shown: &Shown) -> String {
+        self.opening() + &self.sections(shown)
+    }
+
+    fn sections(&self, shown: &Shown) -> String {
         let items = &self.brief.items;
-        let mut text = self.opening();
+        let mut text = String::new();
         if !shown.handles.is_empty() {
             text.push_str(&self.legend());
         }
@@ -168,6 +225,7 @@ impl Page<'_> {
             text.push('\n');
             let before = text.len();
             text.push_str(&self.counted(section, shown));
+            text.push_str(&self.pointed_at(section));
             for at in shown.items.iter().filter(|at| items[**at].section == section) {
                 let sources = shown.handles.contains(at).then_some(&items[*at].sources);
                 text.push_str(&line(&items[*at], sources));
@@ -180,18 +238,17 @@ impl Page<'_> {
         text
     }
 
-    /// What stands beside the sections and has room of its own.
-    fn beside(&self) -> String {
-        let mut text = String::new();
-        self.brief.voice.write(self.names, &mut text);
-        index::write(&self.brief.index, self.names, &mut text);
-        text
+    /// The line for what a section leaves to the user's own words.
+    fn pointed_at(&self, section: Section) -> String {
+        let said = self.said.iter().filter(|(at, _)| self.brief.items[**at].section == section);
+        let said = SeqSet::union(&said.map(|(_, message)| SeqSet::one(*message)).collect::<Vec<_>>());
+        if said.is_empty() { String::new() } else { format!("- as said above: {said}\n") }
     }
 
     /// The lines for what a section does not tell item by item.
     fn counted(&self, section: Section, shown: &Shown) -> String {
         let items = &self.brief.items;
-        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at));
+        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at) && !self.said.contains_key(at));
         let hidden: Vec<&Item> = hidden.map(|at| &items[at]).filter(|item| item.section == section).collect();
         let folded = self.brief.folded.iter().filter(|folded| folded.section == section);
         let (unknown, known): (Vec<_>, Vec<_>) = folded.partition(|folded| folded.count == 0);
@@ -216,16 +273,14 @@ impl Page<'_> {
     /// reached from here.
     fn opening(&self) -> String {
         let handles = self.names.handles(self.covered);
-        match self.names {
-            _ if self.covered.is_empty() => {
-                "This message stands for an earlier part of the session, no longer shown here.\n".to_owned()
-            }
-            Names::Thread(_) => format!(
-                "This message stands for an earlier part of the session, no longer shown here; {handles} gets it back.\n"
-            ),
-            Names::Messages | Names::MessagesAfter(_) => {
+        match (self.names, self.brief.voice.is_empty()) {
+            (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
+            (_, false) if self.covered.is_empty() => String::new(),
+            (Names::Thread(_), true) => format!("{UNNAMED}; {handles} gets it back.\n"),
+            (Names::Messages | Names::MessagesAfter(_), true) => {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")
             }
+            (_, false) => format!("All that this message stands for: {handles}\n"),
         }
     }
 
@@ -285,7 +340,7 @@ mod tests {
     use super::*;
     use crate::{
         notation::{meter, read},
-        summary::{Caps, FoldedItems, summarise},
+        summary::{Caps, FoldedItems, Voice, summarise},
     };
 
     const LOG: &str = r#"
@@ -418,17 +473,76 @@ assistant: Next steps: write the docs.
         let brief = summarise(&read(LOG), None, &caps);
         for limit in [Tokens(0), Tokens::MAX] {
             let text = brief.render(&covered(), limit, &meter(), Names::Messages);
-            let beside = text.split_once("\n## What the User Said\n").expect("what was said").1;
-            insta::allow_duplicates!(insta::assert_snapshot!(beside, @r#"
-            <user_message n="1">
-            Add a cache to the client. Never touch the lock file.
-            </user_message>
-
-            ## Index of Names
-            Names that stood in tool results, newest first; the result behind [3]: message 3
-            - [3] edit_file src/cache.rs: new_string old_string src/cache.rs
-            "#));
+            let (_, index) = text.split_once("\n## Index of Names\n").expect("an index");
+            insta::allow_duplicates!(insta::assert_snapshot!(index, @r"
+            Names in tool results, newest first; [3] is message 3
+            - [3] src/cache.rs
+            "));
         }
+    }
+
+    #[test]
+    fn where_there_is_no_room_nothing_is_said_twice() {
+        let caps = Caps { user_words: 1_000, ..Caps::default() };
+        let brief = summarise(&read(LOG), None, &caps);
+        let text = |limit| brief.render(&covered(), limit, &meter(), Names::Messages);
+        let (begins, sections) = text(Tokens(0))
+            .split_once("\n## Files Modified")
+            .map(|(one, two)| (one.to_owned(), two.to_owned()))
+            .expect("a section");
+        insta::assert_snapshot!(begins, @r#"
+        This message stands for an earlier part of the session, no longer shown here.
+
+        ## What the User Said
+        <user_message n="1">
+        Add a cache to the client. Never touch the lock file.
+        </user_message>
+
+        All that this message stands for: messages 1-6
+
+        ## Pinned
+        (none)
+
+        ## Session Intent
+        - as said above: 1
+
+        ## Constraints
+        - as said above: 1
+
+        ## Current Task
+        - The first request.
+        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed
+        - Last said: Next steps: write the docs.
+        "#);
+        assert!(sections.contains("- error: boom"), "{sections}");
+        assert_eq!(text(Tokens::MAX).matches("Never touch the lock file.").count(), 3);
+        // A message that is not told as a whole says nothing for others.
+        let voice = Voice { said: vec![], untold: SeqSet::one(Seq(1)) };
+        let untold = Brief { voice, ..brief.clone() };
+        let text = untold.render(&covered(), Tokens(0), &meter(), Names::Messages);
+        assert_eq!(text.matches("Never touch the lock file.").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_summary_begins_as_the_one_before_it_did() {
+        let caps = Caps { user_words: 10_000, index: 1_000, ..Caps::default() };
+        let mut events = read(LOG);
+        let before = summarise(&events, None, &caps);
+        events.extend(read(&format!("{LOG}user: And the docs.\n")).into_iter().skip(6));
+        let after = summarise(&events[6..], Some(&before), &caps);
+        let said = |brief: &Brief, last| {
+            let covered = SeqSet::run(Seq(1), Seq(last));
+            let text = brief.render(&covered, Tokens::MAX, &meter(), Names::Messages);
+            text.split_once("\n## Pinned")
+                .expect("a section")
+                .0
+                .rsplit_once("</user_message>")
+                .expect("a message")
+                .0
+                .to_owned()
+        };
+        let (before, after) = (said(&before, 6), said(&after, 7));
+        assert!(after.starts_with(&before) && after.contains("And the docs."), "{before}\n{after}");
     }
 
     #[test]

@@ -144,10 +144,10 @@ impl Voice {
             return;
         }
         text.push_str("\n## What the User Said\n");
+        self.said.iter().for_each(|said| said.write(names, text));
         if !self.untold.is_empty() {
             let _ = writeln!(text, "- other messages are not told here; {}", names.handles(&self.untold));
         }
-        self.said.iter().for_each(|said| said.write(names, text));
     }
 }
 
@@ -277,7 +277,6 @@ mod tests {
         insta::assert_snapshot!(rendered(&told, Names::Thread(ThreadId::derived(&["test"]))), @r#"
 
         ## What the User Said
-        - other messages are not told here; recall c02051f4:4-7
         <user_message n="1">
         Add a cache.
         </user_message>
@@ -292,6 +291,7 @@ mod tests {
         <user_message n="3">
         éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé […; recall c02051f4:3]
         </user_message>
+        - other messages are not told here; recall c02051f4:4-7
         "#);
         told.said.clear();
         insta::assert_snapshot!(rendered(&told, Names::Messages), @r"

@@ -276,7 +276,7 @@ proptest! {
         prop_assert!(brief.items.iter().all(|item| !item.sources.is_empty()));
         let [meter, _] = meters().map(Arc::new);
         let line = Line::new(events.iter().cloned());
-        let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL, most: None, limit: None };
+        let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL, most: None, modest: None, limit: None };
         let Ok(draft) = drafting.draft(&project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
         let before = project(&line, Arc::clone(&meter), Names::Messages);
         prop_assert_eq!(draft.tokens_before, Some(before.tokens()));

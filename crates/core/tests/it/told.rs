@@ -168,7 +168,7 @@ proptest! {
         let context = project(&line, words(), Names::Messages);
         let length = Length::Fixed(Tokens(60));
         let keep = if important { Keep::Important(Tokens(keep)) } else { Keep::Tokens(Tokens(keep)) };
-        let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), limit: None };
+        let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), modest: None, limit: None };
         let after = |drafting: Drafting| {
             drafting.draft(&context, &line, Trigger::Threshold).ok().and_then(|draft| draft.tokens_after)
         };

@@ -31,6 +31,7 @@ const DRAFTING: Drafting = Drafting {
     length: Length::Fixed(Tokens(150)),
     caps: CAPS,
     most: None,
+    modest: None,
     limit: None,
 };
 

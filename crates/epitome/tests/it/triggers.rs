@@ -238,7 +238,7 @@ async fn an_overflow_of_any_provider_is_recovered_from_without_a_model() {
                 assert!(smaller.body.len() < last.body.len(), "{format:?} {body}");
                 last = smaller;
             }
-            assert!(last.body.contains("Never write any file."));
+            assert!(last.body.contains("Never write any file."), "{}", last.body);
             assert_eq!(summariser.asked().len(), 0, "{format:?}: nobody was waited for, or asked");
             assert_replays(&session).await;
         }
