@@ -152,12 +152,16 @@ impl Line {
     /// Where what is shown begins, the prefix aside, and the compaction that is stood on.
     pub(crate) fn shown_from(&self) -> (Seq, Option<Seq>) {
         match self.pivot() {
-            Some((pivot, compaction)) => {
-                let at = pivot.event.id.seq;
-                (compaction.kept_from(at), Some(at))
-            }
+            Some((pivot, compaction)) => (self.kept_from(pivot, compaction), Some(pivot.event.id.seq)),
             None => (Seq::START, None),
         }
+    }
+
+    /// Where what a compaction keeps from before itself begins. The instructions at the head of the thread are shown before
+    /// its summary, whatever it says of its place.
+    fn kept_from(&self, pivot: &Entry, compaction: &Compaction) -> Seq {
+        let at = pivot.event.id.seq;
+        compaction.kept_from(at).max(self.after_leading()).min(at)
     }
 
     /// Puts in what was missing: of each gap that is among `read`, and of what is before the line, the events are there
@@ -256,7 +260,7 @@ fn stand_on<'a>(
     compaction: &Compaction,
 ) -> &'a [Entry] {
     let at = pivot.event.id.seq;
-    let kept = compaction.kept_from(at);
+    let kept = line.kept_from(pivot, compaction);
     let (before, shown) =
         line.events.split_at(line.events.partition_point(|entry| entry.event.id.seq < kept));
     let place = after_leading(before.iter().map(|entry| &entry.event), line.begins);

@@ -12,7 +12,10 @@ use std::{env, error::Error, fmt::Write as _, path::Path};
 use epitome::{
     core::ThreadId,
     session::verify_call,
-    store::{Options, Sqlite, records::JobState},
+    store::{
+        Options, Sqlite,
+        records::{AttemptsOf, JobState},
+    },
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +48,7 @@ pub(crate) fn prove(store: &Sqlite, thread: ThreadId) -> Result<String, Box<dyn 
             other => format!("{other:?}"),
         };
         let _ = write!(said, "\n  events {}-{}: {state}", row.job.first, row.job.through);
-        for tried in store.attempts(Some(row.job.id), None, usize::MAX)?.into_iter().rev() {
+        for tried in store.attempts(AttemptsOf::Job(row.job.id), None, usize::MAX)?.into_iter().rev() {
             let seconds = (tried.attempt.ended.0 - tried.attempt.started.0) / 1_000;
             let end = tried.attempt.error.unwrap_or("well".to_owned());
             let _ = write!(said, "; {} for {seconds} s: {end}", tried.attempt.summariser);

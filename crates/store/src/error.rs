@@ -249,6 +249,16 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether somebody else was first: what was to be written was made of what no longer is so.
+    pub fn is_conflict(&self) -> bool {
+        matches!(
+            self,
+            Self::Conflict { .. } | Self::CallsConflict { .. } | Self::JobNotReady(_) | Self::JobExists(_)
+        )
+    }
+}
+
 /// A session that may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {

@@ -12,7 +12,7 @@ pub use self::{
     calls::{CallRow, Content, NewCall, NewOutcome, Outcome},
     commit::{BecomesHead, Commit, Committed, Opens, Record},
     exchanges::{ExchangeRow, NewExchange},
-    jobs::{Attempt, AttemptRow, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
+    jobs::{Attempt, AttemptRow, AttemptsOf, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
 };
 use crate::log::{Head, Start};
 

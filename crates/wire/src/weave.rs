@@ -150,10 +150,7 @@ pub fn rewritten(
     let messages = rendered.messages.iter();
     let said = messages
         .filter_map(|message| weaving.message(&message.events, &rendered.body[message.bytes.clone()]));
-    Ok(Plan {
-        pieces: said.map(|message| Piece::Own(message.text.to_owned())).collect(),
-        onward: history.ends.len(),
-    })
+    Ok(Plan { pieces: said.map(|message| own(message.text)).collect(), onward: history.ends.len() })
 }
 
 struct Weaving<'c> {
@@ -349,6 +346,22 @@ fn ours(messages: &[Message<'_>]) -> BTreeSet<usize> {
 /// JSON without what asks a provider's cache to keep what it has read.
 pub fn unmarked(json: &str) -> Cow<'_, str> {
     marks::stripped(json)
+}
+
+/// Whether a request itself asks its provider's cache to keep what it has read. What is said in it does not count.
+pub fn is_marked(format: Format, body: &str) -> bool {
+    let named = [marks::CACHE_CONTROL, marks::BREAKPOINT].into_iter().any(|key| is_member(body, key));
+    named
+        && Json::parse(body, "a request").is_ok_and(|request| render::count_breakpoints(format, &request) > 0)
+}
+
+/// Whether some object in a JSON text has a member of this name: in what is said, the quotes would be escaped.
+fn is_member(json: &str, key: &str) -> bool {
+    json.match_indices(key).any(|(at, _)| {
+        let (before, after) = (&json[..at], &json[at + key.len()..]);
+        let is_name = before.ends_with('"') && !before.ends_with("\\\"");
+        is_name && after.strip_prefix('"').is_some_and(|after| after.trim_start().starts_with(':'))
+    })
 }
 
 /// Whether two forms of an item say the same to a model: cache marks, and how a text is written down, are nothing to it.

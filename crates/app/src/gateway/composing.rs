@@ -67,7 +67,10 @@ impl Trip<'_> {
         let composed = record(self.passage, alive, Arc::clone(&self.request)).await?;
         let Some(Composed { way, body }) = composed else { return self.untouched().await };
         match way {
-            Way::Answer(words) => {
+            Way::Answer { words, compaction } => {
+                if let Some((trigger, by)) = &compaction {
+                    self.passage.gateway().metrics.compacted(*trigger, by);
+                }
                 self.passage.came_to(Fate::Answered);
                 Ok(Reached::Here(self.reply(&body, &words)))
             }
@@ -92,7 +95,7 @@ impl Trip<'_> {
 
     /// Whether its model was offered a tool by which it gets back what was left out.
     fn may_ask_back(&self, outgoing: &Outgoing, body: &[u8]) -> bool {
-        if !self.passage.gateway().composing.recall || outgoing.done.call.is_none() {
+        if !outgoing.recall {
             return false;
         }
         // Whoever never names it has no tool of that name, which is all that counts here: one that was not offered is not
@@ -112,27 +115,18 @@ impl Trip<'_> {
         let (refusal, overflow) = begun::held(self.request.format, response).await;
         let Some(overflow) = overflow else { return Ok(refusal) };
         let request = Arc::clone(&self.request);
-        // Until something else is known.
-        self.passage.overflowed(Overflowed::Lost);
-        match self.smaller(Refused { request, body: body.clone(), overflow }).await {
+        match smaller(self.passage, Refused { request, body: body.clone(), overflow }).await {
             Some(outgoing) => {
                 drop(refusal);
-                self.passage.overflowed(Overflowed::Recovered);
+                self.head.headers = headers::of_another(&self.head.headers);
                 self.sent(outgoing, &body).await.map(begun::unread)
             }
             None => Ok(refusal),
         }
     }
 
-    async fn smaller(&mut self, refused: Refused) -> Option<Outgoing> {
-        match self.passage.gateway().unrecorded {
-            Unrecorded::Refuse => self.passage.smaller(refused).await,
-            Unrecorded::Forward => timeout(REFUSED, self.passage.smaller(refused)).await.ok().flatten(),
-        }
-    }
-
     async fn sent(&mut self, outgoing: Outgoing, body: &Bytes) -> Result<Response<Incoming>, Failure> {
-        let Outgoing { cuts, done } = outgoing;
+        let Outgoing { cuts, done, .. } = outgoing;
         self.passage.came_to(Fate::Composed(done));
         let mut head = self.head.clone();
         let body = match pieces(cuts, body).filter(|pieces| !is_whole(pieces, body)) {
@@ -153,6 +147,20 @@ impl Trip<'_> {
         let name = Uuid::now_v7().simple().to_string();
         self.request.format.answer_as_model(request, words, &name, now)
     }
+}
+
+/// A request once more, smaller, because its provider refused it as too long; `None` if it cannot be.
+pub(super) async fn smaller(passage: &mut Passage, refused: Refused) -> Option<Outgoing> {
+    // Until something else is known.
+    passage.overflowed(Overflowed::Lost);
+    let outgoing = match passage.gateway().unrecorded {
+        Unrecorded::Refuse => passage.smaller(refused).await,
+        Unrecorded::Forward => timeout(REFUSED, passage.smaller(refused)).await.ok().flatten(),
+    };
+    if outgoing.is_some() {
+        passage.overflowed(Overflowed::Recovered);
+    }
+    outgoing
 }
 
 /// The pieces of a body, of which what is the client's is not copied; `None` if it has no such pieces.

@@ -95,12 +95,21 @@ pub(super) fn uncompressed(headers: &HeaderMap) -> HeaderMap {
     sent
 }
 
-/// The headers of a request that goes on from another one, `length` bytes long. What the first one may only be done once by is
-/// its own.
+/// The headers of a request that takes another one's place. What that one may only be done once by is its own: a provider that
+/// goes by it would answer what it has answered.
+pub(super) fn of_another(headers: &HeaderMap) -> HeaderMap {
+    let mut sent = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers.iter().filter(|(name, _)| !is_of_one_request(name)) {
+        sent.append(name, value.clone());
+    }
+    sent
+}
+
+/// The headers of a request that goes on from another one, `length` bytes long.
 pub(super) fn of_next(headers: &HeaderMap, length: u64) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
-        let is_of_first = *name == header::CONTENT_LENGTH || name.as_str() == "idempotency-key";
+        let is_of_first = *name == header::CONTENT_LENGTH || is_of_one_request(name);
         if !is_of_first && !is_of_connection(name) && !is_of_bytes(name) {
             sent.append(name, value.clone());
         }
@@ -121,7 +130,7 @@ pub(super) fn unmeasured(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// The headers of a question of our own, beside a request that its provider got with these: not compressed, and answered so in
-/// one piece of JSON. A request's key for not being done twice is its own.
+/// one piece of JSON.
 pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
     let mut sent = HeaderMap::with_capacity(headers.keys_len() + 1);
     for (name, value) in headers {
@@ -129,7 +138,7 @@ pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
             || *name == header::CONTENT_TYPE
             || *name == header::ACCEPT
             || *name == header::ACCEPT_ENCODING
-            || name.as_str() == "idempotency-key";
+            || is_of_one_request(name);
         if !is_of_request && !is_of_connection(name) && !is_of_bytes(name) {
             sent.append(name, value.clone());
         }
@@ -138,6 +147,11 @@ pub(super) fn of_question(headers: &HeaderMap) -> HeaderMap {
     sent.insert(header::CONTENT_TYPE, json.clone());
     sent.insert(header::ACCEPT, json);
     sent
+}
+
+/// Whether a header is one request's key for not being done twice.
+fn is_of_one_request(name: &HeaderName) -> bool {
+    name.as_str() == "idempotency-key"
 }
 
 /// Whether a header is about the very bytes of a body.
@@ -267,6 +281,12 @@ mod tests {
         assert_eq!(lines(&recut(&headers, 1_000)), expect);
         let chunked = map(&[("transfer-encoding", "chunked"), ("accept", "*/*")]);
         assert_eq!(lines(&recut(&chunked, 7)), lines(&chunked));
+    }
+
+    #[test]
+    fn a_request_in_anothers_place_is_another_one() {
+        let headers = map(&[("host", "h"), ("idempotency-key", "once"), ("x", "a"), ("x", "b")]);
+        assert_eq!(lines(&of_another(&headers)), [("host", "h"), ("x", "a"), ("x", "b")]);
     }
 
     #[test]

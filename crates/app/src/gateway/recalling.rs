@@ -282,7 +282,8 @@ impl Pump {
             Unrecorded::Refuse => self.passage.recall(asked).await,
             Unrecorded::Forward => timeout(REFUSED, self.passage.recall(asked)).await.ok().flatten(),
         };
-        let made = outgoing.and_then(|compose::Outgoing { cuts, done }| Some((pieces(cuts, body)?, done)));
+        let made =
+            outgoing.and_then(|compose::Outgoing { cuts, done, .. }| Some((pieces(cuts, body)?, done)));
         let (pieces, done) = made.ok_or_else(|| Stop::broke("no request could be made with that"))?;
         self.passage.goes_on(done);
         let mut head = head.clone();

@@ -15,8 +15,8 @@ use epitome::{
     },
     session::Warm,
     summarise::{
-        Draft, Key, LARGEST, LARGEST_ERROR, Reading, Remote, Retries, Summarize, SummarizeError, Summarizing,
-        SummaryRequest, Timeouts, Waited, limit_name,
+        Draft, Key, LARGEST, LARGEST_ERROR, Reading, Remote, Retries, Scope, Summarize, SummarizeError,
+        Summarizing, SummaryRequest, Timeouts, Waited, limit_name,
         retry::{Jitter, persist},
     },
     wire::{Format, ask::Ask},
@@ -218,6 +218,10 @@ impl Summarize for Own {
 
     fn window(&self) -> Tokens {
         self.window
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Session
     }
 
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {

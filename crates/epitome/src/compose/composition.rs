@@ -5,7 +5,7 @@ use std::{cell::Cell, sync::Arc};
 use epitome_core::{Fact, Part, Seq, SessionId, ThreadId, Tokens, event::Trigger};
 use epitome_store::{
     Head, NewThread, Sqlite, Start, StoreError,
-    records::{BecomesHead, Commit, Opens},
+    records::{BecomesHead, CallRow, Commit, Opens},
 };
 use epitome_wire::{
     caller::{Caller, Purpose},
@@ -24,9 +24,9 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, Made},
+        desk::{Arriving, BUILT_IN, Made, Taught},
         orders,
-        setup::Setup,
+        setup::{Limit, Setup},
     },
 };
 
@@ -72,26 +72,31 @@ impl Recorder {
         arrival: &Arrival<'_>,
         refused: Overflow,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        let recall = live.offers_recall();
-        let request = Request { seen: &seen, frame, unsent: None, recall };
-        match smaller(&live, request, (call, refused)) {
-            Ok(Some((made, outgoing))) => {
-                live.work();
-                self.moved(ticket, made.head, Some(made.call));
-                Ok(Some(outgoing))
-            }
-            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
-            Err(error) => {
-                self.lives.forget(ticket.thread);
-                match error {
-                    SessionError::Store(error) => Err(error.into()),
-                    _ => Ok(None),
-                }
-            }
+        let request = Request { seen: &seen, frame, unsent: None, recall: false, below: None };
+        let made = smaller(&live, request, (call, refused));
+        live.work();
+        self.once_more(ticket, made)
+    }
+
+    /// A call was made once more for a request that has left before, or could not be.
+    pub(super) fn once_more(
+        &self,
+        ticket: &mut Ticket,
+        made: Result<Option<(Made, Outgoing)>, SessionError>,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        if let Ok(Some((made, outgoing))) = made {
+            self.moved(ticket, made.head, Some(made.call));
+            return Ok(Some(outgoing));
+        }
+        // What was woven in vain is remembered wrongly.
+        self.lives.forget(ticket.thread);
+        match made {
+            Err(SessionError::Store(error)) if !error.is_conflict() => Err(error.into()),
+            _ => Ok(None),
         }
     }
 }
@@ -117,14 +122,14 @@ impl<'b> Composition<'_, '_, 'b> {
             (Left::Composed, None) => return self.pass(place, Left::Unfit).map(Some),
             (left, _) => return self.pass(place, left).map(Some),
         };
-        let Some(setup) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
+        let Some((setup, limit)) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
         let place = self.beside_its_answer(place)?;
         if let Some(focus) = self.command() {
-            return self.compact(place, &setup, &focus).map(Some);
+            return self.compact(place, (&setup, limit), &focus).map(Some);
         }
         let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork {
-            return self.fork(place, &setup, frame).map(Some);
+            return self.fork(place, (&setup, limit), frame);
         }
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
@@ -135,6 +140,9 @@ impl<'b> Composition<'_, '_, 'b> {
                 Err(error) => return self.give_up(thread, error),
             },
         };
+        if let Err(error) = live.is_limited(limit) {
+            return self.give_up(thread, error);
+        }
         live.summarise_with(self.summariser);
         let mut outgoing = None;
         let mut frame = Some(frame);
@@ -142,7 +150,7 @@ impl<'b> Composition<'_, '_, 'b> {
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens };
+            let arriving = Arriving { events, records, opens, taught: Taught::Doubted };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
@@ -157,8 +165,8 @@ impl<'b> Composition<'_, '_, 'b> {
         })?;
         match (taken, outgoing) {
             (Some(mut ticket), Some(outgoing)) => {
-                ticket.setup = Some(live.setup());
                 self.recorder.lives.put(thread, &live);
+                ticket.live = Some(Arc::clone(&live));
                 live.work();
                 Ok(Some((ticket, Way::Forward(outgoing))))
             }
@@ -167,7 +175,7 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     fn request(&self, frame: Frame<'b>) -> Request<'_, 'b> {
-        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall }
+        Request { seen: self.seen, frame, unsent: None, recall: self.composing.recall, below: None }
     }
 
     /// Whether a policy is to be in charge of the request.
@@ -187,11 +195,14 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    fn setup(&self) -> Option<Arc<Setup>> {
+    /// How the request is made, and what it says of its limit.
+    fn setup(&self) -> Option<(Arc<Setup>, Limit)> {
         let model = self.seen.model()?;
         let window = self.wishes.window.or(self.composing.window);
         let answer = self.seen.answer_limit().map(Tokens);
-        Some(self.recorder.lives.setup(self.seen.format(), &model.0, window, answer, self.composing))
+        let setup = self.recorder.lives.setup(self.seen.format(), &model.0, self.composing);
+        let limit = setup.limit_of(window, answer);
+        Some((setup, limit))
     }
 
     /// Records the request, which goes on as it came.
@@ -204,12 +215,9 @@ impl<'b> Composition<'_, '_, 'b> {
     fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
-            SessionError::Store(
-                error @ (StoreError::Conflict { .. }
-                | StoreError::CallsConflict { .. }
-                | StoreError::JobNotReady(_)
-                | StoreError::JobExists(_)),
-            ) => Err(RecordError::Store(as_conflict(error, thread))),
+            SessionError::Store(error) if error.is_conflict() => {
+                Err(RecordError::Store(as_conflict(error, thread)))
+            }
             SessionError::Store(error) => Err(error.into()),
             error => {
                 tracing::warn!(target: "epitome::compose", %thread, %error, "a request goes on as it came");
@@ -228,28 +236,33 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     /// A request that parts from what its thread holds: the fork is made first, and shows what it shares.
-    fn fork(&self, place: Place, setup: &Arc<Setup>, frame: Frame<'b>) -> Result<(Ticket, Way), RecordError> {
+    fn fork(
+        &self,
+        place: Place,
+        (setup, limit): (&Arc<Setup>, Limit),
+        frame: Frame<'b>,
+    ) -> Result<Option<(Ticket, Way)>, RecordError> {
         let place_of = (place.session, place.thread);
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        let untouched = || as_it_came(self.arrival.body, Left::Unfit);
         let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
-            let place = (ticket.head, Arriving::default());
-            Ok((weave_request(&live, place, self.request(frame))?, live))
+            live.is_limited(limit)?;
+            let arriving = Arriving { taught: Taught::Doubted, ..Arriving::default() };
+            Ok((weave_request(&live, (ticket.head, arriving), self.request(frame))?, live))
         });
-        match woven {
+        let error = match woven {
             Ok((Some((made, outgoing)), live)) => {
                 self.recorder.moved(&mut ticket, made.head, Some(made.call));
-                ticket.setup = Some(live.setup());
                 self.recorder.lives.put(ticket.thread, &live);
                 live.work();
-                Ok((ticket, Way::Forward(outgoing)))
+                ticket.live = Some(live);
+                return Ok(Some((ticket, Way::Forward(outgoing))));
             }
-            Ok((None, _)) => Ok((ticket, untouched())),
-            Err(error) => {
-                tracing::warn!(target: "epitome::compose", %error, "a request goes on as it came");
-                Ok((ticket, untouched()))
-            }
-        }
+            Ok((None, _)) => SessionError::Busy,
+            Err(error) => error,
+        };
+        // It finds itself where it was just written.
+        self.recorder.leaves(&ticket);
+        self.give_up(ticket.thread, error)
     }
 
     /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
@@ -305,7 +318,12 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 
     /// Compacts now, or has that done, and tells the client of it.
-    fn compact(&self, place: Place, setup: &Arc<Setup>, focus: &str) -> Result<(Ticket, Way), RecordError> {
+    fn compact(
+        &self,
+        place: Place,
+        (setup, limit): (&Arc<Setup>, Limit),
+        focus: &str,
+    ) -> Result<(Ticket, Way), RecordError> {
         let place_of = (place.session, place.thread);
         let known = if place.opens.is_none() { self.recorder.lives.get(place.thread) } else { None };
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
@@ -316,15 +334,22 @@ impl<'b> Composition<'_, '_, 'b> {
         let focus = Some(focus).filter(|focus| !focus.is_empty());
         let done = live.and_then(|live| {
             live.summarise_with(self.summariser);
+            live.is_limited(limit)?;
             let desk = &live.desk;
             let told = if desk.maker.is_some() {
                 orders::order(desk, Trigger::Manual, focus, None)?;
-                "A summary is being written; it takes effect with the next message after it is ready.".to_owned()
+                let words = "A summary is being written; it takes effect with the next message after it is ready.";
+                answer(words.to_owned())
             } else {
                 let before = desk.state()?.view.context().tokens();
                 orders::compact_built_in(desk, Trigger::Manual, focus, None)?;
                 let after = desk.state()?.view.context().tokens();
-                format!("Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record.")
+                Way::Answer {
+                    words: format!(
+                        "Compacted: {before} tokens became {after}. Nothing is lost: the whole session is on record."
+                    ),
+                    compaction: Some((Trigger::Manual, BUILT_IN.to_owned())),
+                }
             };
             let head = desk.state()?.head();
             self.recorder.lives.put(ticket.thread, &live);
@@ -334,25 +359,39 @@ impl<'b> Composition<'_, '_, 'b> {
         match done {
             Ok((told, head)) => {
                 self.recorder.moved(&mut ticket, head, None);
-                Ok((ticket, Way::Answer(told)))
+                Ok((ticket, told))
             }
             Err(SessionError::Store(error)) => Err(error.into()),
             Err(SessionError::Nothing(_)) => {
-                Ok((ticket, Way::Answer("There is nothing old enough to compact yet.".to_owned())))
+                Ok((ticket, answer("There is nothing old enough to compact yet.".to_owned())))
             }
-            Err(error) => Ok((ticket, Way::Answer(format!("Nothing was compacted: {error}")))),
+            Err(error) => Ok((ticket, answer(format!("Nothing was compacted: {error}")))),
         }
     }
 }
 
 /// Where a question ends with all that was decided for it before it was answered.
 fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
-    let next = store.digests(place.thread, place.after.next(), usize::MAX >> 1)?;
-    let answered = next.iter().find(|(_, digest, _)| digest.is_some());
-    let answered = answered.map_or(Seq(u64::MAX >> 1), |(seq, ..)| *seq);
-    let calls = store.calls(place.thread, 0, usize::MAX >> 1)?;
-    let heads = calls.iter().map(|row| row.call.head);
-    Ok(heads.filter(|head| (place.after..answered).contains(head)).max().unwrap_or(place.after))
+    let mut from = place.after.next();
+    let answered = loop {
+        let page = store.digests(place.thread, from, 64)?;
+        match (page.iter().find(|(_, digest, _)| digest.is_some()), page.last()) {
+            (Some((seq, ..)), _) => break *seq,
+            (None, Some((last, ..))) => from = last.next(),
+            (None, None) => break Seq(u64::MAX),
+        }
+    };
+    let mut row = store.last_call(place.thread)?;
+    while let Some(CallRow { number, call, .. }) = row {
+        if call.head < place.after {
+            break;
+        }
+        if call.head < answered {
+            return Ok(call.head);
+        }
+        row = number.checked_sub(1).map(|before| store.call(place.thread, before)).transpose()?;
+    }
+    Ok(place.after)
 }
 
 /// Whoever was first: the request is placed again.
@@ -363,23 +402,34 @@ fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
     }
 }
 
-fn as_it_came(body: &str, left: Left) -> Way {
-    Way::Forward(Outgoing { cuts: vec![Cut::Client(0..body.len())], done: Done::nothing(left) })
+fn answer(words: String) -> Way {
+    Way::Answer { words, compaction: None }
 }
 
-/// Makes the next request of a thread out of its client's. `None` if the log has another history.
+fn as_it_came(body: &str, left: Left) -> Way {
+    let cuts = vec![Cut::Client(0..body.len())];
+    Way::Forward(Outgoing { cuts, done: Done::nothing(left), recall: false })
+}
+
+/// Makes the next request of a thread out of its client's. `None` if the log has another history, or it would be too large.
 pub(super) fn weave_request(
     live: &Live,
     (after, arriving): (Seq, Arriving),
     request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
-    let mut loom = live.loom();
+    let mut loom = live.loom()?;
+    let mut request = request;
     let mut woven = None;
     let mut is_other = false;
     let mut held = false;
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
         held = state.is_warm(live.desk.now());
+        if request.below.is_some_and(|tried| state.view.context().tokens() >= tried) {
+            is_other = true;
+            return Err(SessionError::Busy);
+        }
+        request.recall = loom.offers_recall(state.view.line(), request.recall);
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
@@ -394,6 +444,7 @@ pub(super) fn weave_request(
         Err(error) => return Err(error),
     };
     let Some((cuts, script, full)) = woven else { return Ok(None) };
+    let recall = request.recall;
     let before = loom.full();
     loom.sent(request.seen.body(), request.frame, script);
     let done = Done {
@@ -406,7 +457,7 @@ pub(super) fn weave_request(
         compaction: made.compaction.clone(),
         left: Left::Composed,
     };
-    Ok(Some((made, Outgoing { cuts, done })))
+    Ok(Some((made, Outgoing { cuts, done, recall })))
 }
 
 /// The same request, after its provider refused it.
@@ -417,6 +468,5 @@ fn smaller(
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let tried = live.desk.overflowed_at(call, refused)?;
     let head = live.desk.state()?.head();
-    let woven = weave_request(live, (head, Arriving::default()), request)?;
-    Ok(woven.filter(|(made, _)| made.tokens < tried))
+    weave_request(live, (head, Arriving::default()), Request { below: Some(tried), ..request })
 }

@@ -18,14 +18,15 @@ use tokio::runtime::Handle;
 use super::{Composing, Summariser, weaving::Loom};
 use crate::{
     observe::kept::Kept,
+    recorder::Ticket,
     session::{
         SessionError, Warm,
         compactor::{Worked, work_one, worker},
         desk::{Clock, Desk, Maker},
         inbox::Appended,
-        setup::Setup,
+        setup::{Limit, Setup},
     },
-    summarise::{Instructions, Summarize, Summarizing, SummaryRequest},
+    summarise::{Instructions, Scope, Summarize, Summarizing, SummaryRequest},
 };
 
 /// A thread whose requests are composed.
@@ -36,7 +37,6 @@ pub(crate) struct Live {
     loom: Mutex<Loom>,
     /// Who summarises with the newest request's means.
     newest: Option<Arc<Newest>>,
-    recall: bool,
 }
 
 impl Live {
@@ -51,7 +51,7 @@ impl Live {
         let (maker, newest) = maker(&setup, composing, summariser);
         let heard = composing.heard.listeners.clone();
         let desk = Desk::fresh(Arc::clone(store), place, Arc::clone(&setup), maker, heard, clock());
-        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest, recall: composing.recall }
+        Self { desk: Arc::new(desk), setup, loom: Mutex::default(), newest }
     }
 
     /// Of a thread that is there.
@@ -67,27 +67,36 @@ impl Live {
         let loom = Loom::restore(store, place.1)?;
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
         let desk = Desk::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
-        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest, recall: composing.recall })
+        Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
     }
 
-    pub(super) fn loom(&self) -> MutexGuard<'_, Loom> {
-        // Whoever panicked while holding it let go of the whole thread.
-        self.loom.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is remembered of its requests. Whoever panicked while holding it left something that is read again.
+    pub(super) fn loom(&self) -> Result<MutexGuard<'_, Loom>, SessionError> {
+        match self.loom.lock() {
+            Ok(loom) => Ok(loom),
+            Err(poisoned) => {
+                let mut loom = poisoned.into_inner();
+                *loom = Loom::restore(&self.desk.store, self.desk.thread)?;
+                self.loom.clear_poison();
+                Ok(loom)
+            }
+        }
     }
 
     /// Whether its calls are made with this.
-    pub(super) fn is_set_up(&self, setup: &Arc<Setup>) -> bool {
-        self.desk.state().is_ok_and(|state| Arc::ptr_eq(&state.setup, setup))
+    pub(super) fn is_set_up(&self, setup: &Setup) -> bool {
+        self.setup.is_like(setup)
+    }
+
+    /// The next request says this of its limit.
+    pub(super) fn is_limited(&self, limit: Limit) -> Result<(), SessionError> {
+        self.desk.state()?.limit = Some(limit);
+        Ok(())
     }
 
     /// What its calls are made with.
-    pub(super) fn setup(&self) -> Arc<Setup> {
+    pub(crate) fn setup(&self) -> Arc<Setup> {
         Arc::clone(&self.setup)
-    }
-
-    /// Whether its model is offered a tool by which it gets back what was left out.
-    pub(super) fn offers_recall(&self) -> bool {
-        self.recall
     }
 
     /// How many letters there is room for in the next request, by and large; `None` if nobody knows a limit.
@@ -135,26 +144,40 @@ impl Live {
 }
 
 /// The threads whose requests are composed, as many as are kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
 }
 
-/// How requests are made, by format, model, window and the most that is answered.
-type Setups = HashMap<(Format, String, Option<Tokens>, Option<Tokens>), Arc<Setup>>;
+/// How requests are made, by format and model.
+type Setups = HashMap<(Format, String), Arc<Setup>>;
 
 /// How many models anybody asks.
 const MODELS: usize = 256;
+
+/// How much of what is remembered may weigh in all: the last bodies of some hundred large sessions, which are the most of it.
+const WEIGHT: Tokens = Tokens(24_000_000);
+
+impl Default for Lives {
+    fn default() -> Self {
+        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default() }
+    }
+}
 
 impl Lives {
     pub(crate) fn get(&self, thread: ThreadId) -> Option<Arc<Live>> {
         self.kept().get(thread).cloned()
     }
 
+    /// What is remembered of a request's thread: what others have made of it since, or what the request itself has.
+    pub(super) fn of(&self, ticket: &Ticket) -> Option<Arc<Live>> {
+        self.get(ticket.thread).or_else(|| ticket.live.clone())
+    }
+
     pub(super) fn put(&self, thread: ThreadId, live: &Arc<Live>) {
         // A token is about four bytes.
-        let weight = Tokens(live.loom().weight() as u64 / 4 + 1_000);
+        let weight = Tokens(live.loom().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
         self.kept().put(thread, Arc::clone(live), weight);
     }
 
@@ -163,26 +186,16 @@ impl Lives {
     }
 
     /// How requests of a model are made.
-    pub(super) fn setup(
-        &self,
-        format: Format,
-        model: &str,
-        window: Option<Tokens>,
-        answer: Option<Tokens>,
-        composing: &Composing,
-    ) -> Arc<Setup> {
+    pub(super) fn setup(&self, format: Format, model: &str, composing: &Composing) -> Arc<Setup> {
         let mut setups = self.setups.lock().unwrap_or_else(PoisonError::into_inner);
         if setups.len() >= MODELS {
             setups.clear();
         }
         let make = || {
-            let setup = Setup::new(format, model, window, &composing.policy, &composing.profiles, Tokens(0));
-            Arc::new(match answer {
-                Some(answer) => setup.answered_with(window, answer),
-                None => setup,
-            })
+            let setup = Setup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+            Arc::new(setup)
         };
-        let setup = setups.entry((format, model.to_owned(), window, answer)).or_insert_with(make);
+        let setup = setups.entry((format, model.to_owned())).or_insert_with(make);
         Arc::clone(setup)
     }
 
@@ -251,6 +264,10 @@ impl Summarize for Newest {
 
     fn window(&self) -> Tokens {
         self.now().window()
+    }
+
+    fn scope(&self) -> Scope {
+        self.now().scope()
     }
 
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a> {

@@ -18,7 +18,12 @@ use epitome_core::{ThreadId, Tokens, event::Trigger, policy::Policy, profile::Pr
 use tokio::sync::broadcast::Receiver;
 
 pub use self::recalling::Told;
-pub(crate) use self::{again::Scripts, live::Lives, recalling::as_told};
+pub(crate) use self::{
+    again::Scripts,
+    live::{Live, Lives},
+    recalling::as_told,
+    script::Script,
+};
 use crate::{
     recorder::Ticket,
     session::{Lifecycle, Warm, lifecycle::Listeners},
@@ -38,7 +43,8 @@ pub struct Composing {
     pub holdout: u32,
     /// What a user says to have the session compacted, such as `/compact`; nothing if no words do that.
     pub command: Option<String>,
-    /// Whether the model is offered a tool by which it gets back what was left out.
+    /// Whether the model of a session that begins is offered a tool by which it gets back what was left out. What a session
+    /// began with it keeps: its provider's cache, and thoughts that are bound to what they were thought with, hold the tools.
     pub recall: bool,
     /// Who hears what becomes of summaries.
     pub heard: Heard,
@@ -97,8 +103,13 @@ pub struct Composed {
 pub enum Way {
     /// It goes on to the provider, like this.
     Forward(Outgoing),
-    /// It does not: the client is told this, as if the model had said it.
-    Answer(String),
+    /// It does not: the client is told something, as if the model had said it.
+    Answer {
+        /// What.
+        words: String,
+        /// The compaction that took effect with it: why, and who wrote its summary.
+        compaction: Option<(Trigger, String)>,
+    },
 }
 
 /// A request as it goes on.
@@ -108,6 +119,8 @@ pub struct Outgoing {
     pub cuts: Vec<Cut>,
     /// What was done.
     pub done: Done,
+    /// Whether its model is offered a tool by which it gets back what was left out, unless the client has one of that name.
+    pub recall: bool,
 }
 
 /// A piece of a body.

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use epitome_core::{Event, Fact, ThreadId, event::ToolCall};
+use epitome_core::{Event, Fact, Logged, Part, ThreadId, event::ToolCall};
 use epitome_store::{
     Sqlite,
     records::{Excerpt, Found, Record, Scope, Search},
@@ -22,7 +22,7 @@ use epitome_wire::{
 use super::{Outgoing, composition::weave_request, weaving::Request};
 use crate::{
     recorder::{Arrival, RecordError, Recorder, Ticket},
-    session::{SessionError, audit, desk::Arriving},
+    session::{audit, desk::Arriving},
 };
 
 /// How many letters are given back at a time.
@@ -54,35 +54,26 @@ impl Recorder {
         arrival: &Arrival<'_>,
         recalls: &Recalls,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.get(ticket.thread)) else { return Ok(None) };
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         let format = arrival.format;
         let answer = format.decode_response(&recalls.answer)?;
         let records = vec![Record::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];
-        let mut events = hidden_calls(format, recognisable(format, answer));
+        let mut events = hidden_calls(ticket, recognisable(format, answer));
         let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
         let events = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
         let unsent = Some(ticket.unsent.unwrap_or(ticket.head.next()));
-        let arriving = Arriving { events, records, opens: None };
-        let request = Request { seen: &seen, frame, unsent, recall: true };
-        match weave_request(&live, (ticket.head, arriving), request) {
-            Ok(Some((made, outgoing))) => {
-                self.moved(ticket, made.head, Some(made.call));
-                ticket.unsent = unsent;
-                Ok(Some(outgoing))
-            }
-            Ok(None) | Err(SessionError::Request(_)) => Ok(None),
-            Err(error) => {
-                self.lives.forget(ticket.thread);
-                match error {
-                    SessionError::Store(error) => Err(error.into()),
-                    _ => Ok(None),
-                }
-            }
+        let arriving = Arriving { events, records, ..Arriving::default() };
+        let request = Request { seen: &seen, frame, unsent, recall: true, below: None };
+        let made = weave_request(&live, (ticket.head, arriving), request);
+        let recalled = self.once_more(ticket, made)?;
+        if recalled.is_some() {
+            ticket.unsent = unsent;
         }
+        Ok(recalled)
     }
 
     /// What calls of the tool give back, as events that the client does not have.
@@ -105,13 +96,13 @@ impl Recorder {
 }
 
 /// An answer as it is recorded, where its client has it otherwise.
-pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Event> {
+pub(crate) fn as_told(ticket: &Ticket, answer: Vec<Event>, told: &Told) -> Vec<Event> {
     let seen = match told {
         Told::Joined(seen) | Told::Without { seen, .. } => seen,
     };
-    if format == Format::OpenaiResponses {
+    if ticket.format == Format::OpenaiResponses {
         // There every item is by itself, and only the calls are hidden.
-        return hidden_calls(format, answer);
+        return hidden_calls(ticket, answer);
     }
     // By what the client has, it is known again.
     let known = seen.iter().rev().find_map(|event| event.normal);
@@ -127,10 +118,14 @@ pub(crate) fn as_told(format: Format, answer: Vec<Event>, told: &Told) -> Vec<Ev
 
 /// The events of an answer that calls the tool. Of items that are by themselves the client has all but these calls; they are
 /// sent again as they were said, all the same.
-fn hidden_calls(format: Format, answer: Vec<Event>) -> Vec<Event> {
+fn hidden_calls(ticket: &Ticket, answer: Vec<Event>) -> Vec<Event> {
     let is_call = |event: &Event| event.fact.calls().any(|call| recall::is_recall_call(call).is_some());
-    let hide = |event: Event| match format {
+    let hide = |event: Event| match ticket.format {
         _ if !is_said(&event) => event,
+        // Its provider would look for it in vain, and refuse it.
+        Format::OpenaiResponses if !ticket.keeps_answer && is_unsealed(&event) => {
+            Event { fact: Fact::Carried { kind: "reasoning_unsealed".to_owned() }, ..hidden(event) }
+        }
         Format::OpenaiResponses if !is_call(&event) => Event { origin: Some(HIDDEN.to_owned()), ..event },
         _ => hidden(event),
     };
@@ -141,6 +136,12 @@ fn is_said(event: &Event) -> bool {
     matches!(event.fact, Fact::AssistantSaid { .. })
 }
 
+/// Whether an item is reasoning that only its provider could know again.
+fn is_unsealed(event: &Event) -> bool {
+    let is_open = |part: &Part| matches!(part, Part::Reasoning { seal: None, .. });
+    !event.fact.parts().is_empty() && event.fact.parts().iter().all(is_open)
+}
+
 fn hidden(event: Event) -> Event {
     Event { origin: Some(HIDDEN.to_owned()), normal: None, ..event }
 }
@@ -148,27 +149,21 @@ fn hidden(event: Event) -> Event {
 /// What a call of the tool gives back, and how that went.
 fn given(store: &Sqlite, thread: ThreadId, call: &ToolCall, most: usize) -> (String, Ended) {
     let asked = recall::is_recall_call(call).unwrap_or_default();
-    match found(store, thread, &asked) {
+    match found(store, thread, &asked, most) {
         Ok(text) => (cut(text, most), Ended::Well),
         Err(text) => (text, Ended::Badly),
     }
 }
 
-fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, String> {
+fn found(store: &Sqlite, thread: ThreadId, asked: &Asked, most: usize) -> Result<String, String> {
     if let Some(handle) = &asked.handle {
-        let recalled = audit::recall(store, thread, handle).map_err(|error| error.to_string())?;
         let mut text = String::new();
-        for recalled in recalled {
-            let event = &recalled.event;
+        let mut tell = |Logged { id, event, .. }: Logged| {
             // A string takes all that is written to it.
-            let _ = writeln!(
-                text,
-                "[{} {}]\n{}\n",
-                event.id.seq,
-                event.event.fact.kind(),
-                event.event.fact.text()
-            );
-        }
+            let _ = writeln!(text, "[{} {}]\n{}\n", id.seq, event.fact.kind(), event.fact.text());
+            text.len() <= most
+        };
+        audit::recall_while(store, thread, handle, &mut tell).map_err(|error| error.to_string())?;
         return Ok(text);
     }
     let Some(query) = &asked.query else {
@@ -199,9 +194,8 @@ fn found(store: &Sqlite, thread: ThreadId, asked: &Asked) -> Result<String, Stri
 fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        let left = text.len() - end;
         text.truncate(end);
-        let _ = write!(text, "\n[{left} more bytes: ask for fewer events at a time]");
+        text.push_str("\n[there is more: ask for fewer events at a time]");
     }
     text
 }

@@ -41,6 +41,16 @@ pub(crate) struct Script {
     /// Whether the model was offered a tool by which it gets back what was left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) recall: bool,
+    /// Whether something in it was a key, which is not recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) blanked: bool,
+}
+
+impl Script {
+    /// Whether a call that was woven like this can be asked once more: what was not recorded cannot.
+    pub(crate) fn is_whole(script: &str) -> bool {
+        serde_json::from_str::<Self>(script).is_ok_and(|script| !script.blanked)
+    }
 }
 
 /// A piece of what stands around a history.

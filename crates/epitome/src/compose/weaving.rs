@@ -56,6 +56,8 @@ pub(super) struct Loom {
     saved_through: Seq,
     /// How many events the client does not have.
     hidden: usize,
+    /// Whether the client has asked its provider's cache for something.
+    marked: bool,
 }
 
 /// A client's request that is to be taken over.
@@ -67,6 +69,8 @@ pub(super) struct Request<'s, 'b> {
     pub(super) unsent: Option<Seq>,
     /// Whether the model is offered a tool by which it gets back what was left out.
     pub(super) recall: bool,
+    /// What it has to be smaller than, if its like was refused.
+    pub(super) below: Option<Tokens>,
 }
 
 /// What a plan is made of: as long as it is the same, nothing more was decided.
@@ -160,8 +164,8 @@ impl Loom {
             state.view.reset(cause.clone());
             prepared.cause = Some(cause);
         }
-        let marks = setup_marks(setup, seen.body());
-        let script = Script { marks, recall: request.recall, ..script };
+        let marks = self.marks(setup, seen.body());
+        let script = Script { marks, recall: request.recall, blanked: !frame.is_plain(), ..script };
         let summary = summary_of(state.view.context());
         let (cuts, hash, bytes) = finish(setup, request, middle, marks, summary.as_deref());
         pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
@@ -169,6 +173,27 @@ impl Loom {
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
         let written = Written { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
         Ok(Some(Woven { cuts, written, script, full }))
+    }
+
+    /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
+    /// the first one as somebody wishes, unless the model has answered before.
+    pub(super) fn offers_recall(&self, line: &Line, wished: bool) -> bool {
+        if self.taken.last.units > 0 {
+            return self.taken.last.recall;
+        }
+        wished && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
+    }
+
+    /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.
+    fn marks(&mut self, setup: &Setup, body: &str) -> Option<Breakpoints> {
+        let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
+        if !placed || setup.format != Format::Anthropic {
+            return None;
+        }
+        // Whoever has asked once goes on asking, so that nothing need be read to know it, as long as the word is there.
+        self.marked =
+            body.contains("\"cache_control\"") && (self.marked || weave::is_marked(setup.format, body));
+        (!self.marked).then_some(setup.options.breakpoints)
     }
 
     /// What compactions have left out that somebody ordered since the last request, before this one came.
@@ -236,8 +261,12 @@ impl Loom {
             if plan.is_plain() || is_legal(setup, seen.body(), &plan, frame) {
                 plan
             } else {
-                weave::rewritten(setup.format, context, &setup.options, history)
-                    .map_err(CompactError::from)?
+                let plan = weave::rewritten(setup.format, context, &setup.options, history)
+                    .map_err(CompactError::from)?;
+                if !is_legal(setup, seen.body(), &plan, frame) {
+                    return Err(SessionError::Illegal);
+                }
+                plan
             }
         };
         self.planned = Some(now);
@@ -302,7 +331,7 @@ impl Loom {
             if known.as_deref() == Some(sent) {
                 continue;
             }
-            if let Some(before) = before {
+            if let Some(before) = before.or(known.as_deref().filter(|_| was_sent)) {
                 changed |= !weave::says_the_same(format, before, sent);
             }
             let (form, content) = Form::of(sent, said.as_deref());
@@ -392,13 +421,6 @@ fn is_legal(setup: &Setup, body: &str, plan: &Plan, frame: &Frame<'_>) -> bool {
 
 fn text_of(cuts: &[Cut], body: &str) -> String {
     cuts.iter().map(|cut| cut.text(body)).collect()
-}
-
-/// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.
-fn setup_marks(setup: &Setup, body: &str) -> Option<Breakpoints> {
-    let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
-    (placed && setup.format == Format::Anthropic && !body.contains("cache_control"))
-        .then_some(setup.options.breakpoints)
 }
 
 pub(super) fn summary_of(context: &Context) -> Option<String> {

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use epitome_core::{ThreadId, Tokens};
 
-/// How much is kept in all: with what JSON and text take, some hundred megabytes.
-const MOST: Tokens = Tokens(8_000_000);
 /// How many threads are kept, however small they are.
 const THREADS: usize = 512;
 
@@ -14,6 +12,8 @@ const THREADS: usize = 512;
 pub(crate) struct Kept<T> {
     entries: VecDeque<Entry<T>>,
     weight: Tokens,
+    /// How much is kept in all.
+    most: Tokens,
 }
 
 #[derive(Debug)]
@@ -23,13 +23,12 @@ struct Entry<T> {
     value: T,
 }
 
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self { entries: VecDeque::new(), weight: Tokens(0) }
-    }
-}
-
 impl<T> Kept<T> {
+    /// Keeps nothing yet, and never more than weighs this much.
+    pub(crate) fn new(most: Tokens) -> Self {
+        Self { entries: VecDeque::new(), weight: Tokens(0), most }
+    }
+
     /// Takes out what is kept of a thread.
     pub(crate) fn take(&mut self, thread: ThreadId) -> Option<T> {
         let at = self.entries.iter().rposition(|entry| entry.thread == thread)?;
@@ -52,7 +51,7 @@ impl<T> Kept<T> {
         drop(self.take(thread));
         self.entries.push_back(Entry { thread, weight, value });
         self.weight += weight;
-        while self.entries.len() > 1 && (self.weight > MOST || self.entries.len() > THREADS) {
+        while self.entries.len() > 1 && (self.weight > self.most || self.entries.len() > THREADS) {
             if let Some(oldest) = self.entries.pop_front() {
                 self.weight = self.weight.less(oldest.weight);
             }
@@ -64,13 +63,15 @@ impl<T> Kept<T> {
 mod tests {
     use super::*;
 
+    const MOST: Tokens = Tokens(8_000);
+
     fn thread(number: usize) -> ThreadId {
         ThreadId::derived(&["kept", &number.to_string()])
     }
 
     #[test]
     fn the_oldest_go_when_it_is_too_much() {
-        let mut kept = Kept::default();
+        let mut kept = Kept::new(MOST);
         for number in 0..5 {
             kept.put(thread(number), number, Tokens(MOST.0 / 4));
         }
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn small_ones_are_counted_too() {
-        let mut kept = Kept::default();
+        let mut kept = Kept::new(MOST);
         for number in 0..(THREADS + 3) {
             kept.put(thread(number), number, Tokens(1));
             kept.put(thread(number), number, Tokens(1));

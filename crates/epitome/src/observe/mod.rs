@@ -26,6 +26,9 @@ use crate::{
     session::reading::{Counted, PAGE, read_page},
 };
 
+/// How much is kept of what is watched: with what JSON and text take, some hundred megabytes.
+const WATCHED: Tokens = Tokens(8_000_000);
+
 /// Computes beside recorded threads what a policy would have sent. Shared by all calls of a process; it blocks on the
 /// store.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ pub enum ObserveError {
 impl Observer {
     /// Observes under `policy`, with what `profiles` say of the models.
     pub fn new(policy: Policy, profiles: Arc<Profiles>) -> Self {
-        Self { policy, profiles, watched: Mutex::default() }
+        Self { policy, profiles, watched: Mutex::new(Kept::new(WATCHED)) }
     }
 
     /// What the policy would have sent for the call whose last event is `head`, made at a time to a model in a format.

@@ -59,7 +59,7 @@ pub(super) fn answer(known: &Known, ticket: &Ticket, end: End) -> Vec<Event> {
         Ending::Complete => {
             let answer = recognisable(ticket.format, answer);
             match &end.told {
-                Some(told) => as_told(ticket.format, answer, told),
+                Some(told) => as_told(ticket, answer, told),
                 None => answer,
             }
         }
@@ -136,7 +136,8 @@ impl Recorder {
         if let (Some(usage), Some(live)) = (&usage, self.lives.get(ticket.thread)) {
             live.counted(call, usage);
         }
-        let profile = ticket.setup.as_ref().and_then(|setup| setup.profile.as_ref());
+        let setup = ticket.live.as_ref().map(|live| live.setup());
+        let profile = setup.as_ref().and_then(|setup| setup.profile.as_ref());
         let cost = usage.as_ref().zip(profile).and_then(|(usage, profile)| profile.prices.cost(usage).ok());
         NewOutcome { call, time: Some(at), answer: name, usage, cost, error: None }
     }

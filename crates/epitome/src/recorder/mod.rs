@@ -29,9 +29,8 @@ use epitome_wire::{
 };
 
 use crate::{
-    compose::{Lives, Told},
+    compose::{Live, Lives, Told},
     import::title_of,
-    session::setup::Setup,
 };
 
 pub use self::finishing::{Finish, Unfinished};
@@ -98,13 +97,15 @@ pub struct Ticket {
     pub model: Option<ModelName>,
     /// The number of its call, if it was composed.
     pub call: Option<u64>,
-    /// What the call was made with.
-    pub(crate) setup: Option<Arc<Setup>>,
+    /// The thread that the call was made in, as it is remembered.
+    pub(crate) live: Option<Arc<Live>>,
     /// The first event that the client does not have though its provider was told of it.
     pub(crate) unsent: Option<Seq>,
+    /// Whether its provider keeps the answer.
+    pub(crate) keeps_answer: bool,
     /// Whose it is.
     principal: String,
-    format: Format,
+    pub(crate) format: Format,
     at: Time,
     bytes: u64,
     /// The normalised chain after the request.
@@ -433,8 +434,9 @@ impl Recorder {
             purpose: caller.purpose,
             model: seen.model(),
             call,
-            setup: None,
+            live: None,
             unsent: None,
+            keeps_answer: seen.keeps_answer(),
             principal: arrival.principal.to_owned(),
             format: arrival.format,
             at: arrival.at,
@@ -450,9 +452,14 @@ impl Recorder {
         Ok(Some(ticket))
     }
 
+    /// The request is placed once more: this ticket waits for nothing.
+    pub(crate) fn leaves(&self, ticket: &Ticket) {
+        self.known.answered((ticket.thread, ticket.head));
+    }
+
     /// The request's thread ends elsewhere now, because something was decided for it.
     pub(crate) fn moved(&self, ticket: &mut Ticket, head: Seq, call: Option<u64>) {
-        self.known.answered((ticket.thread, ticket.head));
+        self.leaves(ticket);
         ticket.head = head;
         ticket.call = call.or(ticket.call);
         self.known.asked(ticket);

@@ -9,15 +9,16 @@ use epitome_core::{
     meter::{Meter, Overhead},
     profile::Tokenizer,
     project::Line,
+    seq_set::SeqSet,
     view::{Pass, Sent, View},
 };
-use epitome_store::{Sqlite, Start, records::CallRow};
+use epitome_store::{EventLog, Sqlite, Start, records::CallRow};
 use epitome_wire::{Format, PromptMemo, render::Rendered};
 
 use super::{
     Recalled,
     error::SessionError,
-    reading::{parse, read_line, read_span, read_window},
+    reading::{parse, read_line, read_window},
     setup::Rendering,
 };
 use crate::compose::Scripts;
@@ -142,21 +143,71 @@ pub fn verify_call(store: &Sqlite, thread: ThreadId, call: u64) -> Result<Replay
     })
 }
 
-/// The events of a thread's view that a handle stands for, as stubs and summaries write it.
+/// The events of a thread's view that a handle stands for, as stubs and summaries write it; each once, in order.
 pub fn recall(store: &Sqlite, thread: ThreadId, handle: &str) -> Result<Vec<Recalled>, SessionError> {
-    let lost = || SessionError::Handle { handle: handle.to_owned(), names: Names::Thread(thread) };
-    let (owner, events) = handle.trim().trim_start_matches("recall ").split_once(':').ok_or_else(lost)?;
-    let is_here = is_in_view(store, thread, owner)?;
     let mut recalled = Vec::new();
-    for run in events.split(',').map(str::trim).filter(|_| is_here) {
-        let (from, through) = run.split_once('-').unwrap_or((run, run));
-        let (Ok(from), Ok(through)) = (from.trim().parse(), through.trim().parse()) else {
-            return Err(lost());
-        };
-        let span = read_span(store, thread, Seq(from), Seq(through))?;
-        recalled.extend(span.into_iter().map(|event| Recalled { event }));
+    recall_while(store, thread, handle, &mut |event| {
+        recalled.push(Recalled { event });
+        true
+    })?;
+    Ok(recalled)
+}
+
+/// The same one by one, as long as whoever takes them wants more. What a handle says may be anything: no more is read than
+/// is taken, by and large.
+pub(crate) fn recall_while(
+    store: &Sqlite,
+    thread: ThreadId,
+    handle: &str,
+    take: &mut dyn FnMut(Logged) -> bool,
+) -> Result<(), SessionError> {
+    let lost = || SessionError::Handle { handle: excerpt(handle), names: Names::Thread(thread) };
+    let (owner, events) = handle.trim().trim_start_matches("recall ").split_once(':').ok_or_else(lost)?;
+    let named = named(events, store.head(thread)?.seq).ok_or_else(lost)?;
+    if named.is_empty() || !is_in_view(store, thread, owner)? {
+        return Err(lost());
     }
-    if recalled.is_empty() { Err(lost()) } else { Ok(recalled) }
+    for run in named.runs() {
+        let mut from = run.first;
+        while from <= run.last {
+            let few = usize::try_from(run.last.0 - from.0).unwrap_or(FEW).min(FEW - 1) + 1;
+            let page = store.read(thread, from, few)?;
+            let Some(newest) = page.last() else { break };
+            from = newest.id.seq.next();
+            for event in page.into_iter().filter(|event| event.id.seq <= run.last) {
+                if !take(event) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many recalled events are read at a time.
+const FEW: usize = 32;
+
+/// The events that a handle names, as far as there are any; `None` if it names none.
+fn named(events: &str, head: Seq) -> Option<SeqSet> {
+    let mut runs = Vec::new();
+    for run in events.split(',').map(str::trim) {
+        let (from, through) = run.split_once('-').unwrap_or((run, run));
+        let (from, through) = (from.trim().parse().ok()?, through.trim().parse().ok()?);
+        let (first, last) = (Seq(from).max(Seq::START.next()), Seq(through).min(head));
+        if first <= last {
+            runs.push(SeqSet::run(first, last));
+        }
+    }
+    Some(SeqSet::union(&runs))
+}
+
+/// As much of a handle as an error repeats.
+fn excerpt(handle: &str) -> String {
+    const LETTERS: usize = 80;
+    match handle.char_indices().nth(LETTERS) {
+        Some((end, _)) => format!("{}…", &handle[..end]),
+        None => handle.to_owned(),
+    }
 }
 
 /// Whether a thread, or one that it was forked from, is called that. A fork shows handles that were written in its
@@ -210,4 +261,62 @@ pub(super) fn prompt_of(
     let rendered = rendering.format.render(view.context(), &rendering.options).ok()?;
     let mut memo = PromptMemo::new(Arc::clone(meter));
     rendering.format.prompt(&rendered.body, &mut memo).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use epitome_core::{Event, Fact, Part, SessionId};
+    use epitome_store::{NewThread, Options, records::NewSession};
+
+    use super::*;
+
+    #[test]
+    fn a_handle_names_each_event_once_and_none_that_is_not_there() {
+        let check = |events: &str, expect: Option<&[(u64, u64)]>| {
+            let named = named(events, Seq(5));
+            let runs = named.map(|named| named.runs().iter().map(|run| (run.first.0, run.last.0)).collect());
+            assert_eq!(runs, expect.map(<[_]>::to_vec), "{events}");
+        };
+        check("2", Some(&[(2, 2)]));
+        check("4, 1-2,2 - 2,1-2", Some(&[(1, 2), (4, 4)]));
+        check("0-18446744073709551615", Some(&[(1, 5)]));
+        check("6-9", Some(&[]));
+        check("3-2", Some(&[]));
+        check("", None);
+        check("2,x", None);
+        check("-3", None);
+        check("18446744073709551616", None);
+    }
+
+    #[test]
+    fn no_more_is_recalled_than_is_taken() {
+        let store = Sqlite::temporary(Options::default()).unwrap();
+        let (session, thread) = (SessionId::derived(&["s"]), ThreadId::derived(&["t"]));
+        let new = NewSession {
+            id: session,
+            key: None,
+            title: String::new(),
+            source: "test".to_owned(),
+            created: None,
+            principal: String::new(),
+        };
+        store.create_session(&new).unwrap();
+        let new = NewThread { id: thread, session, name: "main".to_owned(), start: Start::Root, key: None };
+        EventLog::open(&store, &new).unwrap();
+        let said = |number: usize| {
+            Event::own(Fact::UserSaid { parts: vec![Part::Text { text: format!("word {number}") }] }, None)
+        };
+        store.append(thread, Seq::START, (1..=100).map(said).collect()).unwrap();
+        let handle = format!("recall {}:{}", thread.short(), vec!["1-100"; 2_000].join(","));
+        assert_eq!(recall(&store, thread, &handle).unwrap().len(), 100);
+        let mut taken = Vec::new();
+        recall_while(&store, thread, &handle, &mut |event| {
+            taken.push(event.id.seq.0);
+            taken.len() < 40
+        })
+        .unwrap();
+        assert_eq!(taken, (1..=40).collect::<Vec<_>>());
+        let lost = recall(&store, thread, &format!("somebody's:{}", "1,".repeat(9_000))).unwrap_err();
+        assert!(lost.to_string().len() < 400, "{lost}");
+    }
 }

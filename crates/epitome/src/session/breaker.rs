@@ -1,7 +1,11 @@
 //! Stops asking a summariser that has failed three times in a row. After a while it is asked once more.
+//!
+//! One that is asked with a session's own key rests in that session alone: a wrong key says nothing of others.
 
-use epitome_core::event::Time;
-use epitome_store::{Sqlite, StoreError};
+use epitome_core::{ThreadId, event::Time};
+use epitome_store::{Sqlite, StoreError, records::AttemptsOf};
+
+use crate::summarise::{Scope, Summarize};
 
 /// So many failures in a row.
 pub(crate) const IN_A_ROW: usize = 3;
@@ -10,8 +14,17 @@ pub(crate) const IN_A_ROW: usize = 3;
 const REST: i64 = 5 * 60 * 1_000;
 
 /// Whether a summariser is better left alone.
-pub(crate) fn is_open(store: &Sqlite, summariser: &str, now: Time) -> Result<bool, StoreError> {
-    let newest = store.attempts(None, Some(summariser), IN_A_ROW)?;
+pub(crate) fn is_open(
+    store: &Sqlite,
+    summariser: &dyn Summarize,
+    thread: ThreadId,
+    now: Time,
+) -> Result<bool, StoreError> {
+    let of = match summariser.scope() {
+        Scope::Everywhere => AttemptsOf::All,
+        Scope::Session => AttemptsOf::Thread(thread),
+    };
+    let newest = store.attempts(of, Some(summariser.name()), IN_A_ROW)?;
     let failed = newest.iter().all(|row| row.attempt.error.is_some());
     // A clock that was set back must not rest it for longer.
     let recent =

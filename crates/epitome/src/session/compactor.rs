@@ -37,7 +37,10 @@ use super::{
     lifecycle::{Fault, Lifecycle, NextStep},
     reading::read_span,
 };
-use crate::summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt};
+use crate::{
+    compose::Script,
+    summarise::{self, Apart, Drafted, Instructions, SummarizeError, Task, Way, prompt},
+};
 
 /// For how long a job is claimed, in milliseconds.
 const LEASE: i64 = 30_000;
@@ -172,8 +175,12 @@ fn maker_for(desk: &Desk, row: &JobRow, now: Time) -> Result<Option<Maker>, Sess
     let Some(maker) = &desk.maker else { return Ok(None) };
     // A job that was tried in vain is not tried for ever, whoever else failed meanwhile.
     let worn = row.attempts > breaker::IN_A_ROW as u64;
-    let open = breaker::is_open(&desk.store, maker.for_trigger(row.job.trigger).name(), now)?;
-    Ok((!worn && !open).then(|| maker.clone()))
+    Ok((!worn && !rests(desk, row, maker, now)?).then(|| maker.clone()))
+}
+
+fn rests(desk: &Desk, row: &JobRow, maker: &Maker, now: Time) -> Result<bool, SessionError> {
+    let summariser = maker.for_trigger(row.job.trigger);
+    Ok(breaker::is_open(&desk.store, &**summariser, row.job.thread, now)?)
 }
 
 async fn drafted(
@@ -334,7 +341,7 @@ fn finish(
             let said = attempt(Some(why.clone()), used);
             let retry = Next::RetryAt(Time(now.0.saturating_add(back_off.max(asked_for))));
             let mine = desk.store.fail_job(row.job.id, worker, said, retry)?;
-            let open = breaker::is_open(&desk.store, &by, now)?;
+            let open = desk.maker.as_ref().map_or(Ok(false), |maker| rests(desk, row, maker, now))?;
             let is_worn = row.attempts >= breaker::IN_A_ROW as u64;
             let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
@@ -423,6 +430,9 @@ fn warm(
     let call = detail.call?;
     let terms = setup.terms.as_ref()?;
     let replayed = super::audit::replay_call(&desk.store, row.job.thread, call).ok()?;
+    if replayed.row.call.script.as_deref().is_some_and(|script| !Script::is_whole(script)) {
+        return None;
+    }
     let request = replayed.row.call.estimated;
     let output = detail.limit;
     // The instruction is short beside what it is appended to.

@@ -39,7 +39,10 @@ use super::{
     setup::Setup,
     state::{Named, Overflowed, State, Written},
 };
-use crate::summarise::{Instructions, Summarize, prompt::PROMPT_VERSION};
+use crate::{
+    compact::CompactError,
+    summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
+};
 
 /// How often a request is made anew because somebody else appended meanwhile.
 const TRIES: usize = 16;
@@ -122,6 +125,18 @@ pub(crate) struct Arriving {
     pub(crate) records: Vec<Record>,
     /// The thread, if it is made by this.
     pub(crate) opens: Option<Opens>,
+    /// What to do if nothing fits into what refusals have taught.
+    pub(crate) taught: Taught,
+}
+
+/// Whether what refusals have taught of a window is kept to when nothing fits into it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Taught {
+    /// It is: whoever asks again would be refused again.
+    #[default]
+    Holds,
+    /// It is not: the client will send its request anyway, and what is known of the window otherwise is the better guess.
+    Doubted,
 }
 
 /// A call that was made ready and recorded.
@@ -277,12 +292,7 @@ impl Desk {
                 *state = State::restore(&self.store, self.thread, setup)?;
             }
             match made {
-                Err(SessionError::Store(
-                    StoreError::Conflict { .. }
-                    | StoreError::CallsConflict { .. }
-                    | StoreError::JobNotReady(_)
-                    | StoreError::JobExists(_),
-                )) => {}
+                Err(SessionError::Store(error)) if error.is_conflict() => {}
                 Err(error) => return Err(error),
                 Ok(Made { call, tokens, epoch, cause, hash, .. }) => {
                     return Ok(Request { body, call, tokens, epoch, cause, hash, made_in: Duration::ZERO });
@@ -311,12 +321,13 @@ impl Desk {
         }
         let made = self.make(&mut state, &Extras::none(), arriving, write);
         if made.is_err() {
-            let setup = Arc::clone(&state.setup);
+            let (setup, limit) = (Arc::clone(&state.setup), state.limit);
             *state = if is_new {
                 State::fresh(self.thread, setup)
             } else {
                 State::restore(&self.store, self.thread, setup)?
             };
+            state.limit = limit;
         }
         made
     }
@@ -331,7 +342,9 @@ impl Desk {
                     state.push(self.thread, event);
                 }
                 if state.head != head {
-                    *state = State::restore(&self.store, self.thread, Arc::clone(&state.setup))?;
+                    let (setup, limit) = (Arc::clone(&state.setup), state.limit);
+                    *state = State::restore(&self.store, self.thread, setup)?;
+                    state.limit = limit;
                 }
             }
         }
@@ -351,7 +364,7 @@ impl Desk {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
-        let Arriving { mut events, mut records, opens } = arriving;
+        let Arriving { mut events, mut records, opens, taught } = arriving;
         for event in &events {
             state.push(self.thread, event.clone());
         }
@@ -377,12 +390,20 @@ impl Desk {
         let asked = ready.as_ref().filter(|ready| ready.finished.trigger.is_asked());
         let asked = asked.and_then(|asked| self.adopt_asked(state, asked, now, &mut events, &mut records));
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
-        let budget = setup.budget(state.learned);
+        let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
         let first = state.first_shown();
-        let mut prepared = state.prepare((&self.store, self.thread), &setup, &budget, &moment)?;
+        let place = (&*self.store, self.thread);
+        let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
+            Err(SessionError::Request(CompactError::Refused(refusal))) if taught == Taught::Doubted => {
+                state.learned = state.learned.unbound().ok_or(CompactError::Refused(refusal))?;
+                budget = state.budget();
+                state.prepare(place, &setup, &budget, &moment)?
+            }
+            prepared => prepared?,
+        };
         if let Some(compaction) = &prepared.compaction {
             if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
                 self.listeners.built_in(self.thread, made, first, &setup.meter);
@@ -500,7 +521,7 @@ impl Desk {
         if self.store.running_job(self.thread)?.is_some() {
             return Ok(Standby::Running(by));
         }
-        if breaker::is_open(&self.store, maker.summariser.name(), now)? {
+        if breaker::is_open(&self.store, &*maker.summariser, self.thread, now)? {
             return Ok(Standby::BuiltIn);
         }
         Ok(Standby::Possible(by))

@@ -56,6 +56,9 @@ pub enum SessionError {
     /// Others append to the same thread faster than a request can be made of it.
     #[error("others append to this session faster than a request can be made of it; try again, or fork it")]
     Busy,
+    /// Whatever is made of a client's history, its provider would refuse it.
+    #[error("no request can be made of this history that its provider would take")]
+    Illegal,
     /// A past call does not come out as it was sent.
     #[error("call {call} is rendered to {found} and was sent as {sent}: {why}")]
     NotReproduced {

@@ -145,7 +145,8 @@ pub(crate) fn read_span(
 ) -> Result<Vec<Logged>, SessionError> {
     let mut span = Vec::new();
     while from <= through {
-        let page = store.read(thread, from, PAGE)?;
+        let rest = usize::try_from(through.0 - from.0).unwrap_or(PAGE).saturating_add(1);
+        let page = store.read(thread, from, rest.min(PAGE))?;
         let Some(last) = page.last() else { break };
         from = last.id.seq.next();
         span.extend(page.into_iter().filter(|logged| logged.id.seq <= through));

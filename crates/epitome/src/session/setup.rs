@@ -114,10 +114,17 @@ impl Setup {
         }
     }
 
-    /// The same, for requests that say how long their answer may be: no more need be left for it, and no less.
-    pub(crate) fn answered_with(mut self, window: Option<Tokens>, most: Tokens) -> Self {
-        self.limit = limit(window, self.profile.as_ref(), Some(most));
-        self
+    /// The most that a request may hold whose sender says how large the window is, or how long the answer may be: no more
+    /// need be left for that, and no less.
+    pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> Limit {
+        Limit(limit(window, self.profile.as_ref(), answer))
+    }
+
+    /// Whether requests are made with the same as with another.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let named = |setup: &Self| (setup.format, setup.recorded.policy.hash, setup.recorded.rendering.hash);
+        let profile = |setup: &Self| setup.recorded.profile.as_ref().map(|profile| profile.hash);
+        self.model == other.model && named(self) == named(other) && profile(self) == profile(other)
     }
 
     /// How requests that are woven from a client's are written again.
@@ -129,7 +136,12 @@ impl Setup {
 
     /// How much the next request may hold, given what calls have taught.
     pub(crate) fn budget(&self, learned: Learned) -> Budget {
-        let limit = match (self.limit, learned.limit) {
+        self.budget_within(Limit(self.limit), learned)
+    }
+
+    /// The same, where a request says more of its limit.
+    pub(crate) fn budget_within(&self, Limit(known): Limit, learned: Learned) -> Budget {
+        let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
         };
@@ -141,6 +153,10 @@ impl Setup {
         self.policy.budget(base.act(target, trigger, force))
     }
 }
+
+/// The most input a request may hold, by the provider's count; nothing if nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(Option<Tokens>);
 
 /// The most input a model takes, by the provider's count, less what the counts may be short. `answer` is how long an answer
 /// may be, if that is known.
@@ -180,6 +196,9 @@ impl Learned {
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
         self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
+        // What was taken could not be too long.
+        self.bound = self.bound.filter(|bound| estimated <= *bound);
+        self.limit = self.limit.filter(|limit| actual <= *limit);
     }
 
     /// The provider refused a request as too long: the next must be smaller than that, whatever was thought.
@@ -198,6 +217,11 @@ impl Learned {
         let bound = bound.min(estimated.less(Tokens(1))).max(Tokens(1));
         self.bound = Some(self.bound.map_or(bound, |known| known.min(bound)));
         self.limit = self.limit.into_iter().chain(limit).min();
+    }
+
+    /// The same without what refusals have taught; `None` if they have taught nothing.
+    pub(crate) fn unbound(self) -> Option<Self> {
+        (self.bound.is_some() || self.limit.is_some()).then_some(Self { bound: None, limit: None, ..self })
     }
 
     /// The estimate that the provider will count as this much.
@@ -245,6 +269,12 @@ mod tests {
         assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
         learned.refused(Tokens(4_000), Overflow { limit: None, asked: None });
         assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        learned.counted(Tokens(3_000), Tokens(3_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(3_200));
+        learned.counted(Tokens(4_000), Tokens(4_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
+        learned.counted(Tokens(5_000), Tokens(5_000));
+        assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::{
     audit,
     error::SessionError,
     reading::{PAGE, parse, read_page, read_these, read_window},
-    setup::{Learned, Setup},
+    setup::{Learned, Limit, Setup},
     thrash::Thrash,
 };
 use crate::compact::CompactError;
@@ -50,6 +50,8 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) setup: Arc<Setup>,
+    /// What the newest request says of its limit.
+    pub(crate) limit: Option<Limit>,
     pub(crate) view: View,
     pub(super) head: Head,
     memo: PromptMemo,
@@ -116,6 +118,7 @@ impl State {
         let mut state = Self {
             view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
             memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            limit: None,
             setup,
             head: end,
             sent: last_prompt,
@@ -138,6 +141,7 @@ impl State {
         Self {
             view: View::new(Arc::clone(&setup.meter), Names::Thread(thread)),
             memo: PromptMemo::new(Arc::clone(&setup.meter)),
+            limit: None,
             setup,
             head: Head::START,
             sent: None,
@@ -388,7 +392,10 @@ impl State {
     }
 
     pub(crate) fn budget(&self) -> Budget {
-        self.setup.budget(self.learned)
+        match self.limit {
+            Some(limit) => self.setup.budget_within(limit, self.learned),
+            None => self.setup.budget(self.learned),
+        }
     }
 
     pub(super) fn outcome(&self, call: u64, now: Time, answered: &Answered) -> NewOutcome {

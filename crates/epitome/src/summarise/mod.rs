@@ -70,8 +70,22 @@ pub trait Summarize: Debug + Send + Sync {
     /// How much it may be asked with, its answer included.
     fn window(&self) -> Tokens;
 
+    /// Where its failures count.
+    fn scope(&self) -> Scope {
+        Scope::Everywhere
+    }
+
     /// Asks it once.
     fn summarize<'a>(&'a self, request: &'a SummaryRequest) -> Summarizing<'a>;
+}
+
+/// Where a summariser's failures count: there it is left alone for a while after some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In all sessions that share its name.
+    Everywhere,
+    /// In the session that had it asked, because it is asked with that session's own key.
+    Session,
 }
 
 /// A summary that is being written.

@@ -452,11 +452,31 @@ fn kept(format: Format, seen: &[u8]) -> Vec<Value> {
     }
 }
 
-/// A long task whose newest request began an epoch, so that the next ones have room.
+/// A model asks back with this answer: what goes on, and the answer as its client sees it so far.
+fn asks_back(
+    gateway: &Gateway,
+    ticket: &mut Ticket,
+    (format, body): (Format, &str),
+    answer: &Value,
+) -> (Outgoing, Splice) {
+    let (mut splice, mut seen) = (Splice::whole(format), Vec::new());
+    splice.push(answer.to_string().as_bytes(), &mut seen);
+    let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}: {answer}") };
+    let header = |_: &str| None;
+    let at = Time(gateway.clock);
+    let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+    (gateway.recorder.recall(ticket, &arrival, &recalls).unwrap().unwrap(), splice)
+}
+
+/// A long task whose model may ask back, and whose newest request began an epoch, so that the next ones have room.
 fn just_compacted(format: Format) -> Story {
-    let mut epochs = play(Agent::new(format), 20, |_, gateway| gateway).epochs;
+    let offered = |_: usize, mut gateway: Gateway| {
+        gateway.composing.recall = true;
+        gateway
+    };
+    let mut epochs = play(Agent::new(format), 20, offered).epochs;
     for turns in 21..60 {
-        let story = play(Agent::new(format), turns, |_, gateway| gateway);
+        let story = play(Agent::new(format), turns, offered);
         if story.epochs > epochs {
             return story;
         }
@@ -469,7 +489,6 @@ fn just_compacted(format: Format) -> Story {
 fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
     for format in Format::ALL {
         let Story { mut gateway, thread, mut agent, .. } = just_compacted(format);
-        gateway.composing.recall = true;
         gateway = gateway.restarted();
         let body = agent.body();
         let (mut ticket, outgoing) = gateway.forward(format, &body);
@@ -478,26 +497,14 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         assert!(first.contains(&format!("recall {}:", thread.short())), "{format}");
         let handle = format!("{}:4-8", thread.short());
         // The model asks, gets it, and answers: the client sees one answer.
-        let mut splice = Splice::whole(format);
-        let mut seen = Vec::new();
         let asks = calling(
             format,
             "one",
             "One moment.",
             &[(RECALL_TOOL, json!({"handle": format!("recall {handle}")}))],
         );
-        splice.push(asks.to_string().as_bytes(), &mut seen);
-        let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}") };
-        let header = |_: &str| None;
-        let arrival = Arrival {
-            principal: "",
-            format,
-            body: &body,
-            header: &header,
-            at: Time(gateway.clock),
-            purpose: None,
-        };
-        let next = gateway.recorder.recall(&mut ticket, &arrival, &recalls).unwrap().unwrap();
+        let (next, mut splice) = asks_back(&gateway, &mut ticket, (format, &body), &asks);
+        let mut seen = Vec::new();
         let second = sent(&next, &body);
         assert_eq!(next.done.cause, None, "{format}");
         assert!(history_of(format, &second).starts_with(&history_of(format, &first)), "{format}");
@@ -538,6 +545,70 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
         let report = gateway.recorder.store().doctor().unwrap();
         assert!(report.is_healthy(), "{report:#?}");
     }
+}
+
+#[test]
+fn what_a_provider_would_refuse_of_its_own_answer_is_not_sent_back_to_it() {
+    let arguments = json!({"query": "nothing says this"});
+    let calls = [(RECALL_TOOL, arguments.clone())];
+    let check = |format: Format, body: &str, asks: &Value, expect: &Value| {
+        let mut gateway = Gateway::new();
+        gateway.composing.recall = true;
+        let (mut ticket, outgoing) = gateway.forward(format, body);
+        let first = history_of(format, &sent(&outgoing, body));
+        let (next, mut splice) = asks_back(&gateway, &mut ticket, (format, body), asks);
+        let mut second = history_of(format, &sent(&next, body));
+        assert_eq!(json!(second[first.len()..second.len() - 1]), *expect, "{format}");
+        // Nor is it later, when the client has all of it.
+        splice.continue_with();
+        let (says, mut seen) = (calling(format, "two", "Nobody said it.", &[]), Vec::new());
+        splice.push(says.to_string().as_bytes(), &mut seen);
+        splice.end(&mut seen);
+        gateway.told(ticket, format, &says, Some(Told::Joined(joined(format, &seen).unwrap())));
+        let mut body: Value = serde_json::from_str(body).unwrap();
+        let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
+        let history = body[key].as_array_mut().unwrap();
+        history.extend(kept(format, &seen));
+        history.push(json!({"role": "user", "content": "What now?"}));
+        let body = body.to_string();
+        let (_, outgoing) = gateway.forward(format, &body);
+        let mut third = history_of(format, &sent(&outgoing, &body));
+        second.iter_mut().chain(&mut third).for_each(unmark);
+        assert!(third.starts_with(&second), "{format}: {third:?}\n{second:?}");
+    };
+    // Reasoning that its provider neither keeps nor sealed.
+    let format = Format::OpenaiResponses;
+    let mut asks = calling(format, "one", "One moment.", &calls);
+    let open = json!({"type": "reasoning", "id": "rs_open", "summary": []});
+    let sealed = json!({"type": "reasoning", "id": "rs_sealed", "summary": [], "encrypted_content": "x"});
+    let output = asks["output"].as_array_mut().unwrap();
+    output.splice(0..0, [open.clone(), sealed.clone()]);
+    let all = json!(output);
+    let without_open = json!(output[1..]);
+    let stored = Agent::new(format).body().replace("\"store\":false", "\"store\":true");
+    check(format, &stored, &asks, &all);
+    check(format, &stored.replace("\"store\":true,", ""), &asks, &all);
+    check(format, &Agent::new(format).body(), &asks, &without_open);
+    // A text that says nothing.
+    let format = Format::Anthropic;
+    let asks = calling(format, "one", "\n", &calls);
+    let call = json!({"type": "tool_use", "id": format!("one_{RECALL_TOOL}"), "name": RECALL_TOOL, "input": arguments});
+    check(format, &Agent::new(format).body(), &asks, &json!([{"role": "assistant", "content": [call]}]));
+    // An input that broke off.
+    let mut asks = calling(format, "one", "One moment.", &calls);
+    asks["content"][1]["input"] = json!("{\"ha");
+    let mut said = asks["content"].clone();
+    said[1]["input"] = json!({});
+    check(format, &Agent::new(format).body(), &asks, &json!([{"role": "assistant", "content": said}]));
+    // Members of an answer that no request has.
+    let format = Format::OpenaiChat;
+    let mut asks = calling(format, "one", "One moment.", &calls);
+    let mut said = asks["choices"][0]["message"].clone();
+    said.as_object_mut().unwrap().remove("refusal");
+    for (key, value) in [("annotations", json!([])), ("audio", Value::Null)] {
+        asks["choices"][0]["message"][key] = value;
+    }
+    check(format, &Agent::new(format).body(), &asks, &json!([said]));
 }
 
 #[test]

@@ -609,6 +609,29 @@ fn a_request_that_cannot_be_smaller_leaves_no_call_without_an_end() {
 }
 
 #[test]
+fn a_refusal_that_names_no_sensible_limit_is_not_believed_for_good() {
+    for format in Format::ALL {
+        for restarts in [false, true] {
+            let mut task = Task::of(format, 3);
+            let (mut ticket, outgoing) = task.asks();
+            let body = task.agent.body();
+            let refused = Overflow { limit: Some(Tokens(10)), asked: Some(outgoing.done.after) };
+            assert!(task.gateway.smaller(&mut ticket, format, &body, refused).is_none(), "{format}");
+            end(&task.gateway.recorder, ticket, Ending::Refused, Some(400));
+            if restarts {
+                task.gateway = task.gateway.restarted();
+            }
+            task.goes_on_for(40);
+            let compacted = |call: &(ThreadId, u64, String)| {
+                task.store().call(call.0, call.1).unwrap().call.summary.is_some()
+            };
+            assert!(task.calls.iter().any(compacted), "{format}: its window is known by its profile");
+            task.check_record();
+        }
+    }
+}
+
+#[test]
 fn who_is_refused_beside_somebody_else_ends_its_own_call() {
     for format in Format::ALL {
         let mut task = Task::of(format, 9);
@@ -659,7 +682,7 @@ fn a_compaction_that_is_asked_for_is_made_and_the_next_request_stands_on_it() {
                 };
                 task.agent.history.push(says("user", words));
                 let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-                let Way::Answer(told) = way else { panic!("{way:?}") };
+                let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
                 assert!(told.starts_with("Compacted: "), "{told}");
                 assert_eq!((ticket.thread, ticket.call), (thread, None));
                 task.gateway.answer(ticket, format, &plain(format, &told));
@@ -692,7 +715,7 @@ fn a_compaction_that_is_asked_for_too_soon_is_told_so_and_changes_nothing() {
         let mut task = Task::of(format, 0);
         let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
         let (ticket, way) = task.gateway.compose(format, &task.agent.body(), &wishes);
-        let Way::Answer(told) = way else { panic!("{way:?}") };
+        let Way::Answer { words: told, .. } = way else { panic!("{way:?}") };
         assert!(told.contains("nothing"), "{told}");
         task.gateway.answer(ticket, format, &plain(format, &told));
         task.agent.history.push(json!({"role": "assistant", "content": told}));

@@ -346,7 +346,7 @@ impl Client {
     fn compact(&mut self) {
         let wishes = Wishes { compact: Some(String::new()), ..self.wishes() };
         let (ticket, way) = self.gateway.compose(self.format, &self.body(), &wishes);
-        let Way::Answer(words) = way else { panic!("{way:?}") };
+        let Way::Answer { words, .. } = way else { panic!("{way:?}") };
         let (mut whole, mut items) = self.answer(0);
         let said = json!(words);
         match self.format {

@@ -8,6 +8,7 @@ mod agent;
 mod compaction;
 mod compose;
 mod composing;
+mod composing_as_before;
 mod composing_at_random;
 mod examples;
 mod lifecycle_crash;

@@ -6,8 +6,11 @@ use std::{sync::Arc, time::Duration};
 use epitome::{
     core::{Seq, Tokens, event::Pin},
     session::{Lifecycle, NextStep, Session},
-    store::records::{AttemptRow, JobRow, JobState},
-    summarise::{Key, Remote, Retries, Summarize, Summarizing, SummaryRequest, Timeouts},
+    store::{
+        Options, Sqlite,
+        records::{AttemptRow, AttemptsOf, JobRow, JobState},
+    },
+    summarise::{Key, Remote, Retries, Scope, Summarize, Summarizing, SummaryRequest, Timeouts},
     wire::Format,
 };
 use serde_json::json;
@@ -125,7 +128,7 @@ impl Tried {
     }
 
     fn attempts(&self) -> Vec<AttemptRow> {
-        self.session.store().attempts(None, Some(&self.name), 100).unwrap()
+        self.session.store().attempts(AttemptsOf::All, Some(&self.name), 100).unwrap()
     }
 
     fn heard(&mut self) -> Vec<Lifecycle> {
@@ -145,7 +148,7 @@ impl Tried {
             let replayed = session.replay(call.number).await.unwrap();
             assert!(!replayed.rendered.body.contains(CANARY));
         }
-        for attempt in store.attempts(None, None, 100).unwrap() {
+        for attempt in store.attempts(AttemptsOf::All, None, 100).unwrap() {
             assert!(!format!("{attempt:?}").contains(CANARY), "{attempt:?}");
         }
         let report = store.doctor().unwrap();
@@ -343,7 +346,7 @@ async fn no_request_waits_for_a_summariser_that_never_comes_back() {
 
 /// A summariser that breaks.
 #[derive(Debug)]
-struct Breaks;
+struct Breaks(Scope);
 
 impl Summarize for Breaks {
     fn name(&self) -> &'static str {
@@ -352,6 +355,10 @@ impl Summarize for Breaks {
 
     fn window(&self) -> Tokens {
         Tokens(100_000)
+    }
+
+    fn scope(&self) -> Scope {
+        self.0
     }
 
     #[expect(clippy::panic, reason = "this is how it breaks")]
@@ -363,10 +370,15 @@ impl Summarize for Breaks {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summariser_that_panics_has_failed_like_any_other() {
     let hands = Hands::default();
-    let session = builder(&hands).policy(&summaries_only()).summariser(Breaks).begin().await.unwrap();
+    let session = builder(&hands)
+        .policy(&summaries_only())
+        .summariser(Breaks(Scope::Everywhere))
+        .begin()
+        .await
+        .unwrap();
     session.user(TASK).await.unwrap();
     let store = Arc::clone(session.store());
-    let failed = || store.attempts(None, Some("breaks"), 100).unwrap();
+    let failed = || store.attempts(AttemptsOf::All, Some("breaks"), 100).unwrap();
     let mut turn = 0;
     // On a busy machine whoever summarises gets its turn late.
     while turn < 14 || (turn < 80 && summaries(&log(&store, &session)).is_empty()) {
@@ -380,6 +392,34 @@ async fn a_summariser_that_panics_has_failed_like_any_other() {
     assert_eq!(failed.len(), 3, "{failed:#?}");
     assert!(failed.iter().all(|row| row.attempt.error.as_deref().unwrap_or_default().contains("panicked")));
     assert_eq!(summaries(&log(&store, &session)).len(), 1, "the built-in summariser took over");
+}
+
+/// Plays a session on a store until the built-in summariser has taken over; gives how often the other one was asked.
+async fn asked_in_vain(store: &Arc<Sqlite>, scope: Scope) -> usize {
+    let hands = Hands::default();
+    let builder = builder(&hands).store(Arc::clone(store)).policy(&summaries_only());
+    let session = builder.summariser(Breaks(scope)).begin().await.unwrap();
+    session.user(TASK).await.unwrap();
+    let mut turn = 0;
+    while turn < 80 && summaries(&log(store, &session)).is_empty() {
+        hands.set(turn);
+        let text = if session.jobs().await.unwrap().is_empty() { output(turn) } else { "nothing".to_owned() };
+        turn_of(&session, turn, &text).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        turn += 1;
+    }
+    assert_eq!(summaries(&log(store, &session)).len(), 1);
+    store.attempts(AttemptsOf::Thread(session.thread()), Some("breaks"), 100).unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_fails_with_one_sessions_key_is_asked_with_anothers() {
+    // The second session's clock stands where the first one's began: whoever rests everywhere is asked once at most.
+    for (scope, expect) in [(Scope::Everywhere, [3, 1]), (Scope::Session, [3, 3])] {
+        let store = Arc::new(Sqlite::temporary(Options::default()).unwrap());
+        let asked = [asked_in_vain(&store, scope).await, asked_in_vain(&store, scope).await];
+        assert_eq!(asked, expect, "{scope:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

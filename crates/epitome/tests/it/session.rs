@@ -11,7 +11,7 @@ use std::{
 use epitome::{
     core::{Tokens, event::Time, policy::Policy, profile::Profiles, verify::Finish},
     session::{Lifecycle, Session, SessionBuilder, ToolOutput, Warm},
-    store::records::JobState,
+    store::records::{AttemptsOf, JobState},
     summarise::{Draft, Summarize, Summarizing, SummaryRequest},
     wire::Format,
 };
@@ -164,7 +164,7 @@ async fn what_a_person_asks_for_is_written_by_the_careful_summariser() {
     play(&session, 0..8).await;
     session.compact(Some("the largest files")).await.unwrap();
     play(&session, 8..40).await;
-    let by = |name: &str| session.store().attempts(None, Some(name), 100).unwrap().len();
+    let by = |name: &str| session.store().attempts(AttemptsOf::All, Some(name), 100).unwrap().len();
     assert_eq!(by("careful"), 1);
     assert!(by("repeats") >= 1);
 }

@@ -95,6 +95,17 @@ pub struct Attempt {
     pub detail: Option<String>,
 }
 
+/// Whose attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptsOf {
+    /// All jobs'.
+    All,
+    /// One job's.
+    Job(JobId),
+    /// Those of the jobs of one thread.
+    Thread(ThreadId),
+}
+
 /// A worker's attempt at a job, for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptRow {

@@ -23,7 +23,9 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    records::{Attempt, AttemptRow, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow},
+    records::{
+        Attempt, AttemptRow, AttemptsOf, JobId, JobRow, JobState, NewJob, NewSummary, Next, SummaryRow,
+    },
 };
 
 /// Work on jobs. A worker's name must be its own: two that share one cannot tell their jobs apart.
@@ -153,19 +155,26 @@ impl Sqlite {
         self.lend("reading jobs", |connection| newest(connection, thread, "state IN ('queued', 'running')"))
     }
 
-    /// Attempts, the newest first, at most `newest`: of all jobs or one, by all summarisers or one.
+    /// Attempts, the newest first, at most `newest`, by all summarisers or one.
     pub fn attempts(
         &self,
-        job: Option<JobId>,
+        of: AttemptsOf,
         summariser: Option<&str>,
         newest: usize,
     ) -> Result<Vec<AttemptRow>, StoreError> {
         self.lend("reading attempts", |connection| {
             let mut conditions = vec!["TRUE"];
             let mut values: Vec<Box<dyn ToSql>> = Vec::new();
-            if let Some(job) = job {
-                conditions.push("job = ?");
-                values.push(Box::new(job.blob()));
+            match of {
+                AttemptsOf::All => {}
+                AttemptsOf::Job(job) => {
+                    conditions.push("job = ?");
+                    values.push(Box::new(job.blob()));
+                }
+                AttemptsOf::Thread(thread) => {
+                    conditions.push("job IN (SELECT id FROM jobs WHERE thread = ?)");
+                    values.push(Box::new(thread.blob()));
+                }
             }
             if let Some(summariser) = summariser {
                 conditions.push("summariser = ?");

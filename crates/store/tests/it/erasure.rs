@@ -6,8 +6,8 @@ use epitome_core::{Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId,
 use epitome_store::{
     EventLog, NewThread, Options, Sqlite, Start, StoreError,
     records::{
-        CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewExchange, NewJob, NewOutcome,
-        Record, Scrubbed, Search,
+        AttemptsOf, CallRow, Commit, Content, LedgerEntry, LedgerFilter, NewCall, NewExchange, NewJob,
+        NewOutcome, Record, Scrubbed, Search,
     },
 };
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     assert_eq!(all(&store, kept), before);
     assert_eq!(records(&store), kept_records);
     assert_eq!(store.jobs(None).unwrap(), kept_records.1);
-    assert_eq!(store.attempts(None, None, 99).unwrap().len(), 1);
+    assert_eq!(store.attempts(AttemptsOf::All, None, 99).unwrap().len(), 1);
     assert_eq!(store.content(policy().hash).unwrap(), Some(policy().text));
     assert!(matches!(store.head(gone), Err(StoreError::UnknownThread(_))));
     assert_eq!(store.search(&Search::everywhere(CANARY)).unwrap(), []);

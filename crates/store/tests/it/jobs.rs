@@ -13,7 +13,7 @@ use epitome_core::{
 };
 use epitome_store::{
     EventLog, Sqlite, Start, StoreError,
-    records::{Attempt, Commit, JobId, JobState, NewJob, NewSummary, Next, Record},
+    records::{Attempt, AttemptsOf, Commit, JobId, JobState, NewJob, NewSummary, Next, Record},
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -151,11 +151,14 @@ fn a_job_goes_from_queued_to_adopted() {
     let again = Commit::new(id, Seq(6), vec![], vec![adopted]);
     assert!(matches!(store.commit(again), Err(StoreError::JobNotReady(job)) if job == new.id));
 
-    let attempts = store.attempts(Some(new.id), None, 9).unwrap();
+    let attempts = store.attempts(AttemptsOf::Job(new.id), None, 9).unwrap();
     let seen: Vec<_> = attempts.iter().map(|row| (row.worker.as_str(), row.attempt.clone())).collect();
     assert_eq!(seen, [("bob", attempt(None)), ("ann", attempt(Some("429")))]);
-    assert_eq!(store.attempts(None, Some("model"), 1).unwrap(), attempts[..1]);
-    assert_eq!(store.attempts(None, Some("another"), 9).unwrap(), []);
+    assert_eq!(store.attempts(AttemptsOf::All, Some("model"), 1).unwrap(), attempts[..1]);
+    assert_eq!(store.attempts(AttemptsOf::All, Some("another"), 9).unwrap(), []);
+    assert_eq!(store.attempts(AttemptsOf::Thread(id), Some("model"), 9).unwrap(), attempts);
+    let other = root(&store, "other");
+    assert_eq!(store.attempts(AttemptsOf::Thread(other), None, 9).unwrap(), []);
     assert!(store.doctor().unwrap().is_healthy());
 }
 
@@ -193,7 +196,11 @@ fn what_was_given_up_or_cancelled_is_nobodys() {
     assert!(!store.finish_job(JobId::derived(&["?"]), "done", summary("a"), attempt(None)).unwrap());
     assert_eq!((store.running_job(id).unwrap(), store.ready_job(id).unwrap()), (None, None));
     assert_eq!(store.claim_job("late", Time(99), Time(100), None).unwrap(), None);
-    assert_eq!(store.attempts(None, None, 9).unwrap().len(), 2, "what was refused left no attempt");
+    assert_eq!(
+        store.attempts(AttemptsOf::All, None, 9).unwrap().len(),
+        2,
+        "what was refused left no attempt"
+    );
     assert!(matches!(store.job(JobId::derived(&["?"])), Err(StoreError::UnknownJob(_))));
 }
 
@@ -467,7 +474,7 @@ impl Yard {
             );
         }
         assert_eq!(self.stores[1].summaries(self.thread).unwrap().len(), self.summaries);
-        assert_eq!(self.stores[1].attempts(None, None, usize::MAX).unwrap().len(), self.attempts);
+        assert_eq!(self.stores[1].attempts(AttemptsOf::All, None, usize::MAX).unwrap().len(), self.attempts);
     }
 }
 
@@ -618,6 +625,6 @@ fn a_job_whose_worker_is_killed_is_done_by_another() {
     let rows = store.jobs(None).unwrap();
     assert!(rows.iter().all(|row| row.state == JobState::Ready && row.summary.is_some()));
     assert_eq!(store.summaries(id).unwrap().len(), rows.len());
-    assert_eq!(store.attempts(None, None, usize::MAX).unwrap().len(), rows.len());
+    assert_eq!(store.attempts(AttemptsOf::All, None, usize::MAX).unwrap().len(), rows.len());
     assert!(store.doctor().unwrap().is_healthy());
 }

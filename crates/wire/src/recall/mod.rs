@@ -1,12 +1,12 @@
 //! A tool that a gateway offers and answers itself: it brings back what a model no longer sees.
 //!
 //! [`offer`] puts its definition into a request. A [`Splice`] lets the answer pass and withholds calls of the tool; if an
-//! answer calls nothing else, [`follow_up`] says what to send next, and the answer to that is spliced onto the first, so
-//! that the client sees one answer and no call. What it will send back is [`joined`]. Nothing here sends or stores.
+//! answer calls nothing else, the next request gives the model what it asked for, and the answer to that is spliced onto
+//! the first, so that the client sees one answer and no call. What it will send back is [`joined`]. Nothing here sends
+//! or stores.
 
 mod anthropic;
 mod edit;
-mod follow_up;
 mod frames;
 mod joined;
 mod offer;
@@ -24,7 +24,6 @@ use crate::json::Json;
 
 pub use self::{
     edit::Edit,
-    follow_up::{FollowUp, follow_up},
     joined::joined,
     offer::offer,
     splice::{Recalls, Splice, Verdict},

@@ -156,6 +156,11 @@ impl<'a> Seen<'a> {
         matches!(self.setting("stream").map(|stream| stream.value), Some(Value::Bool(true)))
     }
 
+    /// Whether its provider keeps the answer, so that it knows its items by their ids when they are sent back.
+    pub fn keeps_answer(&self) -> bool {
+        !matches!(self.setting("store").map(|store| store.value), Some(Value::Bool(false)))
+    }
+
     /// What its history follows.
     pub fn follows(&self) -> Follows {
         let said = |text: &str| !text.is_empty();

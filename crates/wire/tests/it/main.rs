@@ -29,3 +29,4 @@ mod streams;
 mod summaries;
 mod translated;
 mod warm;
+mod weaving;

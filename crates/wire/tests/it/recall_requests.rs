@@ -1,25 +1,16 @@
-//! Requests with the recall tool: offered without a byte of the client's changed, and followed up legally.
+//! Requests with the recall tool: offered without a byte of the client's changed.
 
 use std::collections::BTreeMap;
 
-use epitome_core::{
-    cost::{Extension, extends},
-    event::ToolCall,
-};
 use epitome_wire::{
     Format,
     legality::{Rules, check},
-    recall::{Edit, FollowUp, RECALL_TOOL, Splice, Verdict, follow_up, offer},
-    say::{Ended, SaidResult},
+    recall::{Edit, RECALL_TOOL, offer},
 };
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use crate::{
-    fixtures,
-    prompts::memo,
-    recall_answers::{Answer, Made, answer, any_answer, recall, text},
-};
+use crate::fixtures;
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
@@ -143,26 +134,6 @@ fn the_definition_is_one_that_a_provider_takes() {
     }
 }
 
-/// What follows an answer, once a stream of it was spliced.
-fn followed(format: Format, sent: &str, answer: &Answer) -> (FollowUp, String) {
-    let (mut splice, mut seen) = (Splice::stream(format), Vec::new());
-    splice.push(answer.stream(format).as_bytes(), &mut seen);
-    let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{answer:?}") };
-    let results: Vec<SaidResult<'_>> = recalls
-        .calls
-        .iter()
-        .map(|call| SaidResult { call, text: "port = 8080", ended: Ended::Well })
-        .collect();
-    let next = follow_up(format, sent, &recalls.answer, &results).unwrap();
-    let body = next.edit.apply(sent);
-    (next, body)
-}
-
-fn sent(format: Format) -> String {
-    let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
-    format!(r#" {{"model":"m", "{key}":[ {{"role":"user","content":"Which port?"}} ] ,"tools":[]}}"#)
-}
-
 proptest! {
     #[test]
     fn the_tool_goes_in_without_another_byte_changed(
@@ -180,111 +151,4 @@ proptest! {
         let edit = offer(format, &body).expect("nothing forbids it");
         is_offered(&body, &edit);
     }
-
-    #[test]
-    fn what_follows_is_legal_and_extends_what_was_sent(
-        format in prop::sample::select(Format::ALL.as_slice()),
-        answer in any_answer("a", prop::collection::vec(Just(true), 1..3)),
-    ) {
-        let sent = sent(format);
-        let (next, body) = followed(format, &sent, &answer);
-        prop_assert_eq!(check(format, &body, &Rules::of(format)), []);
-        let mut memo = memo();
-        let (old, new) = (format.prompt(&sent, &mut memo).unwrap(), format.prompt(&body, &mut memo).unwrap());
-        prop_assert_eq!(extends(&old, &new), Extension::Extends);
-        let start = next.edit.at.start;
-        prop_assert_eq!(&body[..start], &sent[..start]);
-        prop_assert_eq!(&body[start + next.edit.text.len()..], &sent[next.edit.at.end..]);
-        for piece in next.said.iter().chain(&next.returned) {
-            prop_assert!(body.contains(piece));
-        }
-        let results: usize = next.returned.iter().map(|piece| piece.matches("port = 8080").count()).sum();
-        prop_assert_eq!(results, answer.recalls().len());
-        let thought = answer.made.iter().filter_map(|made| match made {
-            Made::Thinking(text) => Some(text),
-            _ => None,
-        });
-        let events = format.decode_request(&body).unwrap();
-        let said: String = events.iter().map(|event| event.fact.text()).collect();
-        for thought in thought {
-            prop_assert!(said.contains(thought.as_str()), "{} in {}", thought, body);
-        }
-    }
-}
-
-fn one_call() -> (ToolCall, &'static str) {
-    (ToolCall::function("r", RECALL_TOOL, "{}"), "port = 8080")
-}
-
-#[track_caller]
-fn check_follow_up(format: Format, sent: &str, answer: &str, expect: &str) {
-    let (call, text) = one_call();
-    let result = SaidResult { call: &call, text, ended: Ended::Well };
-    let next = follow_up(format, sent, answer, &[result]).unwrap();
-    assert_eq!(next.edit.apply(sent), expect);
-}
-
-#[test]
-fn a_message_that_the_client_began_is_gone_on_with() {
-    let answer = answer("a", [text("et me see."), recall("r")]).whole(Format::Anthropic);
-    let said = r#"{"type":"text","text":"et me see."},{"type":"tool_use","id":"r","name":"epitome_recall","input":{"handle":"recall 1a2b3c4d:12-14"}}"#;
-    let result =
-        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"r","content":"port = 8080"}]}"#;
-    check_follow_up(
-        Format::Anthropic,
-        r#"{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"L"}]}"#,
-        &answer,
-        &format!(
-            r#"{{"messages":[{{"role":"user","content":"x"}},{{"role":"assistant","content":[{{"type":"text","text":"L"}},{said}]}},{result}]}}"#
-        ),
-    );
-}
-
-#[test]
-fn an_input_that_is_only_a_string_becomes_a_list() {
-    let answer =
-        r#"{"output":[{"type":"function_call","call_id":"r","name":"epitome_recall","arguments":"{}"}]}"#;
-    check_follow_up(
-        Format::OpenaiResponses,
-        r#"{"input":"x"}"#,
-        answer,
-        r#"{"input":[{"role":"user","content":"x"},{"type":"function_call","call_id":"r","name":"epitome_recall","arguments":"{}"},{"type":"function_call_output","call_id":"r","output":"port = 8080"}]}"#,
-    );
-    let (call, text) = one_call();
-    let result = SaidResult { call: &call, text, ended: Ended::Well };
-    assert!(follow_up(Format::OpenaiResponses, r#"{"model":"m"}"#, answer, &[result]).is_err());
-    assert!(follow_up(Format::Anthropic, r#"{"messages":[]}"#, "{}", &[result]).is_err());
-    assert!(follow_up(Format::OpenaiChat, r#"{"messages":[]}"#, "{}", &[result]).is_err());
-}
-
-#[test]
-fn what_would_be_refused_is_not_sent_back() {
-    let call = r#"{"type":"function_call","call_id":"r","name":"epitome_recall","arguments":"{}"}"#;
-    let open = r#"{"type":"reasoning","id":"rs_1","summary":[]}"#;
-    let sealed = r#"{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"x"}"#;
-    let result = r#"{"type":"function_call_output","call_id":"r","output":"port = 8080"}"#;
-    let check = |settings: &str, said: &str| {
-        check_follow_up(
-            Format::OpenaiResponses,
-            &format!(r#"{{"input":[],{settings}}}"#),
-            &format!(r#"{{"output":[{open},{sealed},{call}]}}"#),
-            &format!(r#"{{"input":[{said},{result}],{settings}}}"#),
-        );
-    };
-    check(r#""store":true"#, &format!("{open},{sealed},{call}"));
-    check(r#""store":false"#, &format!("{sealed},{call}"));
-    // An empty text, and an input that is no object.
-    check_follow_up(
-        Format::Anthropic,
-        r#"{"messages":[{"role":"user","content":"x"}]}"#,
-        r#"{"content":[{"type":"text","text":"\n"},{"type":"tool_use","id":"r","name":"epitome_recall","input":"{\"ha"}]}"#,
-        r#"{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"r","name":"epitome_recall","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"r","content":"port = 8080"}]}]}"#,
-    );
-    // Members of a response that no request has.
-    check_follow_up(
-        Format::OpenaiChat,
-        r#"{"messages":[]}"#,
-        r#"{"choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":null,"annotations":[],"reasoning_content":"hm","audio":null,"tool_calls":[{"id":"r","type":"function","function":{"name":"epitome_recall","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}}]}"#,
-        r#"{"messages":[{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"r","type":"function","function":{"name":"epitome_recall","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]},{"role":"tool","tool_call_id":"r","content":"port = 8080"}]}"#,
-    );
 }

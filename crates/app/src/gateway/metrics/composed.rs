@@ -93,8 +93,7 @@ impl Composed {
             }
         }
         if let Some((trigger, by)) = &done.compaction {
-            let labels = Compaction { by: writer(by), trigger: trigger_name(*trigger) };
-            self.compactions.get_or_create(&labels).inc();
+            self.compacted(*trigger, by);
         }
         if let Some(overflow) = call.overflow {
             self.overflows.get_or_create(&Outcome { outcome: overflow.name() }).inc();
@@ -104,6 +103,12 @@ impl Composed {
             self.used(arm, done, &[*usage, call.hidden]);
             self.paid(call, arm, usage, model);
         }
+    }
+
+    /// Counts a compaction that took effect.
+    pub(super) fn compacted(&self, trigger: Trigger, by: &str) {
+        let labels = Compaction { by: writer(by), trigger: trigger_name(trigger) };
+        self.compactions.get_or_create(&labels).inc();
     }
 
     fn used(&self, arm: Arm, done: &Done, usages: &[Usage]) {

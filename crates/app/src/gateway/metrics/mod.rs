@@ -14,7 +14,11 @@ use std::{
 };
 
 use epitome::{
-    core::{Tokens, event::Usage, profile::Profiles},
+    core::{
+        Tokens,
+        event::{Trigger, Usage},
+        profile::Profiles,
+    },
     observe::Observed,
     recorder::{Ending, Placed},
     session::Lifecycle,
@@ -220,6 +224,11 @@ impl Metrics {
     /// Counts a call in mode compact that is over, beside what [`finished`](Self::finished) counts of it.
     pub(crate) fn composed(&self, call: &Call<'_>) {
         self.composed.call(call, &self.models.get(call.model.unwrap_or_default()));
+    }
+
+    /// Counts a compaction that took effect without a call to a model.
+    pub(crate) fn compacted(&self, trigger: Trigger, by: &str) {
+        self.composed.compacted(trigger, by);
     }
 
     /// Counts what became of a summary.

@@ -30,6 +30,8 @@ pub(super) struct Agent {
     headers: String,
     history: Vec<Value>,
     turn: usize,
+    /// Servers with tools that its provider calls.
+    pub(super) servers: Option<Value>,
 }
 
 impl Agent {
@@ -48,7 +50,7 @@ impl Agent {
             json!({ "role": "user", "content": "Find out why the build fails, and mend src/main.rs." });
         let path = if format == Format::Anthropic { "/v1/messages" } else { "/v1/chat/completions" };
         let (model, path, headers) = (model.to_owned(), path.to_owned(), headers.to_owned());
-        Self { format, model, path, headers, history: vec![task], turn: 0 }
+        Self { format, model, path, headers, history: vec![task], turn: 0, servers: None }
     }
 
     /// At another address.
@@ -60,13 +62,16 @@ impl Agent {
     pub(super) fn body(&self) -> String {
         let schema = json!({ "type": "object", "properties": { "command": { "type": "string" } } });
         let (model, history) = (&self.model, &self.history);
-        match self.format {
+        let mut body = match self.format {
             Format::Anthropic => json!({ "model": model, "max_tokens": 100, "system": "You are careful.",
                 "messages": history, "tools": [{ "name": "bash", "input_schema": schema }] }),
             _ => json!({ "model": model, "messages": history,
                 "tools": [{ "type": "function", "function": { "name": "bash", "parameters": schema } }] }),
+        };
+        if let Some(servers) = &self.servers {
+            body["mcp_servers"] = servers.clone();
         }
-        .to_string()
+        body.to_string()
     }
 
     /// Asks for the next step and takes it; what became of its request. No request waits for a summary.

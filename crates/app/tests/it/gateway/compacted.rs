@@ -437,6 +437,8 @@ fn whoever_asks_for_a_compaction_is_answered_here_and_goes_on_with_it() {
                 let told = read.expect("an answer").text();
                 assert!(told.starts_with("Compacted: "), "{told}");
                 assert!(provider.saw_nothing());
+                let adopted = "epitome_compactions_adopted_total{by=\"built_in\",trigger=\"manual\"} 1";
+                assert!(gateway.metrics().contains(adopted), "{}", gateway.metrics());
 
                 history.extend([say("assistant", &told), say("user", "go on")]);
                 provider.answers(answered(format, "gladly"));

@@ -71,7 +71,8 @@ fn request(format: Format, turns: usize) -> String {
         Format::OpenaiResponses => ("/v1/responses", "input"),
         Format::Anthropic => ("/v1/messages", "messages"),
     };
-    post(path, "", &json!({ "model": "m", "max_tokens": 100, "stream": true, key: history }).to_string())
+    let once = "Idempotency-Key: once\r\n";
+    post(path, once, &json!({ "model": "m", "max_tokens": 100, "stream": true, key: history }).to_string())
 }
 
 /// An answer of a provider as a client gets it without a gateway.
@@ -177,10 +178,16 @@ fn a_request_that_was_too_long_is_sent_again_smaller_and_the_client_hears_nothin
             (End::Length, vec![&*second.body.len().to_string()])
         );
         assert!(second.text().contains("and now?"));
-        // Nothing else of it is changed.
+        // Nothing else of it is changed, but that it is not the first once more.
+        assert_eq!(
+            (first.header("idempotency-key"), second.header("idempotency-key")),
+            (vec!["once"], vec![])
+        );
         let other = |message: &Message| {
             let mut headers = message.headers.clone();
-            headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-length"));
+            headers.retain(|(name, _)| {
+                !["content-length", "idempotency-key"].contains(&&*name.to_ascii_lowercase())
+            });
             (message.line.clone(), headers)
         };
         assert_eq!(other(&first), other(&second));

@@ -92,6 +92,26 @@ fn a_summary_by_the_sessions_own_model_is_swapped_in_between_two_requests() {
 }
 
 #[test]
+fn a_request_with_keys_of_which_no_record_is_kept_is_not_gone_on_with() {
+    let provider = Watchful::new(|question| notes(question, NOTES));
+    let gateway = gateway(&provider, &["--summariser", "session"]);
+    let mut agent = Agent::anthropic("x-api-key: sk-of-anna\r\nanthropic-version: 2023-06-01\r\n");
+    agent.servers = Some(json!([{ "type": "url", "name": "tickets", "url": "https://mcp.example.com",
+        "authorization_token": "sk-of-tickets" }]));
+    let recorded = Recorded::on(&gateway.bench);
+    while recorded.orders() == 0 {
+        agent.goes_on(&gateway);
+    }
+    let ready = "epitome_summariser_attempts_total{by=\"model\",outcome=\"ready\"} 1";
+    eventually("the summary is ready", || counts(&gateway, ready));
+    provider.saw(|seen| {
+        assert!(seen.requests.iter().all(|request| request.text().contains("sk-of-tickets")));
+        let question = seen.questions[0].text();
+        assert!(!question.contains("mcp_servers") && !question.contains("You are careful."), "{question}");
+    });
+}
+
+#[test]
 fn a_summary_by_another_model_is_asked_of_it_with_its_own_key() {
     let provider = Watchful::new(|_| Vec::new());
     let other = Watchful::new(|question| notes(question, NOTES));

@@ -58,9 +58,13 @@ impl<'e> Pen<'e, '_> {
         let role = own.text_at("role").unwrap_or_default();
         let blocks = content.as_array().unwrap_or_else(|| std::slice::from_ref(content));
         let block = |(place, block): (usize, &'e Json<'e>)| {
-            let (json, source) = match self.ids.changed(entry, place).zip(block.get("id")) {
-                Some((id, member)) => (json::replaced(block, &[(member, &quoted(id))]).into(), None),
-                None => (block.raw.into(), Some((entry.index, place))),
+            let id = self.ids.changed(entry, place).map(quoted);
+            let renamed = block.get("id").zip(id.as_deref());
+            let edits: Vec<_> = renamed.into_iter().chain(broken_input(block).zip(Some("{}"))).collect();
+            let (json, source) = if edits.is_empty() {
+                (block.raw.into(), Some((entry.index, place)))
+            } else {
+                (json::replaced(block, &edits).into(), None)
             };
             Block { json, kind: kind(role, block), source }
         };
@@ -170,6 +174,12 @@ impl<'e> Pen<'e, '_> {
         let json = format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input(call));
         Some(Block { json: json.into(), kind: Kind::Other, source: None })
     }
+}
+
+/// The input of a call whose model wrote something that is no object: its provider would refuse it.
+fn broken_input<'j>(block: &'j Json<'j>) -> Option<&'j Json<'j>> {
+    let is_call = block.text_at("type") == Some("tool_use");
+    block.get("input").filter(|input| is_call && !input.is_object())
 }
 
 /// How many blocks a message has.
