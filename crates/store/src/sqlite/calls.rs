@@ -241,11 +241,6 @@ pub(super) fn expect(desk: &Desk<'_>, thread: ThreadId, calls: u64) -> Result<()
 
 /// Adds a call to a thread that ends at `end`; gives its number.
 pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall) -> Result<u64, Fault> {
-    for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
-        if !is_kept(desk, hash)? {
-            return Err(StoreError::UnknownContent(hash).into());
-        }
-    }
     let (number, before) = end_of_calls(desk.connection, thread)?;
     within("call", thread, ("head", call.head), (before, end))?;
     if let Some(id) = call.summary {
@@ -256,7 +251,8 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
             );
         }
     }
-    desk.connection
+    let inserted = desk
+        .connection
         .prepare_cached(
             "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,
                 profile, rendering, format, model, cause, pass, plan, steps, sent, script)
@@ -283,8 +279,21 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
             call.steps,
             call.sent,
             call.script,
-        ])?;
-    Ok(number)
+        ]);
+    match inserted {
+        Ok(_) => Ok(number),
+        Err(error) => Err(unkept(desk, call)?.unwrap_or_else(|| error.into())),
+    }
+}
+
+/// What is wrong with a call that was refused, if it names a content that is not there.
+fn unkept(desk: &Desk<'_>, call: &NewCall) -> Result<Option<Fault>, Fault> {
+    for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
+        if !is_kept(desk, hash)? {
+            return Ok(Some(StoreError::UnknownContent(hash).into()));
+        }
+    }
+    Ok(None)
 }
 
 /// The number the next call of a thread gets, and the head of the last one of its view.
@@ -292,12 +301,18 @@ fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq),
     let mut statement = connection.prepare_cached(
         "SELECT number, head FROM model_calls WHERE thread = ?1 AND number < ?2 ORDER BY number DESC LIMIT 1",
     )?;
+    let mut last = |thread: ThreadId, until: u64| {
+        let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let last = statement.query_row(params![thread.blob(), signed(until)], place).optional()?;
+        Ok::<_, Fault>(last.map(|(number, head)| (unsigned(number) + 1, Seq(unsigned(head)))))
+    };
+    // Its own calls come last, and most threads have some.
+    if let Some(last) = last(thread, u64::MAX)? {
+        return Ok(last);
+    }
     for Stretch { thread, until, .. } in stretches(connection, thread)?.into_iter().rev() {
-        let last = statement
-            .query_row(params![thread.blob(), signed(until)], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((number, head)) = last {
-            return Ok((unsigned(number) + 1, Seq(unsigned(head))));
+        if let Some(last) = last(thread, until)? {
+            return Ok(last);
         }
     }
     Ok((0, Seq::START))
@@ -307,13 +322,17 @@ fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq),
 pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Result<(), Fault> {
     let number = outcome.call;
     let unknown = || Fault::Store(StoreError::UnknownCall { thread, number });
-    let stretches = stretches(desk.connection, thread)?;
-    let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
-    let call: Option<i64> = desk
-        .connection
-        .prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?
-        .query_row(params![owner.ok_or_else(unknown)?.thread.blob(), signed(number)], |row| row.get(0))
-        .optional()?;
+    let mut statement =
+        desk.connection.prepare_cached("SELECT id FROM model_calls WHERE thread = ?1 AND number = ?2")?;
+    let mut find = |thread: ThreadId| {
+        statement.query_row(params![thread.blob(), signed(number)], |row| row.get(0)).optional()
+    };
+    let mut call: Option<i64> = find(thread)?;
+    if call.is_none() {
+        let stretches = stretches(desk.connection, thread)?;
+        let owner = stretches.iter().find(|stretch| (stretch.from..stretch.until).contains(&number));
+        call = find(owner.ok_or_else(unknown)?.thread)?;
+    }
     let usage = outcome
         .usage
         .as_ref()
