@@ -61,10 +61,14 @@ fn fault(name: &'static str, sent: impl Into<Vec<u8>>, status: Option<u16>, endi
 }
 
 fn faults() -> Vec<Fault> {
-    let json = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    let stream = |text: &str| [STREAM.as_bytes(), &one(text), b"0\r\n\r\n"].concat();
-    let status =
-        |line: &str| format!("HTTP/1.1 {line}\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n");
+    // A provider that hangs up says so: otherwise the next request may be on its way to it already.
+    const CLOSE: &str = "Connection: close\r\n";
+    let json = |body: &str| format!("HTTP/1.1 200 OK\r\n{CLOSE}Content-Length: {}\r\n\r\n{body}", body.len());
+    let head = STREAM.replacen("\r\n", &format!("\r\n{CLOSE}"), 1);
+    let stream = |text: &str| [head.as_bytes(), &one(text), b"0\r\n\r\n"].concat();
+    let status = |line: &str| {
+        format!("HTTP/1.1 {line}\r\n{CLOSE}Location: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n")
+    };
     vec![
         fault("nothing", "", None, "cut"),
         fault("no HTTP", "SSH-2.0-OpenSSH_9\r\n\r\n", None, "cut"),
