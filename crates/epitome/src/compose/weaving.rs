@@ -180,8 +180,11 @@ impl Loom {
     /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
     /// the first one as somebody wishes, unless the model has answered before.
     pub(super) fn offers_recall(&self, line: &Line, request: &Request<'_, '_>) -> bool {
-        if !request.takes_tools || self.taken.last.units > 0 {
-            return request.takes_tools && self.taken.last.recall;
+        if !request.takes_tools {
+            return false;
+        }
+        if self.taken.last.units > 0 {
+            return self.taken.last.recall;
         }
         request.recall && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
     }

@@ -1,11 +1,12 @@
 //! What a session began with it keeps, whatever happens around it: restarts, other settings, others that crowd it out.
 
 use epitome::{
-    compose::{Cut, Left, Wishes},
+    compose::{Cut, Left, Way, Wishes},
     core::{Tokens, event::Time},
     recorder::Arrival,
     wire::{
         Format,
+        caller::Purpose,
         overflow::Overflow,
         recall::{RECALL_TOOL, Splice, Verdict},
     },
@@ -46,6 +47,26 @@ fn the_tool_is_offered_from_a_sessions_first_call_on_or_never() {
             assert_eq!(offered, [begins_with; 9], "{format}");
         }
     }
+}
+
+#[test]
+fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_tools() {
+    let format = Format::OpenaiResponses;
+    let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
+    gateway.composing.recall = true;
+    play(&mut gateway, &mut agent, 3);
+    let mut body: Value = serde_json::from_str(&agent.body()).unwrap();
+    body.as_object_mut().unwrap().remove("tools");
+    let body = body.to_string();
+    let header = |name: &str| (name == "x-epitome-session").then_some("one");
+    let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
+    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+    let asked =
+        gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
+    let Way::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
+    assert!(!sent(&outgoing, &body).contains(RECALL_TOOL));
+    let bodies = play(&mut gateway, &mut agent, 2);
+    assert!(bodies.iter().all(|body| body.contains(RECALL_TOOL)));
 }
 
 #[test]
