@@ -305,18 +305,19 @@ impl Loom {
             texts.into_iter().map(chunk).collect()
         };
         let last = self.last.as_ref();
-        if last.is_none_or(|last| last.body[..last.start] != *frame.head()) {
+        let is_same_history = !self.lead_changed();
+        // Where a history begins anew, so does its record: nobody need read what was said before.
+        if !is_same_history || last.is_none_or(|last| last.body[..last.start] != *frame.head()) {
             let before = chunks(frame.before());
-            script.before = Some(before).filter(|before| *before != taken.before);
+            script.before = Some(before).filter(|before| !is_same_history || *before != taken.before);
         }
-        if last.is_none_or(|last| last.body[last.end..] != *frame.tail()) {
+        if !is_same_history || last.is_none_or(|last| last.body[last.end..] != *frame.tail()) {
             let after = chunks(frame.after());
-            script.after = Some(after).filter(|after| *after != taken.after);
+            script.after = Some(after).filter(|after| !is_same_history || *after != taken.after);
         }
-        if taken.between != frame.between {
+        if !is_same_history || taken.between != frame.between {
             script.between = Some(frame.between.to_owned());
         }
-        let is_same_history = !self.lead_changed();
         let mut logged = LoggedForms::new(&self.units, line, frame.between);
         let mut changed = false;
         for unit in self.plan.kept(frame.units.len()) {

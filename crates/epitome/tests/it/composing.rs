@@ -468,6 +468,14 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
             task.is_answered(ticket);
             task.agent.goes_on(&result(0));
         }
+        // Whoever opens the session later need not read what was recorded before: all of it is said anew.
+        let scripts = task.store().scripts(thread).unwrap();
+        let scripts: Vec<Value> =
+            scripts.iter().map(|(_, _, text)| serde_json::from_str(text).unwrap()).collect();
+        let first = scripts.iter().find(|script| script["lead"].is_array()).unwrap();
+        for key in ["before", "after", "between"] {
+            assert!(!first[key].is_null(), "{format}: no {key} in {first}");
+        }
         // Until it has to be compacted again.
         task.goes_on_for(14);
         assert!(task.last().len() < task.agent.body().len(), "{format}");
