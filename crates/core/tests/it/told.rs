@@ -185,7 +185,7 @@ proptest! {
 
 /// Words as they stand, between what can be no part of one.
 fn names_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| !(letter.is_alphanumeric() || "_/.".contains(letter)))
+    text.split(|letter: char| !(letter.is_alphanumeric() || "_/.-@+".contains(letter)))
 }
 
 /// Plays a session of long outputs and short requests to the default policy, and gives the requests and every summary
