@@ -25,7 +25,7 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, BUILT_IN, Made, Taught},
+        desk::{Arriving, BUILT_IN, Made, Taught, Writing},
         orders,
         setup::{Limit, Setup},
     },
@@ -78,6 +78,9 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
+        if !self.is_down(ticket)? {
+            return Ok(None);
+        }
         let unsent = ticket.unsent;
         let request = Request { seen: &seen, frame, unsent, recall: false, takes_tools: true, below: None };
         let made = smaller(&live, request, (call, refused));
@@ -148,15 +151,18 @@ impl<'b> Composition<'_, '_, 'b> {
         }
         live.summarise_with(self.summariser);
         let mut outgoing = None;
+        let mut unwritten = None;
         let mut frame = Some(frame);
         let mut failed = None;
+        let writing = if self.composing.with_answers { Writing::MayWait } else { Writing::Now };
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens, taught: Taught::Doubted };
+            let arriving = Arriving { events, records, opens, taught: Taught::Doubted, writing };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
+                    unwritten = made.unwritten;
                     Ok(Some((made.head, Some(made.call))))
                 }
                 Ok(None) => Ok(None),
@@ -170,6 +176,9 @@ impl<'b> Composition<'_, '_, 'b> {
             (Some(mut ticket), Some(outgoing)) => {
                 self.recorder.lives.put(thread, &live);
                 ticket.live = Some(Arc::clone(&live));
+                if let Some(commit) = unwritten {
+                    self.recorder.is_left(&mut ticket, commit, (self.arrival, self.caller, self.seen));
+                }
                 live.work();
                 Ok(Some((ticket, Way::Forward(outgoing))))
             }

@@ -3,13 +3,15 @@
 use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
-    records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
+    records::{BecomesHead, Commit, Committed, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
 use crate::compose::as_told;
 
-use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line};
+use super::{
+    End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line, unwritten,
+};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -89,6 +91,37 @@ impl Recorder {
         Ok(())
     }
 
+    /// Somebody else wrote where a composed request was to be written. What left is told in a line of its own, which goes on
+    /// from all that it was composed of; the request and its answer find their place without it.
+    pub(super) fn tell_beside(
+        &self,
+        ticket: &Ticket,
+        request: &mut Commit,
+        ended: &mut Vec<Record>,
+    ) -> Result<(), RecordError> {
+        self.lives.forget(request.thread);
+        let mut records = unwritten::calls_of(request);
+        // How many calls others made meanwhile is nothing to it.
+        records.retain(|record| !matches!(record, Record::CallsSoFar(_)));
+        let (of, at) = (request.thread, request.after);
+        let told = [of.to_string(), at.to_string(), ticket.head.to_string(), ticket.at.0.to_string()];
+        let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+        let name = self.store.thread(of)?.name;
+        let thread =
+            NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None };
+        let opens = Opens { session: None, thread, head: BecomesHead::No };
+        let commit = Commit::opening(opens, request.events.clone(), records);
+        let Committed { head, calls } = self.store.commit_numbered(commit)?;
+        // How a call ended is told where it was made.
+        let outcomes = ended.extract_if(.., |record| matches!(record, Record::Outcome(_)));
+        let outcomes = calls.into_iter().zip(outcomes).map(|(call, outcome)| match outcome {
+            Record::Outcome(outcome) => Record::Outcome(NewOutcome { call, ..outcome }),
+            other => other,
+        });
+        self.store.commit(Commit::new(id, head.seq, Vec::new(), outcomes.collect()))?;
+        Ok(())
+    }
+
     fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
         let (of, at, end) = (request.thread, request.after, ticket.link);
         let key = ticket.key.clone();
@@ -146,6 +179,10 @@ impl Recorder {
     /// written down never left, and whatever is answered is no answer to it.
     pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
         let Some(call) = ticket.call.take() else { return Ok(()) };
+        if ticket.unwritten.as_ref().is_some_and(|unwritten| unwritten.never_left()) {
+            self.lives.forget(ticket.thread);
+            return Ok(());
+        }
         let error = Some("never left: it was not ready in time".to_owned());
         let outcome = NewOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
         let commit = Commit::new(ticket.thread, ticket.head, Vec::new(), vec![Record::Outcome(outcome)]);

@@ -1,13 +1,16 @@
 //! Clients that never heard of compaction stay inside the window, with their own bytes wherever nobody touched them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use epitome::{
     compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
     core::{
         Digest, Event, Fact, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles,
     },
-    recorder::{Arrival, End, Ending, Recorder, Ticket},
+    recorder::{Arrival, End, Ending, Finish, Recorder, Ticket},
     session::verify_call,
     store::{Options, Sqlite, records::Commit},
     wire::{
@@ -41,6 +44,7 @@ impl Gateway {
             holdout: 0,
             command: Some("/compact".to_owned()),
             recall: false,
+            with_answers: true,
             heard: Heard::default(),
         };
         Self { recorder: Recorder::new(store), composing, clock: 1_000 }
@@ -100,7 +104,11 @@ impl Gateway {
             observed: None,
             told,
         };
-        self.recorder.finish(ticket, end).unwrap();
+        let (tell, heard) = mpsc::channel();
+        self.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
+        if let Finish::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+            self.recorder.settle(*unfinished).unwrap();
+        }
     }
 }
 
@@ -492,6 +500,7 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
     for format in Format::ALL {
         let Story { mut gateway, thread, mut agent, .. } = just_compacted(format);
         gateway = gateway.restarted();
+        gateway.composing.with_answers = false;
         let body = agent.body();
         let (mut ticket, outgoing) = gateway.forward(format, &body);
         let first = sent(&outgoing, &body);
@@ -555,6 +564,7 @@ fn what_a_model_asks_back_is_given_though_others_were_first_who_said_nothing() {
         for with_call in [false, true] {
             let mut gateway = Gateway::new();
             gateway.composing.recall = true;
+            gateway.composing.with_answers = false;
             let mut agent = Agent::new(format);
             let body = agent.body();
             let (mut ticket, outgoing) = gateway.forward(format, &body);
