@@ -81,12 +81,42 @@ impl Recorder {
     /// Another process went on with the thread of a request before that was written: it may have written the very same, or
     /// else the request is a fork.
     pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
-        let found = match self.seen_before(request.thread, ticket.link)? {
-            Some(place) => (place.thread, place.after, place.placed),
-            None => self.fork_away(ticket, request)?,
+        let moved = self.moved_to_its_session(request)?;
+        let request = moved.as_ref().unwrap_or(request);
+        ticket.session = request.opens.as_ref().map_or(ticket.session, |opens| opens.thread.session);
+        let written = match &moved {
+            Some(moved) => self.store.commit(moved.clone()).map(Some),
+            None => Ok(None),
+        };
+        let found = match written {
+            Ok(Some(head)) => (request.thread, head.seq, ticket.placed),
+            Ok(None) | Err(StoreError::Conflict { .. }) => {
+                match self.seen_before(request.thread, ticket.link)? {
+                    Some(place) => (place.thread, place.after, place.placed),
+                    None => self.fork_away(ticket, request)?,
+                }
+            }
+            Err(error) => return Err(error.into()),
         };
         (ticket.thread, ticket.head, ticket.placed) = found;
         Ok(())
+    }
+
+    /// A request that begins a session which another process began at another moment: beside what is there. `None` if it is
+    /// where it belongs.
+    fn moved_to_its_session(&self, request: &Commit) -> Result<Option<Commit>, StoreError> {
+        let mut moved = request.clone();
+        let Some(Opens { session: Some(session), thread, .. }) = &mut moved.opens else { return Ok(None) };
+        let Some(key) = &session.key else { return Ok(None) };
+        let Some(known) = self.store.session_named(&session.principal, key, session.id)? else {
+            return Ok(None);
+        };
+        if known == session.id {
+            return Ok(None);
+        }
+        let id = thread.id.beside(known.uuid());
+        (session.id, thread.session, thread.id, moved.thread) = (known, known, id, id);
+        Ok(Some(moved))
     }
 
     fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
@@ -97,7 +127,8 @@ impl Recorder {
             &at.to_string(),
             &end.to_string(),
             key.as_deref().unwrap_or_default(),
-        ]);
+        ])
+        .beside(of.uuid());
         let name = self.store.thread(of)?.name;
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
@@ -161,7 +192,8 @@ impl Recorder {
             return self.append_unsaid(ticket.thread, commit);
         }
         let end = chained(ticket.link, &commit.events).to_string();
-        let id = ThreadId::derived(&[&ticket.thread.to_string(), &ticket.head.to_string(), &end]);
+        let names = [&*ticket.thread.to_string(), &ticket.head.to_string(), &end];
+        let id = ThreadId::derived(&names).beside(ticket.thread.uuid());
         let thread = NewThread {
             id,
             session: ticket.session,
