@@ -298,7 +298,7 @@ impl<'b> Composition<'_, '_, 'b> {
         loop {
             time += 1;
             let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
-            let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+            let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.id.uuid());
             match store.thread(id) {
                 Ok(known) if known.head.link.normal == place.link => {
                     return Ok(Place { thread: id, after: known.head.seq, placed: Placed::Retried, ..place });

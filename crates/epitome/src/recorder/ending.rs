@@ -83,9 +83,22 @@ impl Recorder {
     /// Another process went on with the thread of a request before that was written: it may have written the very same, or
     /// else the request is a fork.
     pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
-        let found = match self.seen_before(request.thread, ticket.link)? {
-            Some(place) => (place.thread, place.after, place.placed),
-            None => self.fork_away(ticket, request)?,
+        let moved = self.moved_to_its_session(request)?;
+        let request = moved.as_ref().unwrap_or(request);
+        ticket.session = request.opens.as_ref().map_or(ticket.session, |opens| opens.thread.session);
+        let written = match &moved {
+            Some(moved) => self.store.commit(moved.clone()).map(Some),
+            None => Ok(None),
+        };
+        let found = match written {
+            Ok(Some(head)) => (request.thread, head.seq, ticket.placed),
+            Ok(None) | Err(StoreError::Conflict { .. }) => {
+                match self.seen_before(request.thread, ticket.link)? {
+                    Some(place) => (place.thread, place.after, place.placed),
+                    None => self.fork_away(ticket, request)?,
+                }
+            }
+            Err(error) => return Err(error.into()),
         };
         (ticket.thread, ticket.head, ticket.placed) = found;
         Ok(())
@@ -105,10 +118,15 @@ impl Recorder {
         records.retain(|record| !matches!(record, Record::CallsSoFar(_)));
         let (of, at) = (request.thread, request.after);
         let told = [of.to_string(), at.to_string(), ticket.head.to_string(), ticket.at.0.to_string()];
-        let id = ThreadId::derived(&told.each_ref().map(String::as_str));
-        let name = self.store.thread(of)?.name;
-        let thread =
-            NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None };
+        let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
+        let moved = self.moved_to_its_session(request)?;
+        let thread = match moved.as_ref().unwrap_or(request).opens.as_ref() {
+            Some(Opens { thread, .. }) => NewThread { id, key: None, ..thread.clone() },
+            None => {
+                let name = self.store.thread(of)?.name;
+                NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None }
+            }
+        };
         let opens = Opens { session: None, thread, head: BecomesHead::No };
         let commit = Commit::opening(opens, request.events.clone(), records);
         let Committed { head, calls } = self.store.commit_numbered(commit)?;
@@ -122,6 +140,23 @@ impl Recorder {
         Ok(())
     }
 
+    /// A request that begins a session which another process began at another moment: beside what is there. `None` if it is
+    /// where it belongs.
+    fn moved_to_its_session(&self, request: &Commit) -> Result<Option<Commit>, StoreError> {
+        let mut moved = request.clone();
+        let Some(Opens { session: Some(session), thread, .. }) = &mut moved.opens else { return Ok(None) };
+        let Some(key) = &session.key else { return Ok(None) };
+        let Some(known) = self.store.session_named(&session.principal, key, session.id)? else {
+            return Ok(None);
+        };
+        if known == session.id {
+            return Ok(None);
+        }
+        let id = thread.id.beside(known.uuid());
+        (session.id, thread.session, thread.id, moved.thread) = (known, known, id, id);
+        Ok(Some(moved))
+    }
+
     fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
         let (of, at, end) = (request.thread, request.after, ticket.link);
         let key = ticket.key.clone();
@@ -130,7 +165,8 @@ impl Recorder {
             &at.to_string(),
             &end.to_string(),
             key.as_deref().unwrap_or_default(),
-        ]);
+        ])
+        .beside(of.uuid());
         let name = self.store.thread(of)?.name;
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
@@ -198,7 +234,8 @@ impl Recorder {
             return self.append_unsaid(ticket.thread, commit);
         }
         let end = chained(ticket.link, &commit.events).to_string();
-        let id = ThreadId::derived(&[&ticket.thread.to_string(), &ticket.head.to_string(), &end]);
+        let names = [&*ticket.thread.to_string(), &ticket.head.to_string(), &end];
+        let id = ThreadId::derived(&names).beside(ticket.thread.uuid());
         let thread = NewThread {
             id,
             session: ticket.session,

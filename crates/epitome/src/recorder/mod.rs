@@ -349,7 +349,12 @@ impl Recorder {
 
     /// The place in a thread at which a request with this history ends.
     fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<Place>, StoreError> {
-        let thread = self.store.thread(thread)?;
+        let thread = match self.store.thread(thread) {
+            Ok(thread) => thread,
+            // Its session is elsewhere, and so is it.
+            Err(StoreError::UnknownThread(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let digests = self.store.digests(thread.id, Seq(1), usize::MAX >> 1)?;
         let Some((seq, ..)) = digests.iter().rfind(|(.., after)| *after == link) else { return Ok(None) };
         let is_end = thread.head.link.normal == link;
