@@ -1,8 +1,8 @@
 //! What is known of the pieces of a request: what was seen before is known by its bytes, the rest is read.
 //!
-//! Most of a history was seen before, so its items are not looked up one by one but in runs: hashing a long text costs a
-//! fraction of hashing its parts, and one find tells of them all. Runs are counted from the beginning, so they stay
-//! the same as a history grows, and what a client changes near its end touches only the last of them.
+//! Most of a history was seen before, so its items are not looked up one by one but in runs: one find tells of them all.
+//! Runs are counted from the beginning, so they stay the same as a history grows, and what a client changes near its end
+//! touches only the last of them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{error::WireError, format::Format, json::Json, normal, request};
 
-/// How many items are a run: enough for a hash to be quick, and few enough that little is looked up again one by one.
+/// How many items are a run: enough for there to be few, and few enough that little is looked up again one by one.
 const RUN: usize = 16;
 
 /// What is known of pieces of a request; those that nobody has seen before are read.
@@ -26,7 +26,7 @@ pub(super) fn pieces<'a>(
     wanted: &[(Place, Slice<'a>)],
     memo: &Memo,
 ) -> Result<Vec<Item<'a>>, WireError> {
-    let keys: Vec<Key> = wanted.iter().map(|(place, slice)| Key::of(format, *place, slice.raw)).collect();
+    let keys: Vec<Key> = wanted.iter().map(|(place, slice)| memo.key(format, *place, slice.raw)).collect();
     let mut fresh = Vec::new();
     let mut items = Vec::with_capacity(wanted.len());
     for ((found, key), (place, slice)) in memo.find(&keys).into_iter().zip(keys).zip(wanted) {
@@ -93,7 +93,7 @@ fn runs<'s, 'a>(format: Format, body: &str, slices: &'s [Slice<'a>], memo: &Memo
         let (first, last) = (slices.first()?, slices.last().filter(|_| slices.len() == RUN)?);
         // The same bytes are split into the same items, so the run needs no more than its bytes.
         let bytes = body.get(first.start..last.start + last.raw.len())?;
-        Some(Key::of(format, Place::Run, bytes))
+        Some(memo.key(format, Place::Run, bytes))
     };
     let mut runs: Vec<Run<'_, '_>> =
         slices.chunks(RUN).map(|slices| Run { slices, key: key(slices), known: None }).collect();
