@@ -120,12 +120,11 @@ impl Recorder {
         let told = [of.to_string(), at.to_string(), ticket.head.to_string(), ticket.at.0.to_string()];
         let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
         let moved = self.moved_to_its_session(request)?;
-        let thread = match moved.as_ref().unwrap_or(request).opens.as_ref() {
-            Some(Opens { thread, .. }) => NewThread { id, key: None, ..thread.clone() },
-            None => {
-                let name = self.store.thread(of)?.name;
-                NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None }
-            }
+        let thread = if let Some(opens) = &moved.as_ref().unwrap_or(request).opens {
+            NewThread { id, key: None, ..opens.thread.clone() }
+        } else {
+            let name = self.store.thread(of)?.name;
+            NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None }
         };
         let opens = Opens { session: None, thread, head: BecomesHead::No };
         let commit = Commit::opening(opens, request.events.clone(), records);
