@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -77,6 +77,14 @@ pub(super) struct Inbound {
     patience: Patience,
 }
 
+/// A smaller body may be a part of what was read at once with it.
+const SMALL: usize = 16 << 10;
+
+/// Whether a body that was gathered holds on to no more memory than it is long.
+pub(super) fn is_its_own(gathered: &Bytes) -> bool {
+    gathered.len() >= SMALL
+}
+
 impl Inbound {
     /// Watches a body.
     pub(super) fn new(inner: Incoming, limits: &Limits) -> Result<Self, IntakeError> {
@@ -86,24 +94,26 @@ impl Inbound {
         Ok(Self { inner, left: limits.body, patience: Patience::new(limits.client) })
     }
 
-    /// All of it, in one piece.
+    /// All of it, in one piece, which is [its own](is_its_own) unless it is small.
     pub(super) async fn gather(mut self) -> Result<Bytes, IntakeError> {
         /// What is believed of a client's word about the length before it has sent that much.
         const BELIEVED: usize = 1 << 20;
         let declared = usize::try_from(self.inner.size_hint().lower()).unwrap_or(usize::MAX);
         let first = self.data().await?.unwrap_or_default();
         if self.inner.is_end_stream() {
-            return Ok(first);
+            return Ok(if first.len() < SMALL { first } else { Bytes::copy_from_slice(&first) });
         }
-        let mut whole = BytesMut::with_capacity(declared.clamp(first.len(), BELIEVED));
+        let mut whole = Vec::with_capacity(declared.clamp(first.len(), BELIEVED));
         whole.extend_from_slice(&first);
         while let Some(more) = self.data().await? {
-            // Growing by doubling would end with up to twice the limit.
-            let missing = declared.saturating_sub(whole.len()).max(more.len());
-            whole.reserve(missing.min(whole.len().max(more.len())));
+            if whole.capacity() - whole.len() < more.len() {
+                // To twice of what is here, and no further than to the end that was told.
+                let missing = declared.checked_sub(whole.len()).unwrap_or(whole.len());
+                whole.reserve_exact(missing.min(whole.len()).max(more.len()));
+            }
             whole.extend_from_slice(&more);
         }
-        Ok(whole.freeze())
+        Ok(whole.into_boxed_slice().into())
     }
 
     async fn data(&mut self) -> Result<Option<Bytes>, IntakeError> {

@@ -30,6 +30,7 @@ use super::{
     config::{Mode, Unrecorded},
     copy::{AnswerCopy, Read},
     expand::{Coding, ExpandError, expand},
+    intake,
     metrics::{Reason, composed::Call},
     passage::{Departure, Said},
     shelf::Shelf,
@@ -523,7 +524,8 @@ impl Request {
     /// The request as the recorder takes it: its body, not compressed, and its headers.
     fn arrival<'a>(&'a self, body: &'a str, header: &'a dyn Fn(&str) -> Option<&'a str>) -> Arrival<'a> {
         let Self { principal, format, purpose, .. } = self;
-        Arrival { principal, format: *format, body, header, at: now(), purpose: *purpose }
+        let shared = Some(&self.body).filter(|body| intake::is_its_own(body));
+        Arrival { principal, format: *format, body, shared, header, at: now(), purpose: *purpose }
     }
 }
 

@@ -82,7 +82,15 @@ impl Recorder {
             return Ok(None);
         }
         let unsent = ticket.unsent;
-        let request = Request { seen: &seen, frame, unsent, recall: false, takes_tools: true, below: None };
+        let request = Request {
+            seen: &seen,
+            shared: arrival.shared,
+            frame,
+            unsent,
+            recall: false,
+            takes_tools: true,
+            below: None,
+        };
         let made = smaller(&live, request, (call, refused));
         live.work();
         self.once_more(ticket, made)
@@ -191,7 +199,15 @@ impl<'b> Composition<'_, '_, 'b> {
         // Who asks for a summary and gives no tools to do that may ask where none are taken, and wants none called.
         let takes_tools = is_turn || self.seen.has_tools();
         let recall = self.composing.recall && is_turn;
-        Request { seen: self.seen, frame, unsent: None, recall, takes_tools, below: None }
+        Request {
+            seen: self.seen,
+            shared: self.arrival.shared,
+            frame,
+            unsent: None,
+            recall,
+            takes_tools,
+            below: None,
+        }
     }
 
     /// Whether a policy is to be in charge of the request.
@@ -457,7 +473,7 @@ pub(super) fn weave_request(
     let Some((cuts, script, full)) = woven else { return Ok(None) };
     let recall = request.recall;
     let before = loom.full();
-    loom.sent(request.seen.body(), request.frame, script);
+    loom.sent(request, script);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
         epoch: made.epoch,

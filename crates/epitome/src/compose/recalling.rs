@@ -74,8 +74,15 @@ impl Recorder {
             let unsent = Some(ticket.unsent.unwrap_or(after.next()));
             let (events, records) = (events.clone(), records.clone());
             let arriving = Arriving { events, records, ..Arriving::default() };
-            let request =
-                Request { seen: &seen, frame, unsent, recall: true, takes_tools: true, below: None };
+            let request = Request {
+                seen: &seen,
+                shared: arrival.shared,
+                frame,
+                unsent,
+                recall: true,
+                takes_tools: true,
+                below: None,
+            };
             let made = weave_request(&live, (after, arriving), request);
             if let Err(SessionError::Store(error)) = &made
                 && tries < TRIES

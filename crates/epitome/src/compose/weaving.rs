@@ -6,6 +6,7 @@ use std::{
     ops::Range,
 };
 
+use bytes::Bytes;
 use epitome_core::{
     Digest, Fact, Logged, Seq, ThreadId, Tokens,
     context::{Changes, Context},
@@ -64,6 +65,8 @@ pub(super) struct Loom {
 #[derive(Debug)]
 pub(super) struct Request<'s, 'b> {
     pub(super) seen: &'s Seen<'b>,
+    /// Its body, where that may be kept instead of a copy.
+    pub(super) shared: Option<&'s Bytes>,
     pub(super) frame: Frame<'b>,
     /// The first event that the client has not sent, though it is to be sent: what was said and done on the way.
     pub(super) unsent: Option<Seq>,
@@ -89,7 +92,7 @@ struct Planned {
 /// The last request, by its bytes.
 #[derive(Debug)]
 struct Last {
-    body: String,
+    body: Bytes,
     units: Vec<Range<usize>>,
     start: usize,
     end: usize,
@@ -217,15 +220,14 @@ impl Loom {
     }
 
     /// The request was recorded: it is the last one from now on.
-    pub(super) fn sent(&mut self, body: &str, frame: Frame<'_>, script: Script) {
+    pub(super) fn sent(&mut self, request: Request<'_, '_>, script: Script) {
+        let Request { seen, shared, frame, .. } = request;
         let (start, end) = (frame.start(), frame.end());
         let between = frame.between.into();
-        // Where the one before it was, there is room for nearly all of it.
-        let mut kept = self.last.take().map(|last| last.body).unwrap_or_default();
-        kept.clear();
-        kept.reserve_exact(body.len());
-        kept.push_str(body);
-        self.last = Some(Last { body: kept, units: frame.units, start, end, between });
+        let body = seen.body().as_bytes();
+        let shared = shared.filter(|shared| shared.as_ptr_range() == body.as_ptr_range());
+        let body = shared.cloned().unwrap_or_else(|| Bytes::copy_from_slice(body));
+        self.last = Some(Last { body, units: frame.units, start, end, between });
         self.taken.take(script);
     }
 
@@ -307,11 +309,11 @@ impl Loom {
         let last = self.last.as_ref();
         let is_same_history = !self.lead_changed();
         // Where a history begins anew, so does its record: nobody need read what was said before.
-        if !is_same_history || last.is_none_or(|last| last.body[..last.start] != *frame.head()) {
+        if !is_same_history || last.is_none_or(|last| last.body[..last.start] != *frame.head().as_bytes()) {
             let before = chunks(frame.before());
             script.before = Some(before).filter(|before| !is_same_history || *before != taken.before);
         }
-        if !is_same_history || last.is_none_or(|last| last.body[last.end..] != *frame.tail()) {
+        if !is_same_history || last.is_none_or(|last| last.body[last.end..] != *frame.tail().as_bytes()) {
             let after = chunks(frame.after());
             script.after = Some(after).filter(|after| !is_same_history || *after != taken.after);
         }
@@ -325,7 +327,7 @@ impl Loom {
             let was_sent = is_same_history && unit < taken.last.units;
             let before =
                 last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
-            if before == Some(sent) && last.is_some_and(|last| *last.between == *frame.between) {
+            if before == Some(sent.as_bytes()) && last.is_some_and(|last| *last.between == *frame.between) {
                 continue;
             }
             let form = taken.forms.get(&unit).filter(|_| is_same_history);
@@ -337,6 +339,7 @@ impl Loom {
             if known.as_deref() == Some(sent) {
                 continue;
             }
+            let before = before.and_then(|before| str::from_utf8(before).ok());
             if let Some(before) = before.or(known.as_deref().filter(|_| was_sent)) {
                 changed |= !weave::says_the_same(format, before, sent);
             }

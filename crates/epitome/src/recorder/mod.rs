@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use epitome_core::{Digest, Event, Seq, SessionId, ThreadId, event::Time, id::ModelName};
 use epitome_store::{
     Sqlite, StoreError,
@@ -70,6 +71,8 @@ pub struct Arrival<'a> {
     pub format: Format,
     /// The body, not compressed.
     pub body: &'a str,
+    /// The same bytes where they may be kept instead of a copy, because they hold on to no more memory than they are long.
+    pub shared: Option<&'a Bytes>,
     /// Looks up a header by its lower-case name.
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// When it came.

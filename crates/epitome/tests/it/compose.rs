@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use epitome::{
     compose::{Composing, Cut, Heard, Left, Outgoing, Told, Way, Wishes},
     core::{
@@ -63,7 +64,10 @@ impl Gateway {
         self.clock += 1_000;
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let at = Time(self.clock);
-        let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+        let shared = Bytes::copy_from_slice(body.as_bytes());
+        let body = str::from_utf8(&shared).unwrap();
+        let shared = Some(&shared);
+        let arrival = Arrival { principal: "", format, body, shared, header: &header, at, purpose: None };
         let composed = self.recorder.compose(&arrival, &self.composing, wishes, &|_| None).unwrap();
         (composed.ticket, composed.way)
     }
@@ -83,7 +87,8 @@ impl Gateway {
     ) -> Option<Outgoing> {
         let header = |_: &str| None;
         let at = Time(self.clock);
-        let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+        let arrival =
+            Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
         self.recorder.compose_smaller(ticket, &arrival, refused).unwrap()
     }
 
@@ -474,7 +479,7 @@ fn asks_back(
     let Verdict::Recall(recalls) = splice.end(&mut seen) else { panic!("{format}: {answer}") };
     let header = |_: &str| None;
     let at = Time(gateway.clock);
-    let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+    let arrival = Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
     (gateway.recorder.recall(ticket, &arrival, &recalls).unwrap().unwrap(), splice)
 }
 

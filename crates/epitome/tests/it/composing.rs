@@ -357,7 +357,8 @@ impl Someone<'_> {
     fn sends(&self, format: Format, body: &str, answer: &Value) -> ThreadId {
         let at = Time(self.clock.fetch_add(1, Ordering::Relaxed));
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
-        let arrival = Arrival { principal: "", format, body, header: &header, at, purpose: None };
+        let arrival =
+            Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
         let composed =
             self.recorder.compose(&arrival, self.composing, &Wishes::default(), &|_| None).unwrap();
         let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
@@ -443,7 +444,8 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let purpose = Some(Purpose::Compaction);
         let at = Time(1_000_000);
-        let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+        let arrival =
+            Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
         let recorder = &task.gateway.recorder;
         let composed =
             recorder.compose(&arrival, &task.gateway.composing, &Wishes::default(), &|_| None).unwrap();
@@ -508,7 +510,8 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             let header = |name: &str| (name == "x-epitome-session").then_some(session);
             let (body, at, purpose) = (body.to_string(), Time(1_000_000), Some(Purpose::Compaction));
             let principal = if session == "one" { "" } else { session };
-            let arrival = Arrival { principal, format, body: &body, header: &header, at, purpose };
+            let arrival =
+                Arrival { principal, format, body: &body, shared: None, header: &header, at, purpose };
             let Gateway { recorder, composing, .. } = &task.gateway;
             let composed = recorder.compose(&arrival, composing, &Wishes::default(), &|_| None).unwrap();
             let Way::Forward(outgoing) = composed.way else { panic!("{:?}", composed.way) };
@@ -811,7 +814,7 @@ fn who_has_its_provider_compact_by_another_path_gets_what_that_gives() {
     user_says(&mut task.agent, "/compact");
     let (body, header) = (task.agent.body(), |_: &str| None);
     let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
-    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+    let arrival = Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
     let wishes = Wishes { compact: Some(String::new()), ..Wishes::default() };
     let composed =
         task.gateway.recorder.compose(&arrival, &task.gateway.composing, &wishes, &|_| None).unwrap();

@@ -60,7 +60,7 @@ fn the_tool_is_still_offered_after_the_client_had_its_history_compacted_without_
     let body = body.to_string();
     let header = |name: &str| (name == "x-epitome-session").then_some("one");
     let (at, purpose) = (Time(1_000_000), Some(Purpose::Compaction));
-    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose };
+    let arrival = Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose };
     let asked =
         gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
     let Way::Forward(outgoing) = asked.way else { panic!("{:?}", asked.way) };
@@ -153,7 +153,8 @@ fn crowd(gateway: &Gateway, from: usize) {
         let id = format!("crowd-{number}");
         let header = |name: &str| (name == "x-epitome-session").then_some(&*id);
         let at = Time(1_000_000);
-        let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose: None };
+        let arrival =
+            Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose: None };
         gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
     }
 }
@@ -169,7 +170,8 @@ fn a_request_under_way_outlasts_what_is_remembered_of_its_session() {
     crowd(&gateway, 0);
     let header = |_: &str| None;
     let at = Time(1_000_000);
-    let arrival = Arrival { principal: "", format, body: &body, header: &header, at, purpose: None };
+    let arrival =
+        Arrival { principal: "", format, body: &body, shared: None, header: &header, at, purpose: None };
     let answer = json!({"id": "chatcmpl-back", "object": "chat.completion", "created": 1, "model": "some-model",
         "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null,
             "tool_calls": [{"id": "back", "type": "function",

@@ -39,8 +39,15 @@ impl Gateway {
         self.clock += 1_000;
         let (body, owned) = (body.to_string(), headers.to_vec());
         let header = |name: &str| owned.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let arrival =
-            Arrival { principal, format, body: &body, header: &header, at: Time(self.clock), purpose: None };
+        let arrival = Arrival {
+            principal,
+            format,
+            body: &body,
+            shared: None,
+            header: &header,
+            at: Time(self.clock),
+            purpose: None,
+        };
         self.recorder.expect(&arrival).unwrap()
     }
 
