@@ -461,8 +461,8 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         };
-        let (cuts, script, full) = (made.cuts, made.script, made.full);
-        woven = Some((cuts, script, full));
+        let (cuts, script, full, grown) = (made.cuts, made.script, made.full, made.grown);
+        woven = Some((cuts, script, full, grown));
         Ok(made.written)
     });
     let made = match made {
@@ -470,10 +470,10 @@ pub(super) fn weave_request(
         Err(_) if is_other => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Some((cuts, script, full)) = woven else { return Ok(None) };
+    let Some((cuts, script, full, grown)) = woven else { return Ok(None) };
     let recall = request.recall;
     let before = loom.full();
-    loom.sent(request, script);
+    loom.sent(request, script, grown);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
         epoch: made.epoch,

@@ -7,6 +7,7 @@
 mod again;
 mod command;
 mod composition;
+mod grown;
 mod live;
 mod recalling;
 mod script;

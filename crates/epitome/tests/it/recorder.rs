@@ -299,8 +299,15 @@ fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
             gateway.clock += 10;
             start.wait();
             let at = Time(gateway.clock);
-            let arrival =
-                Arrival { principal: "", format: CHAT, body: &body, header: &header, at, purpose: None };
+            let arrival = Arrival {
+                principal: "",
+                format: CHAT,
+                body: &body,
+                shared: None,
+                header: &header,
+                at,
+                purpose: None,
+            };
             let ticket = gateway.recorder.arrive(&arrival).unwrap();
             sessions.push(ticket.session);
             gateway.end(ticket, CHAT, Some(&chat_answer(&key, &clock.to_string())), Ending::Complete);
