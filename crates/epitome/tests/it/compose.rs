@@ -341,6 +341,33 @@ fn a_long_task_stays_inside_the_window_in_every_format() {
 }
 
 #[test]
+fn the_hash_of_a_request_is_that_of_its_bytes_whatever_the_client_changes() {
+    for format in Format::ALL {
+        let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
+        let check = |gateway: &mut Gateway, agent: &mut Agent, body: &str| {
+            let (ticket, outgoing) = gateway.forward(format, body);
+            let (thread, call) = outgoing.done.call.unwrap();
+            gateway.answer(ticket, format, &agent.answer());
+            agent.goes_on("done");
+            let again = verify_call(gateway.recorder.store(), thread, call).unwrap();
+            assert_eq!(again.row.call.hash, Digest::of(sent(&outgoing, body).as_bytes()), "{format}: {body}");
+        };
+        for turn in 0..24 {
+            let body = agent.body();
+            let body = match turn {
+                // Before the history, after it, between its messages, in the middle of one.
+                12 => body.replace("careful", "bold"),
+                15 => body.replace(r#""step 14""#, r#""step 14", "n": 1"#),
+                18 => spaced(&serde_json::from_str(&body).unwrap()),
+                21 => body.replace("why the build", "why\\u0020the build"),
+                _ => body,
+            };
+            check(&mut gateway, &mut agent, &body);
+        }
+    }
+}
+
+#[test]
 fn what_separates_messages_is_kept() {
     let story = play(Agent { spaced: true, ..Agent::new(Format::OpenaiChat) }, 25, |_, gateway| gateway);
     assert!(story.bodies[20].contains("}, {\"role\": "));
