@@ -62,9 +62,13 @@ pub(super) fn scrub(connection: &Connection) -> Result<Scrubbed, Fault> {
 const NAMERS: &str = "
     CREATE INDEX erasing_by_policy ON model_calls (policy);
     CREATE INDEX erasing_by_profile ON model_calls (profile) WHERE profile IS NOT NULL;
-    CREATE INDEX erasing_by_rendering ON model_calls (rendering);";
-const NAMERS_DROPPED: &str =
-    "DROP INDEX erasing_by_policy; DROP INDEX erasing_by_profile; DROP INDEX erasing_by_rendering;";
+    CREATE INDEX erasing_by_rendering ON model_calls (rendering);
+    CREATE INDEX erasing_by_script ON script_contents (hash);";
+const NAMERS_DROPPED: &str = "
+    DROP INDEX erasing_by_policy;
+    DROP INDEX erasing_by_profile;
+    DROP INDEX erasing_by_rendering;
+    DROP INDEX erasing_by_script;";
 
 /// A thread and its place in the family.
 struct Line {

@@ -181,7 +181,8 @@ pub(super) fn pieces_of(
 
 /// What holds for the kinds that have an index; SQLite uses it where a statement says exactly this.
 pub(super) const INDEXED: &str =
-    "kind NOT IN ('user_said', 'assistant_said', 'tool_returned', 'usage_reported', 'carried')";
+    "kind <> 'user_said' AND kind <> 'assistant_said' AND kind <> 'tool_returned'
+    AND kind <> 'usage_reported' AND kind <> 'carried'";
 
 /// Whether events of a kind are so many that they are found by their places.
 fn is_frequent(kind: &str) -> bool {

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_gateway.sql"),
     include_str!("migrations/0004_scripts.sql"),
     include_str!("migrations/0005_indexes.sql"),
+    include_str!("migrations/0006_inserts.sql"),
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.
