@@ -24,14 +24,21 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
+}
 
-    /// The hash of several pieces of bytes, as if they were one.
-    pub fn of_all<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for piece in pieces {
-            hasher.update(piece);
-        }
-        Self(*hasher.finalize().as_bytes())
+/// A hash of bytes that come one after the other, and may go on in several ways.
+#[derive(Clone, Debug, Default)]
+pub struct Hashing(Box<blake3::Hasher>);
+
+impl Hashing {
+    /// More bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all so far, as if they were one.
+    pub fn digest(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
     }
 }
 

@@ -3,17 +3,25 @@
 //! An event is addressed by the thread that owns it and its place in that thread. A fork shares its parent's
 //! events, so an [`EventId`] means the same in every fork, and there is no order between ids of two threads:
 //! [`EventId`] is deliberately not `Ord`.
+//!
+//! The first 48 bits of an id are its place: where it stands among others, and nothing else. Ids that are made one after
+//! another, or belong together, have near places, so that their rows do too. The rest is its name.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::event::Time;
+
 /// How many digits a short form has: enough to tell the threads of a session apart, and cheap in tokens.
 const SHORT: usize = 8;
 
 /// How many digits of its start an id may be called by.
 const SHORTEST: usize = 4;
+
+/// How many bytes of an id are its place: as many as hold the time in a UUID that begins with it.
+const PLACE: usize = 6;
 
 macro_rules! uuid_newtype {
     ($(#[$doc:meta])* $name:ident, $space:literal) => {
@@ -43,6 +51,29 @@ macro_rules! uuid_newtype {
             /// The underlying UUID.
             pub const fn uuid(self) -> Uuid {
                 self.0
+            }
+
+            /// The same name in the place of a moment: after all that were placed so before it.
+            pub fn made_at(self, time: Time) -> Self {
+                let [_, _, place @ ..] = time.0.max(0).to_be_bytes();
+                self.placed(place)
+            }
+
+            /// The same name beside another id.
+            pub fn beside(self, other: Uuid) -> Self {
+                let [a, b, c, d, e, f, ..] = other.into_bytes();
+                self.placed([a, b, c, d, e, f])
+            }
+
+            /// The name alone: it stays the same wherever the id is placed.
+            pub fn name(self) -> Self {
+                self.placed([0; PLACE])
+            }
+
+            fn placed(self, place: [u8; PLACE]) -> Self {
+                let mut bytes = self.0.into_bytes();
+                bytes[..PLACE].copy_from_slice(&place);
+                Self(Uuid::from_bytes(bytes))
             }
 
             /// The last eight digits, for people and for handles. They are random in every id there is; the first ones
@@ -259,6 +290,20 @@ mod tests {
             assert_eq!(one.is_meant_by(text), meant, "{text}");
         }
         assert!(one.is_meant_by(&one.to_string()));
+    }
+
+    #[test]
+    fn a_place_orders_ids_and_leaves_their_names() {
+        let session = |name: &str, time: i64| SessionId::derived(&[name]).made_at(Time(time));
+        assert!(session("b", 1_000) < session("a", 1_001) && session("a", 1_001) < session("b", i64::MAX));
+        assert_eq!(session("a", 1).name(), session("a", 2).name());
+        assert_ne!(session("a", 1).name(), session("b", 1).name());
+        assert_eq!(session("a", 1).short(), SessionId::derived(&["a"]).short());
+        // The first digits are those of an id from a clock.
+        assert!(session("a", 0x0199_a1b2_c3d4).to_string().starts_with("0199a1b2-c3d4-8"));
+        let thread = ThreadId::derived(&["t"]).beside(session("a", 7).uuid());
+        assert_eq!(thread.uuid().as_bytes()[..6], [0, 0, 0, 0, 0, 7]);
+        assert_eq!(thread.name(), ThreadId::derived(&["t"]).name());
     }
 
     #[test]

@@ -43,7 +43,7 @@ extern crate self as epitome_core;
 #[path = "../tests/it/notation.rs"]
 mod notation;
 
-pub use chain::{Digest, Link};
+pub use chain::{Digest, Hashing, Link};
 pub use event::{Event, Fact, Logged, Part};
 pub use id::{EventId, Seq, SessionId, ThreadId};
 pub use tokens::{TokenCounter, Tokens};

@@ -121,6 +121,7 @@ impl Gateway {
             holdout: compact.holdout,
             command: compact.command,
             recall: compact.recall,
+            with_answers: unrecorded == Unrecorded::Forward,
             heard: Heard::default(),
         };
         let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;

@@ -25,7 +25,7 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, BUILT_IN, Made, Taught},
+        desk::{Arriving, BUILT_IN, Made, Taught, Writing},
         orders,
         setup::{Limit, Setup},
     },
@@ -78,6 +78,9 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
+        if !self.is_down(ticket)? {
+            return Ok(None);
+        }
         let unsent = ticket.unsent;
         let request = Request {
             seen: &seen,
@@ -156,15 +159,18 @@ impl<'b> Composition<'_, '_, 'b> {
         }
         live.summarise_with(self.summariser);
         let mut outgoing = None;
+        let mut unwritten = None;
         let mut frame = Some(frame);
         let mut failed = None;
+        let writing = if self.composing.with_answers { Writing::MayWait } else { Writing::Now };
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens, taught: Taught::Doubted };
+            let arriving = Arriving { events, records, opens, taught: Taught::Doubted, writing };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
+                    unwritten = made.unwritten;
                     Ok(Some((made.head, Some(made.call))))
                 }
                 Ok(None) => Ok(None),
@@ -178,6 +184,9 @@ impl<'b> Composition<'_, '_, 'b> {
             (Some(mut ticket), Some(outgoing)) => {
                 self.recorder.lives.put(thread, &live);
                 ticket.live = Some(Arc::clone(&live));
+                if let Some(commit) = unwritten {
+                    self.recorder.is_left(&mut ticket, commit, (self.arrival, self.caller, self.seen));
+                }
                 live.work();
                 Ok(Some((ticket, Way::Forward(outgoing))))
             }
@@ -305,7 +314,7 @@ impl<'b> Composition<'_, '_, 'b> {
         loop {
             time += 1;
             let told = [of.id.to_string(), at.to_string(), "again".to_owned(), time.to_string()];
-            let id = ThreadId::derived(&told.each_ref().map(String::as_str));
+            let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.id.uuid());
             match store.thread(id) {
                 Ok(known) if known.head.link.normal == place.link => {
                     return Ok(Place { thread: id, after: known.head.seq, placed: Placed::Retried, ..place });
@@ -452,8 +461,8 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         };
-        let (cuts, script, full) = (made.cuts, made.script, made.full);
-        woven = Some((cuts, script, full));
+        let (cuts, script, full, grown) = (made.cuts, made.script, made.full, made.grown);
+        woven = Some((cuts, script, full, grown));
         Ok(made.written)
     });
     let made = match made {
@@ -461,10 +470,10 @@ pub(super) fn weave_request(
         Err(_) if is_other => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Some((cuts, script, full)) = woven else { return Ok(None) };
+    let Some((cuts, script, full, grown)) = woven else { return Ok(None) };
     let recall = request.recall;
     let before = loom.full();
-    loom.sent(request, script);
+    loom.sent(request, script, grown);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
         epoch: made.epoch,

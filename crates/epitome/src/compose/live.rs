@@ -187,7 +187,7 @@ impl Lives {
         self.kept().put(thread, Arc::clone(live), weight);
     }
 
-    pub(super) fn forget(&self, thread: ThreadId) {
+    pub(crate) fn forget(&self, thread: ThreadId) {
         drop(self.kept().take(thread));
     }
 

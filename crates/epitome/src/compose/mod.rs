@@ -7,6 +7,7 @@
 mod again;
 mod command;
 mod composition;
+mod grown;
 mod live;
 mod recalling;
 mod script;
@@ -47,6 +48,9 @@ pub struct Composing {
     /// Whether the model of a session that begins is offered a tool by which it gets back what was left out. What a session
     /// began with it keeps: its provider's cache, and thoughts that are bound to what they were thought with, hold the tools.
     pub recall: bool,
+    /// Whether a request may be written down with its answer if it only grows: a kill before that takes both along. What is
+    /// decided for a request is written before it leaves in any case.
+    pub with_answers: bool,
     /// Who hears what becomes of summaries.
     pub heard: Heard,
 }

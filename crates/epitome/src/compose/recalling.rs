@@ -57,6 +57,9 @@ impl Recorder {
         let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
+        if !self.is_down(ticket)? {
+            return Ok(None);
+        }
         let format = arrival.format;
         let answer = format.decode_response(&recalls.answer)?;
         let records = vec![Record::Outcome(self.outcome_of(ticket, call, &answer, arrival.at))];

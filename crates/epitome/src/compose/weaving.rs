@@ -24,6 +24,7 @@ use epitome_wire::{
 
 use super::{
     Cut,
+    grown::{Grown, hashed},
     script::{Chunk, Form, Script, Taken},
     units::{Units, is_item},
 };
@@ -49,6 +50,8 @@ pub(super) struct Loom {
     /// What was recorded, if no request was seen since.
     taken: Taken,
     last: Option<Last>,
+    /// How the last request began, by the same plan.
+    grown: Option<Grown>,
     /// The contents that were stored for this thread.
     stored: HashSet<Digest>,
     /// What is left out by now.
@@ -108,6 +111,8 @@ pub(super) struct Woven {
     pub(super) script: Script,
     /// What the client's request would cost.
     pub(super) full: Tokens,
+    /// What the next one may go on from.
+    pub(super) grown: Option<Grown>,
 }
 
 impl Loom {
@@ -172,12 +177,14 @@ impl Loom {
         let marks = self.marks(setup, seen.body());
         let script = Script { marks, recall: request.recall, blanked: !frame.is_plain(), ..script };
         let summary = summary_of(state.view.context());
-        let (cuts, hash, bytes) = finish(setup, request, middle, marks, summary.as_deref());
+        let grown = self.grown.clone().filter(|grown| grown.begins(&script));
+        let Finished { cuts, hash, bytes, grown } =
+            finish(setup, request, (&self.plan, middle), (marks, summary.as_deref()), grown);
         pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
         let rendering = self.rendering.get_or_insert_with(|| setup.weaving(self.plan.clone())).clone();
         let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
         let written = Written { hash, bytes, rendering, script: Some(told), pieces, prompt: None };
-        Ok(Some(Woven { cuts, written, script, full }))
+        Ok(Some(Woven { cuts, written, script, full, grown }))
     }
 
     /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
@@ -220,7 +227,7 @@ impl Loom {
     }
 
     /// The request was recorded: it is the last one from now on.
-    pub(super) fn sent(&mut self, request: Request<'_, '_>, script: Script) {
+    pub(super) fn sent(&mut self, request: Request<'_, '_>, script: Script, grown: Option<Grown>) {
         let Request { seen, shared, frame, .. } = request;
         let (start, end) = (frame.start(), frame.end());
         let between = frame.between.into();
@@ -229,6 +236,7 @@ impl Loom {
         let body = shared.cloned().unwrap_or_else(|| Bytes::copy_from_slice(body));
         self.last = Some(Last { body, units: frame.units, start, end, between });
         self.taken.take(script);
+        self.grown = grown;
     }
 
     /// Takes what happened since.
@@ -283,6 +291,7 @@ impl Loom {
         let goes_on = plan.extends(count, &self.plan, self.taken.last.units);
         self.plan = plan;
         self.rendering = None;
+        self.grown = None;
         Ok(goes_on)
     }
 
@@ -439,14 +448,24 @@ pub(super) fn summary_of(context: &Context) -> Option<String> {
     })
 }
 
-/// The whole body, the hash of what is recorded of it, and its length.
+/// A whole body.
+struct Finished {
+    cuts: Vec<Cut>,
+    /// The hash of what is recorded of it.
+    hash: Digest,
+    bytes: u64,
+    /// What the next one may go on from.
+    grown: Option<Grown>,
+}
+
+/// The whole body. `grown` is how it begins, if the one before began like that.
 fn finish(
     setup: &Setup,
     request: &Request<'_, '_>,
-    middle: Vec<Cut>,
-    marks: Option<Breakpoints>,
-    summary: Option<&str>,
-) -> (Vec<Cut>, Digest, u64) {
+    (plan, middle): (&Plan, Vec<Cut>),
+    (marks, summary): (Option<Breakpoints>, Option<&str>),
+    grown: Option<Grown>,
+) -> Finished {
     let Request { seen, frame, recall, .. } = request;
     let (body, is_plain) = (seen.body(), frame.is_plain());
     if *recall || marks.is_some() {
@@ -460,21 +479,22 @@ fn finish(
             Digest::of(written(&frame.before().concat(), &frame.after().concat()).as_bytes())
         };
         let bytes = sent.len() as u64;
-        return (vec![Cut::Own(sent)], hash, bytes);
+        return Finished { cuts: vec![Cut::Own(sent)], hash, bytes, grown: None };
     }
     let (before, after) = if is_plain {
         (vec![frame.head().into()], vec![frame.tail().into()])
     } else {
         (frame.before(), frame.after())
     };
-    let said = middle.iter().map(|cut| cut.text(body));
-    let bytes = said.clone().map(str::len).sum::<usize>() + frame.head().len() + frame.tail().len();
-    let pieces = before.iter().map(|piece| &**piece).chain(said).chain(after.iter().map(|piece| &**piece));
-    let hash = Digest::of_all(pieces.map(str::as_bytes));
+    let said = middle.iter().map(|cut| cut.text(body).len());
+    let bytes = (said.sum::<usize>() + frame.head().len() + frame.tail().len()) as u64;
+    let before: Vec<&str> = before.iter().map(|piece| &**piece).collect();
+    let after: Vec<&str> = after.iter().map(|piece| &**piece).collect();
+    let (hash, grown) = hashed(grown, plan, frame, body, (&before, &after));
     let mut cuts = vec![Cut::Client(0..frame.start())];
     cuts.extend(middle);
     cuts.push(Cut::Client(frame.end()..body.len()));
-    (joined(cuts), hash, bytes as u64)
+    Finished { cuts: joined(cuts), hash, bytes, grown: Some(grown) }
 }
 
 /// A history with what stands around it, the tool that is offered and the marks that are placed.

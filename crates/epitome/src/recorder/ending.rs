@@ -3,13 +3,15 @@
 use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
-    records::{BecomesHead, Commit, NewExchange, NewOutcome, Opens, Record},
+    records::{BecomesHead, Commit, Committed, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
 
 use crate::compose::as_told;
 
-use super::{End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line};
+use super::{
+    End, Ending, Placed, RecordError, Recorder, TRIES, Ticket, at, known::Known, place::Line, unwritten,
+};
 
 /// What is kept of the exchange beside the log.
 pub(super) fn exchange(ticket: &Ticket, end: &End) -> NewExchange {
@@ -81,12 +83,77 @@ impl Recorder {
     /// Another process went on with the thread of a request before that was written: it may have written the very same, or
     /// else the request is a fork.
     pub(super) fn write_elsewhere(&self, ticket: &mut Ticket, request: &Commit) -> Result<(), RecordError> {
-        let found = match self.seen_before(request.thread, ticket.link)? {
-            Some(place) => (place.thread, place.after, place.placed),
-            None => self.fork_away(ticket, request)?,
+        let moved = self.moved_to_its_session(request)?;
+        let request = moved.as_ref().unwrap_or(request);
+        ticket.session = request.opens.as_ref().map_or(ticket.session, |opens| opens.thread.session);
+        let written = match &moved {
+            Some(moved) => self.store.commit(moved.clone()).map(Some),
+            None => Ok(None),
+        };
+        let found = match written {
+            Ok(Some(head)) => (request.thread, head.seq, ticket.placed),
+            Ok(None) | Err(StoreError::Conflict { .. }) => {
+                match self.seen_before(request.thread, ticket.link)? {
+                    Some(place) => (place.thread, place.after, place.placed),
+                    None => self.fork_away(ticket, request)?,
+                }
+            }
+            Err(error) => return Err(error.into()),
         };
         (ticket.thread, ticket.head, ticket.placed) = found;
         Ok(())
+    }
+
+    /// Somebody else wrote where a composed request was to be written. What left is told in a line of its own, which goes on
+    /// from all that it was composed of; the request and its answer find their place without it.
+    pub(super) fn tell_beside(
+        &self,
+        ticket: &Ticket,
+        request: &mut Commit,
+        ended: &mut Vec<Record>,
+    ) -> Result<(), RecordError> {
+        self.lives.forget(request.thread);
+        let mut records = unwritten::calls_of(request);
+        // How many calls others made meanwhile is nothing to it.
+        records.retain(|record| !matches!(record, Record::CallsSoFar(_)));
+        let (of, at) = (request.thread, request.after);
+        let told = [of.to_string(), at.to_string(), ticket.head.to_string(), ticket.at.0.to_string()];
+        let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
+        let moved = self.moved_to_its_session(request)?;
+        let thread = if let Some(opens) = &moved.as_ref().unwrap_or(request).opens {
+            NewThread { id, key: None, ..opens.thread.clone() }
+        } else {
+            let name = self.store.thread(of)?.name;
+            NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None }
+        };
+        let opens = Opens { session: None, thread, head: BecomesHead::No };
+        let commit = Commit::opening(opens, request.events.clone(), records);
+        let Committed { head, calls } = self.store.commit_numbered(commit)?;
+        // How a call ended is told where it was made.
+        let outcomes = ended.extract_if(.., |record| matches!(record, Record::Outcome(_)));
+        let outcomes = calls.into_iter().zip(outcomes).map(|(call, outcome)| match outcome {
+            Record::Outcome(outcome) => Record::Outcome(NewOutcome { call, ..outcome }),
+            other => other,
+        });
+        self.store.commit(Commit::new(id, head.seq, Vec::new(), outcomes.collect()))?;
+        Ok(())
+    }
+
+    /// A request that begins a session which another process began at another moment: beside what is there. `None` if it is
+    /// where it belongs.
+    fn moved_to_its_session(&self, request: &Commit) -> Result<Option<Commit>, StoreError> {
+        let mut moved = request.clone();
+        let Some(Opens { session: Some(session), thread, .. }) = &mut moved.opens else { return Ok(None) };
+        let Some(key) = &session.key else { return Ok(None) };
+        let Some(known) = self.store.session_named(&session.principal, key, session.id)? else {
+            return Ok(None);
+        };
+        if known == session.id {
+            return Ok(None);
+        }
+        let id = thread.id.beside(known.uuid());
+        (session.id, thread.session, thread.id, moved.thread) = (known, known, id, id);
+        Ok(Some(moved))
     }
 
     fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
@@ -97,7 +164,8 @@ impl Recorder {
             &at.to_string(),
             &end.to_string(),
             key.as_deref().unwrap_or_default(),
-        ]);
+        ])
+        .beside(of.uuid());
         let name = self.store.thread(of)?.name;
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
@@ -146,6 +214,10 @@ impl Recorder {
     /// written down never left, and whatever is answered is no answer to it.
     pub fn never_left(&self, ticket: &mut Ticket, at: Time) -> Result<(), RecordError> {
         let Some(call) = ticket.call.take() else { return Ok(()) };
+        if ticket.unwritten.as_ref().is_some_and(|unwritten| unwritten.never_left()) {
+            self.lives.forget(ticket.thread);
+            return Ok(());
+        }
         let error = Some("never left: it was not ready in time".to_owned());
         let outcome = NewOutcome { call, time: Some(at), answer: None, usage: None, cost: None, error };
         let commit = Commit::new(ticket.thread, ticket.head, Vec::new(), vec![Record::Outcome(outcome)]);
@@ -161,7 +233,8 @@ impl Recorder {
             return self.append_unsaid(ticket.thread, commit);
         }
         let end = chained(ticket.link, &commit.events).to_string();
-        let id = ThreadId::derived(&[&ticket.thread.to_string(), &ticket.head.to_string(), &end]);
+        let names = [&*ticket.thread.to_string(), &ticket.head.to_string(), &end];
+        let id = ThreadId::derived(&names).beside(ticket.thread.uuid());
         let thread = NewThread {
             id,
             session: ticket.session,

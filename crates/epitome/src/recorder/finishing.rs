@@ -10,7 +10,10 @@ use epitome_store::{
 };
 use epitome_wire::caller::Purpose;
 
-use crate::{compose::Told, session::inbox::Appended};
+use crate::{
+    compose::{Lives, Told},
+    session::inbox::Appended,
+};
 
 use super::{
     End, Ending, GIVEN_BACK, RecordError, Recorder, TRIES, Ticket, ending,
@@ -94,6 +97,12 @@ impl Unfinished {
         }
     }
 
+    /// Whether this writes a request that was composed.
+    fn is_composed(&self) -> bool {
+        let records = self.request.as_ref().map(|request| &request.commit.records);
+        records.is_some_and(|records| records.iter().any(|record| matches!(record, Record::Call(_))))
+    }
+
     /// The request ends elsewhere than was thought.
     fn is_asked_at_its_head(&mut self) {
         for record in &mut self.records {
@@ -112,6 +121,12 @@ impl Unfinished {
         if let Some(summary) = self.summary {
             known.compacting(&self.ticket, summary);
         }
+    }
+
+    /// It cannot be written, and what is remembered of its thread may hold it.
+    fn is_lost(&self, known: &Known, lives: &Lives) {
+        self.no_longer_waits(known);
+        lives.forget(self.ticket.thread);
     }
 
     fn no_longer_waits(&self, known: &Known) {
@@ -140,7 +155,7 @@ impl Recorder {
         if let Err(Busy) = unfinished.try_join() {
             return then(Ok(Finish::Unsettled(unfinished)));
         }
-        let known = Arc::clone(&self.known);
+        let (known, lives) = (Arc::clone(&self.known), Arc::clone(&self.lives));
         // Whoever composes the next request need not read what is written here.
         let live = unfinished.ticket.call.and_then(|_| self.lives.get(unfinished.ticket.thread));
         self.store.commit_then(unfinished.commit(), move |written| {
@@ -154,9 +169,9 @@ impl Recorder {
                     unfinished.ends(&known, (thread, head));
                     Ok(Finish::Done)
                 }
-                Err(StoreError::Conflict { .. }) => Ok(Finish::Unsettled(unfinished)),
+                Err(error) if error.is_conflict() => Ok(Finish::Unsettled(unfinished)),
                 Err(error) => {
-                    unfinished.no_longer_waits(&known);
+                    unfinished.is_lost(&known, &lives);
                     Err(error.into())
                 }
             });
@@ -171,7 +186,7 @@ impl Recorder {
                 Ok(())
             }
             Err(error) => {
-                unfinished.no_longer_waits(&self.known);
+                unfinished.is_lost(&self.known, &self.lives);
                 Err(error)
             }
         }
@@ -188,6 +203,13 @@ impl Recorder {
             let commit = unfinished.commit();
             let head = match self.store.commit(commit.clone()) {
                 Ok(head) => return Ok((unfinished.ticket.thread, head)),
+                Err(error) if error.is_conflict() && unfinished.is_composed() => {
+                    let Unfinished { ticket, request, records, .. } = &mut *unfinished;
+                    if let Some(request) = request {
+                        self.tell_beside(ticket, &mut request.commit, records)?;
+                    }
+                    continue;
+                }
                 Err(StoreError::Conflict { head, .. }) => head,
                 Err(error) => return Err(error.into()),
             };

@@ -60,7 +60,7 @@ pub struct Recorder {
     pub(crate) memo: Memo,
     known: Arc<Known>,
     /// The threads whose requests are composed.
-    pub(crate) lives: Lives,
+    pub(crate) lives: Arc<Lives>,
 }
 
 /// A request that has come.
@@ -234,7 +234,7 @@ type Write<'w> = dyn FnMut(Commit) -> Result<Option<(Seq, Option<u64>)>, RecordE
 impl Recorder {
     /// Records into `store`.
     pub fn new(store: Arc<Sqlite>) -> Self {
-        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default(), lives: Lives::default() }
+        Self { store, memo: Memo::new(REMEMBERED), known: Arc::default(), lives: Arc::default() }
     }
 
     /// The store.
@@ -315,11 +315,24 @@ impl Recorder {
     fn write_down(&self, marks: &[Mark]) -> Result<usize, StoreError> {
         let unwritten = self.known.unwritten(marks);
         for unwritten in &unwritten {
-            unwritten.write(&self.store)?;
+            if !unwritten.write(&self.store)? {
+                self.lives.forget(unwritten.thread);
+            }
             self.known.is_written(unwritten);
             self.known.forget(unwritten.thread);
         }
         Ok(unwritten.len())
+    }
+
+    /// Writes a request down that was left to its answer. `false` if somebody else has gone on with its thread.
+    pub(crate) fn is_down(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+        let Some(unwritten) = &ticket.unwritten else { return Ok(true) };
+        let is_down = unwritten.write(&self.store)?;
+        self.known.is_written(unwritten);
+        if !is_down {
+            self.lives.forget(ticket.thread);
+        }
+        Ok(is_down)
     }
 
     /// Fills in items that the request only names, as many as a client would.
@@ -339,7 +352,12 @@ impl Recorder {
 
     /// The place in a thread at which a request with this history ends.
     fn seen_before(&self, thread: ThreadId, link: Digest) -> Result<Option<Place>, StoreError> {
-        let thread = self.store.thread(thread)?;
+        let thread = match self.store.thread(thread) {
+            Ok(thread) => thread,
+            // Its session is elsewhere, and so is it.
+            Err(StoreError::UnknownThread(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let digests = self.store.digests(thread.id, Seq(1), usize::MAX >> 1)?;
         let Some((seq, ..)) = digests.iter().rfind(|(.., after)| *after == link) else { return Ok(None) };
         let is_end = thread.head.link.normal == link;
@@ -382,8 +400,6 @@ impl Recorder {
         caller: &Caller,
         place: Place,
     ) -> Result<Ticket, RecordError> {
-        let mut marks = self.known.marks(arrival.principal, caller, seen);
-        marks.push(self.known.mark_of(place.session));
         let mut left = None;
         let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
             let head = Seq(commit.after.0 + commit.events.len() as u64);
@@ -392,12 +408,24 @@ impl Recorder {
         })?;
         let mut ticket = taken.ok_or(RecordError::Busy)?;
         if let Some(commit) = left {
-            ticket.unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
-            let unwritten = Arc::new(Unwritten::new(commit, arrival.at, marks));
-            self.known.leaves_unwritten(&unwritten);
-            ticket.unwritten = Some(unwritten);
+            self.is_left(&mut ticket, commit, (arrival, caller, seen));
         }
         Ok(ticket)
+    }
+
+    /// A request is to be written with its answer.
+    pub(crate) fn is_left(
+        &self,
+        ticket: &mut Ticket,
+        commit: Commit,
+        (arrival, caller, seen): (&Arrival<'_>, &Caller, &Seen<'_>),
+    ) {
+        let mut marks = self.known.marks(arrival.principal, caller, seen);
+        marks.push(self.known.mark_of(ticket.session));
+        ticket.unwritten_bytes = commit.events.iter().map(|event| event.raw.json.len()).sum();
+        let unwritten = Arc::new(Unwritten::new(commit, arrival.at, marks));
+        self.known.leaves_unwritten(&unwritten);
+        ticket.unwritten = Some(unwritten);
     }
 
     /// As [`take`](Self::take), where somebody else writes: they say where the thread ends then, and which call that is.

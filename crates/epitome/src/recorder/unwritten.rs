@@ -10,7 +10,10 @@ use std::{
 };
 
 use epitome_core::{Digest, SessionId, ThreadId, event::Time};
-use epitome_store::{Sqlite, StoreError, records::Commit};
+use epitome_store::{
+    Sqlite, StoreError,
+    records::{Commit, Record},
+};
 use epitome_wire::{caller::Caller, seen::Seen};
 
 /// A request that is not written down yet, or was by somebody else.
@@ -63,17 +66,25 @@ impl Unwritten {
     }
 
     /// Writes it down, unless that was done. If somebody else has gone on with its thread it is left to its answer, which
-    /// finds another place for it.
-    pub(super) fn write(&self, store: &Sqlite) -> Result<(), StoreError> {
+    /// finds another place for it; then this is `false`.
+    pub(super) fn write(&self, store: &Sqlite) -> Result<bool, StoreError> {
         let mut state = self.settled();
         if let State::Waiting(commit) = &*state {
             match store.commit(Commit::clone(commit)) {
                 Ok(_) => *state = State::Gone,
-                Err(StoreError::Conflict { .. }) => {}
+                Err(error) if error.is_conflict() => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The call that was composed with it never left: whoever writes it writes nothing of that. `false` if it is written.
+    pub(super) fn never_left(&self) -> bool {
+        let mut state = self.settled();
+        let State::Waiting(commit) = &mut *state else { return false };
+        drop(calls_of(commit));
+        true
     }
 
     /// Takes it along, if it is not written; waits for whoever is writing it.
@@ -114,6 +125,20 @@ impl Unwritten {
         // Nothing in there is ever half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes all that is said of a composed call out of a commit.
+pub(super) fn calls_of(commit: &mut Commit) -> Vec<Record> {
+    let is_of_call = |record: &mut Record| match record {
+        Record::Content(_) | Record::Piece(_) | Record::CallsSoFar(_) | Record::Call(_) => true,
+        Record::Outcome(_)
+        | Record::Job(_)
+        | Record::Adopted { .. }
+        | Record::CancelJob { .. }
+        | Record::Exchange(_)
+        | Record::Head => false,
+    };
+    commit.records.extract_if(.., is_of_call).collect()
 }
 
 /// Somebody is writing a request just now.

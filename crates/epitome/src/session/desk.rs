@@ -127,6 +127,18 @@ pub(crate) struct Arriving {
     pub(crate) opens: Option<Opens>,
     /// What to do if nothing fits into what refusals have taught.
     pub(crate) taught: Taught,
+    /// When the call is written down.
+    pub(crate) writing: Writing,
+}
+
+/// When a call is written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// Before it counts.
+    #[default]
+    Now,
+    /// By whoever made it, before anybody asks for the next one, if nothing was decided for it but to grow.
+    MayWait,
 }
 
 /// Whether what refusals have taught of a window is kept to when nothing fits into it.
@@ -137,6 +149,15 @@ pub(crate) enum Taught {
     Holds,
     /// It is not: the client will send its request anyway, and what is known of the window otherwise is the better guess.
     Doubted,
+}
+
+/// How a desk learned what was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// By whoever wrote it here.
+    Told,
+    /// By looking.
+    FromStore,
 }
 
 /// A call that was made ready and recorded.
@@ -154,6 +175,8 @@ pub(crate) struct Made {
     pub(crate) hash: Digest,
     /// The compaction that was adopted with it: why, and who wrote its summary.
     pub(crate) compaction: Option<(Trigger, String)>,
+    /// What is still to be written.
+    pub(crate) unwritten: Option<Commit>,
 }
 
 /// Writes the request that was prepared. It is told what everything would cost without what is decided now.
@@ -306,13 +329,14 @@ impl Desk {
     pub(crate) fn take_over(
         &self,
         after: Seq,
-        arriving: Arriving,
+        mut arriving: Arriving,
         write: &mut Write<'_>,
     ) -> Result<Made, SessionError> {
         let mut state = self.state()?;
         let is_new = arriving.opens.is_some();
-        if !is_new && state.head.seq != after {
-            self.hear(&mut state, after)?;
+        if !is_new && state.head.seq != after && self.hear(&mut state, after)? == Heard::FromStore {
+            // Whoever wrote that may have made calls, which only the store knows.
+            arriving.writing = Writing::Now;
         }
         if state.head.seq != after {
             let (thread, head) = (self.thread, state.head);
@@ -333,7 +357,7 @@ impl Desk {
 
     /// Takes in what was appended, as it was told or else as the store has it. Whether the thread ends there is seen when
     /// something is appended after it.
-    fn hear(&self, state: &mut State, after: Seq) -> Result<(), SessionError> {
+    fn hear(&self, state: &mut State, after: Seq) -> Result<Heard, SessionError> {
         for appended in self.inbox.take_appended() {
             if appended.after == state.head.seq && state.head.seq < after {
                 let head = appended.head;
@@ -346,9 +370,11 @@ impl Desk {
             }
         }
         if state.head.seq == after {
-            return state.fill(&self.store, self.thread);
+            state.fill(&self.store, self.thread)?;
+            return Ok(Heard::Told);
         }
-        state.follow(&self.store, self.thread)
+        state.follow(&self.store, self.thread)?;
+        Ok(Heard::FromStore)
     }
 
     fn make(
@@ -361,7 +387,7 @@ impl Desk {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
-        let Arriving { mut events, mut records, opens, taught } = arriving;
+        let Arriving { mut events, mut records, opens, taught, writing } = arriving;
         for event in &events {
             state.push(self.thread, event.clone());
         }
@@ -429,7 +455,14 @@ impl Desk {
             state.push(self.thread, marker);
             records.push(Record::Job(job));
         }
-        self.store.commit(Commit { thread: self.thread, after, events, records, opens })?;
+        let only_grows = matches!(prepared.cause, None | Some(Cause::First));
+        let commit = Commit { thread: self.thread, after, events, records, opens };
+        let unwritten = if writing == Writing::MayWait && only_grows && decides_nothing(&commit) {
+            Some(commit)
+        } else {
+            self.store.commit(commit)?;
+            None
+        };
         state.sent = sent;
         state.last = Some((number, tokens));
         state.named = Some(named);
@@ -448,7 +481,7 @@ impl Desk {
         state.view.forget();
         let epoch = state.view.epoch().number;
         let (call, head, cause, compaction) = (number, state.head.seq, prepared.cause, adopted);
-        Ok(Made { call, head, tokens, epoch, cause, hash, compaction })
+        Ok(Made { call, head, tokens, epoch, cause, hash, compaction, unwritten })
     }
 
     /// Puts a summary in force that somebody asked for: whether it pays is not the question.
@@ -666,6 +699,22 @@ impl Desk {
         *state = restored;
         Ok(())
     }
+}
+
+/// Whether a call only follows what happened: whoever makes the next one after it was lost makes the same.
+fn decides_nothing(commit: &Commit) -> bool {
+    let is_new = commit.opens.is_some() || !commit.events.is_empty();
+    let said = commit.events.iter().all(|event| !matches!(event.fact, Fact::Compacted(_)));
+    let noted = commit.records.iter().all(|record| match record {
+        Record::Content(_)
+        | Record::Piece(_)
+        | Record::CallsSoFar(_)
+        | Record::Call(_)
+        | Record::Exchange(_)
+        | Record::Head => true,
+        Record::Outcome(_) | Record::Job(_) | Record::Adopted { .. } | Record::CancelJob { .. } => false,
+    });
+    is_new && said && noted
 }
 
 /// What the built-in summariser is known by.

@@ -1,6 +1,9 @@
 //! Clients that never heard of compaction stay inside the window, with their own bytes wherever nobody touched them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use epitome::{
@@ -8,7 +11,7 @@ use epitome::{
     core::{
         Digest, Event, Fact, SessionId, ThreadId, Tokens, event::Time, policy::Policy, profile::Profiles,
     },
-    recorder::{Arrival, End, Ending, Recorder, Ticket},
+    recorder::{Arrival, End, Ending, Finish, Recorder, Ticket},
     session::verify_call,
     store::{Options, Sqlite, records::Commit},
     wire::{
@@ -42,6 +45,7 @@ impl Gateway {
             holdout: 0,
             command: Some("/compact".to_owned()),
             recall: false,
+            with_answers: true,
             heard: Heard::default(),
         };
         Self { recorder: Recorder::new(store), composing, clock: 1_000 }
@@ -105,7 +109,11 @@ impl Gateway {
             observed: None,
             told,
         };
-        self.recorder.finish(ticket, end).unwrap();
+        let (tell, heard) = mpsc::channel();
+        self.recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
+        if let Finish::Unsettled(unfinished) = heard.recv().unwrap().unwrap() {
+            self.recorder.settle(*unfinished).unwrap();
+        }
     }
 }
 
@@ -333,6 +341,33 @@ fn a_long_task_stays_inside_the_window_in_every_format() {
 }
 
 #[test]
+fn the_hash_of_a_request_is_that_of_its_bytes_whatever_the_client_changes() {
+    for format in Format::ALL {
+        let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
+        let check = |gateway: &mut Gateway, agent: &mut Agent, body: &str| {
+            let (ticket, outgoing) = gateway.forward(format, body);
+            let (thread, call) = outgoing.done.call.unwrap();
+            gateway.answer(ticket, format, &agent.answer());
+            agent.goes_on("done");
+            let again = verify_call(gateway.recorder.store(), thread, call).unwrap();
+            assert_eq!(again.row.call.hash, Digest::of(sent(&outgoing, body).as_bytes()), "{format}: {body}");
+        };
+        for turn in 0..24 {
+            let body = agent.body();
+            let body = match turn {
+                // Before the history, after it, between its messages, in the middle of one.
+                12 => body.replace("careful", "bold"),
+                15 => body.replace(r#""step 14""#, r#""step 14", "n": 1"#),
+                18 => spaced(&serde_json::from_str(&body).unwrap()),
+                21 => body.replace("why the build", "why\\u0020the build"),
+                _ => body,
+            };
+            check(&mut gateway, &mut agent, &body);
+        }
+    }
+}
+
+#[test]
 fn what_separates_messages_is_kept() {
     let story = play(Agent { spaced: true, ..Agent::new(Format::OpenaiChat) }, 25, |_, gateway| gateway);
     assert!(story.bodies[20].contains("}, {\"role\": "));
@@ -497,6 +532,7 @@ fn what_a_model_asks_back_is_given_and_stays_where_it_was_said() {
     for format in Format::ALL {
         let Story { mut gateway, thread, mut agent, .. } = just_compacted(format);
         gateway = gateway.restarted();
+        gateway.composing.with_answers = false;
         let body = agent.body();
         let (mut ticket, outgoing) = gateway.forward(format, &body);
         let first = sent(&outgoing, &body);
@@ -560,6 +596,7 @@ fn what_a_model_asks_back_is_given_though_others_were_first_who_said_nothing() {
         for with_call in [false, true] {
             let mut gateway = Gateway::new();
             gateway.composing.recall = true;
+            gateway.composing.with_answers = false;
             let mut agent = Agent::new(format);
             let body = agent.body();
             let (mut ticket, outgoing) = gateway.forward(format, &body);

@@ -1,6 +1,9 @@
 //! Whose session a request is: by ids and history together, whatever clients change by themselves.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Barrier},
+    time::Duration,
+};
 
 use epitome::{
     core::{Fact, Seq, SessionId, ThreadId, event::Time},
@@ -252,6 +255,76 @@ fn requests_that_two_gateways_hold_for_one_session_are_both_kept() {
     };
     check("c", "d", &["a | b | d | theirs", "a | b | c | ours"]);
     check("c", "c", &["a | b | c | theirs", "a | b | c | ours"]);
+}
+
+#[test]
+fn a_session_that_two_gateways_begin_is_one() {
+    let check = |ours: &str, theirs: &str, expect: &[&str]| {
+        let mut gateway = Gateway::new();
+        let mut other = gateway.beside();
+        let own = gateway.ask(CHAT, session_of(), &chat(&[user(ours)]));
+        other.clock += 1;
+        let others = other.ask(CHAT, session_of(), &chat(&[user(theirs)]));
+        assert_ne!(own.session, others.session, "neither knows of the other");
+        other.end(others, CHAT, Some(&chat_answer("1", "theirs")), Ending::Complete);
+        gateway.end(own, CHAT, Some(&chat_answer("2", "ours")), Ending::Complete);
+        let [session] = &gateway.sessions()[..] else { panic!("one session") };
+        let threads = gateway.recorder.store().threads(session.id).unwrap();
+        let stories: Vec<String> = threads.iter().map(|thread| gateway.story(thread.id)).collect();
+        assert_eq!(stories, expect);
+        assert_eq!(gateway.recorder.store().exchanges(session.id, 0, 10).unwrap().len(), 2);
+        let history = [user(ours), said("ours"), user("on")];
+        let on = gateway.call(CHAT, session_of(), &chat(&history), &chat_answer("3", "so"));
+        assert_eq!((on.placed, on.thread, on.session), (Placed::Continued, threads[1].id, session.id));
+        assert!(gateway.recorder.store().doctor().unwrap().is_healthy());
+    };
+    check("a", "b", &["b | theirs", "a | ours"]);
+    check("a", "a", &["a | theirs", "a | ours"]);
+}
+
+#[test]
+fn sessions_that_two_processes_begin_at_the_same_moment_are_one_each() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("log.db");
+    let start = Barrier::new(2);
+    let run = |clock: i64| {
+        let store = Arc::new(Sqlite::open(&file, Options::default()).unwrap());
+        let mut gateway = Gateway { recorder: Recorder::new(store), clock };
+        let mut sessions = Vec::new();
+        for number in 0..40 {
+            let key = format!("session-{number}");
+            let headers = [("x-session-id", key.as_str())];
+            let body = chat(&[user(&key)]).to_string();
+            let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+            gateway.clock += 10;
+            start.wait();
+            let at = Time(gateway.clock);
+            let arrival = Arrival {
+                principal: "",
+                format: CHAT,
+                body: &body,
+                shared: None,
+                header: &header,
+                at,
+                purpose: None,
+            };
+            let ticket = gateway.recorder.arrive(&arrival).unwrap();
+            sessions.push(ticket.session);
+            gateway.end(ticket, CHAT, Some(&chat_answer(&key, &clock.to_string())), Ending::Complete);
+        }
+        sessions
+    };
+    let (ones, others) = std::thread::scope(|scope| {
+        let (one, other) = (scope.spawn(|| run(1_000)), scope.spawn(|| run(1_001)));
+        (one.join().unwrap(), other.join().unwrap())
+    });
+    assert_eq!(ones, others);
+    let store = Sqlite::open(&file, Options::default()).unwrap();
+    assert_eq!(store.sessions().unwrap().len(), 40);
+    for session in ones {
+        assert_eq!(store.exchanges(session, 0, 10).unwrap().len(), 2);
+    }
+    assert!(store.doctor().unwrap().is_healthy());
 }
 
 fn session_of() -> &'static [(&'static str, &'static str)] {

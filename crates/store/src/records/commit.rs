@@ -36,7 +36,8 @@ impl Commit {
 /// if the thread has gone on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opens {
-    /// The session of the thread, if it is new. Otherwise it has to be there.
+    /// The session of the thread, if it is new. Otherwise it has to be there. Nothing is written if there is one with its key
+    /// and its [name](epitome_core::SessionId::name) in another place: somebody else made the same at another moment.
     pub session: Option<NewSession>,
     /// The thread of the commit. A fork shares events of its own principal only.
     pub thread: NewThread,

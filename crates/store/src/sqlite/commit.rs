@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::StoreError,
     log::Head,
-    records::{BecomesHead, Commit, Committed, NewCall, NewExchange, Opens, Record},
+    records::{BecomesHead, Commit, Committed, NewCall, NewExchange, NewSession, Opens, Record},
 };
 
 impl Sqlite {
@@ -99,7 +99,13 @@ impl Prepared {
 fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
     let Opens { session, thread, head } = opens;
     match session {
-        Some(session) => drop(sessions::create(desk, session)?),
+        Some(session) => {
+            if is_elsewhere(desk, session)? {
+                let (thread, after) = (thread.id, opens.after());
+                return Err(StoreError::Conflict { thread, after, head: Head::START }.into());
+            }
+            sessions::create(desk, session)?;
+        }
         None => sessions::expect(desk.connection, thread.session)?,
     }
     let made = append::make(desk, thread, *head)?;
@@ -107,6 +113,13 @@ fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
         sessions::go_on_with(desk, thread.id)?;
     }
     Ok(made)
+}
+
+/// Whether somebody else has made a session with the same name, in another place.
+fn is_elsewhere(desk: &Desk<'_>, session: &NewSession) -> Result<bool, Fault> {
+    let Some(key) = &session.key else { return Ok(false) };
+    let known = sessions::named(desk.connection, &session.principal, key, session.id)?;
+    Ok(known.is_some_and(|known| known != session.id))
 }
 
 /// What can be said of what a commit makes by itself.

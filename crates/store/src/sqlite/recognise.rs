@@ -11,7 +11,7 @@ use super::{
     Sqlite,
     codec::{self, AsBlob, signed, unsigned},
     fault::Fault,
-    read,
+    read, sessions,
 };
 use crate::{
     error::StoreError,
@@ -73,6 +73,17 @@ impl Sqlite {
             let mut rows = statement.query(params![principal, key])?;
             rows.next()?.map(|row| codec::session(row, 0)).transpose()
         })
+    }
+
+    /// The session that a client of this principal calls `key` and that has the [name](SessionId::name) of `id`, wherever it
+    /// is placed.
+    pub fn session_named(
+        &self,
+        principal: &str,
+        key: &str,
+        id: SessionId,
+    ) -> Result<Option<SessionId>, StoreError> {
+        self.lend("finding a session", |connection| sessions::named(connection, principal, key, id))
     }
 
     /// What a session is called and which thread it goes on with, without counting anything.

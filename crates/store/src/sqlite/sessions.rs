@@ -44,6 +44,26 @@ pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Faul
     Ok(if known.is_some() { Made::Already } else { Made::New })
 }
 
+/// The session that a principal's client calls `key` and that has the same name as `id`, wherever it is placed.
+pub(super) fn named(
+    connection: &Connection,
+    principal: &str,
+    key: &str,
+    id: SessionId,
+) -> Result<Option<SessionId>, Fault> {
+    // The index alone answers this, however many sessions have the key.
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND substr(id, 7) = substr(?2, 7)")?;
+    let mut rows = statement.query(params![key, id.blob()])?;
+    while let Some(row) = rows.next()? {
+        let known = codec::session(row, 0)?;
+        if self::principal(connection, known)?.as_deref() == Some(principal) {
+            return Ok(Some(known));
+        }
+    }
+    Ok(None)
+}
+
 /// Whose a session is, if there is one.
 pub(super) fn principal(connection: &Connection, session: SessionId) -> Result<Option<String>, Fault> {
     let mut statement = connection.prepare_cached("SELECT principal FROM sessions WHERE id = ?1")?;

@@ -93,6 +93,33 @@ fn a_session_its_thread_and_its_events_are_made_in_one_commit() {
 }
 
 #[test]
+fn a_session_that_is_begun_at_two_moments_is_made_once() {
+    let store = Sqlite::temporary(epitome_store::Options::default()).unwrap();
+    let begin = |principal: &str, name: &str, key: Option<&str>, time: i64| {
+        let mut opens = opens(principal, name, Start::Root);
+        let id = session(name).made_at(Time(time));
+        (opens.thread.session, opens.thread.id) = (id, thread(name).beside(id.uuid()));
+        let made = opens.session.iter_mut().next().unwrap();
+        (made.id, made.key) = (id, key.map(str::to_owned));
+        let commit = Commit::opening(opens, vec![user(principal)], vec![]);
+        match store.commit(commit) {
+            Ok(_) => Some(id),
+            Err(StoreError::Conflict { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let first = begin("ann", "a", Some("k"), 1).unwrap();
+    assert_eq!(begin("ann", "a", Some("k"), 2), None);
+    assert_eq!(store.session_named("ann", "k", session("a")).unwrap(), Some(first));
+    // Another principal, another name, another key, or none: that is somebody else.
+    for (principal, name, key) in [("bob", "a", Some("k")), ("ann", "b", Some("k")), ("ann", "c", None)] {
+        assert!(begin(principal, name, key, 3).is_some(), "{principal} {name} {key:?}");
+    }
+    assert_eq!(store.session_named("ann", "other", session("a")).unwrap(), None);
+    assert_eq!(store.sessions().unwrap().len(), 4);
+}
+
+#[test]
 fn commits_that_are_made_together_are_each_there_or_refused() {
     let place = Place::new();
     let store = place.open();

@@ -365,7 +365,8 @@ fn what_was_composed_too_late_is_said_to_have_never_left() {
     store.fails();
     let (go, wait) = mpsc::channel();
     provider.plays(vec![Step::Wait(wait), Step::Send(said("late").into())]);
-    talk.says("and now?");
+    // So much that something is decided for it.
+    talk.says(&"And what of all this now? ".repeat(1_000));
     let mut wire = talk.asks(&gateway);
     let whole = provider.saw();
     assert!(talk.request().ends_with(&whole.text()));

@@ -144,12 +144,16 @@ fn what_nobody_can_read_goes_on_as_it_came() {
 fn a_request_waits_for_the_store_but_not_for_long() {
     let provider = Provider::new();
     let gateway = Gateway::before(&provider, "compact");
+    let mut talk = Talk::called("s-1");
+    talk.says("one");
+    provider.answers(said("hi"));
+    assert_eq!(talk.asks(&gateway).answer().status(), 200);
+    assert!(provider.saw().text().contains("one"));
     let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
     store.fails();
     let began = Instant::now();
     provider.answers(said("hello"));
-    let mut talk = Talk::nameless();
-    talk.says("one");
+    // Asked once more it is a fork, which is on record before it leaves.
     let mut wire = talk.asks(&gateway);
     assert!(provider.saw().text().contains("one"));
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
@@ -165,6 +169,35 @@ fn a_request_waits_for_the_store_but_not_for_long() {
     eventually("it is recorded", || {
         recorded.threads().iter().any(|thread| recorded.story(thread.id).join(" ") == "one hello two again")
     });
+}
+
+#[test]
+fn a_request_that_only_grows_does_not_wait_for_the_store() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "compact");
+    let mut talk = Talk::called("s-1");
+    provider.answers(said("hello"));
+    talk.goes_on(&gateway, "one");
+    let mut store = Held { bench: Arc::clone(&gateway.bench), by: None };
+    store.fails();
+    let (go, wait) = mpsc::channel();
+    provider.plays(vec![Step::Wait(wait), Step::Send(said("there").into())]);
+    talk.says("two");
+    let mut wire = talk.asks(&gateway);
+    provider.saw();
+    assert!(provider.saw().text().contains("two"));
+    let recorded = Recorded::on(&gateway.bench);
+    assert_eq!(recorded.calls().len(), 1);
+    store.mends();
+    // If the answer takes its time, it is written without it.
+    eventually("it is written", || recorded.calls().len() == 2);
+    go.send(()).expect("the provider waits");
+    let answer = wire.answer();
+    assert_eq!(answer.status(), 200);
+    assert!(fate(&answer).contains("left=composed"), "{}", fate(&answer));
+    assert_eq!(recorded.endings(2), ["complete"; 2]);
+    assert_eq!((recorded.session().threads, recorded.calls().len()), (1, 2));
+    recorded.check_calls();
 }
 
 #[test]

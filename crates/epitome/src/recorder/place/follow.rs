@@ -16,7 +16,7 @@ impl Placing<'_, '_> {
     /// After an answer that the request names.
     pub(super) fn after(&self, found: Option<EventId>) -> Result<Place, StoreError> {
         let Some(event) = found else {
-            let mut place = self.open(None, "main", Start::Root);
+            let mut place = self.open(None, "main", Start::Root)?;
             place.new.push(Event::own(Fact::Carried { kind: UNRESOLVED.to_owned() }, Some(self.at)));
             return Ok(place);
         };

@@ -1,13 +1,15 @@
 //! New threads: sessions that begin, forks, subagents, and what clients ask beside a conversation.
 //!
-//! A thread's id follows from what it is, so that two gateways that see one request make one thread; only what is asked
-//! beside a conversation is another thing each time.
+//! A thread's name follows from what it is, so that two gateways that see one request make one thread; only what is asked
+//! beside a conversation is another thing each time. Its place is that of its session, and a session's is when it began:
+//! what is written at a time stands together in every index, and what was written long ago is left alone.
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId};
 use epitome_store::{
     NewThread, Start, StoreError,
     records::{BecomesHead, NewSession, Opens, ThreadRow},
 };
+use epitome_wire::caller::Caller;
 use uuid::Uuid;
 
 use super::{Line, Place, Placing, find::Match, is_aside};
@@ -34,7 +36,7 @@ impl Placing<'_, '_> {
         let (session, made) = if stays {
             (found.thread.session, None)
         } else {
-            let id = self.session_id(Some(self.end()));
+            let id = self.session_id(Some(self.end()))?;
             (id, Some(self.new_session(id, &own.title)))
         };
         let key = if is_aside(name) { None } else { self.key().map(str::to_owned) };
@@ -65,14 +67,14 @@ impl Placing<'_, '_> {
                 Some(parent) => spawned::start(&self.recorder.store, parent, words.as_deref())?,
                 None => Start::Spawned { by: None, call: None },
             };
-            return Ok(self.open(family.session, &self.agent_name(), start));
+            return self.open(family.session, &self.agent_name(), start);
         }
-        Ok(match (family.session, family.main) {
+        match (family.session, family.main) {
             // The id is taken by another history: some clients give it twice.
-            (Some(_), Some(_)) => self.open_in(self.session_id(Some(self.end())), "main", Start::Root),
+            (Some(_), Some(_)) => Ok(self.open_in(self.session_id(Some(self.end()))?, "main", Start::Root)),
             // A session of which only a title or a summary is known so far, or nothing.
             (session, None) | (session @ None, Some(_)) => self.open(session, "main", Start::Root),
-        })
+        }
     }
 
     pub(super) fn agent_name(&self) -> String {
@@ -85,7 +87,7 @@ impl Placing<'_, '_> {
         let by = family.main.map(|main| EventId { thread: main.id, seq: main.head.seq });
         let by = by.filter(|by| by.seq > Seq::START);
         let session = family.session.or_else(|| self.told());
-        Ok(self.open(session, name, Start::Spawned { by, call: None }))
+        self.open(session, name, Start::Spawned { by, call: None })
     }
 
     /// What is known by the ids of the client.
@@ -115,8 +117,14 @@ impl Placing<'_, '_> {
         self.recorder.known.told_in(self.principal, &text)
     }
 
-    pub(super) fn open(&self, session: Option<SessionId>, name: &str, start: Start) -> Place {
-        self.open_in(session.unwrap_or_else(|| self.session_id(None)), name, start)
+    pub(super) fn open(
+        &self,
+        session: Option<SessionId>,
+        name: &str,
+        start: Start,
+    ) -> Result<Place, StoreError> {
+        let session = session.map_or_else(|| self.session_id(None), Ok)?;
+        Ok(self.open_in(session, name, start))
     }
 
     pub(super) fn open_in(&self, session: SessionId, name: &str, start: Start) -> Place {
@@ -145,16 +153,22 @@ impl Placing<'_, '_> {
     fn thread_id(&self, session: SessionId, name: &str, place: &str, key: Option<&str>) -> ThreadId {
         let once = if is_aside(name) { Uuid::now_v7().to_string() } else { String::new() };
         let end = self.end().to_string();
-        ThreadId::derived(&[&session.to_string(), name, place, &end, key.unwrap_or_default(), &once])
+        let names = [&*session.name().to_string(), name, place, &end, key.unwrap_or_default(), &once];
+        ThreadId::derived(&names).beside(session.uuid())
     }
 
-    /// The same client and id always give the same session, so that two gateways agree; without an id every one is new.
-    fn session_id(&self, history: Option<Digest>) -> SessionId {
-        let Some(key) = self.caller.session.as_deref().or(self.caller.thread.as_deref()) else {
-            return SessionId::new(Uuid::now_v7());
+    /// The same client and id always give the same session, whenever it was made; without an id every one is new. Where two
+    /// gateways make one at once, the store refuses the second, which is placed again.
+    fn session_id(&self, history: Option<Digest>) -> Result<SessionId, StoreError> {
+        let Caller { client, session, thread, .. } = self.caller;
+        let Some(key) = session.as_deref().or(thread.as_deref()) else {
+            return Ok(SessionId::new(Uuid::now_v7()));
         };
         let history = history.map_or_else(String::new, |digest| digest.to_string());
-        SessionId::derived(&["gateway", self.principal, self.caller.client.name(), key, &history])
+        let id = SessionId::derived(&["gateway", self.principal, client.name(), key, &history]);
+        let Some(key) = session else { return Ok(id) };
+        let known = self.recorder.store.session_named(self.principal, key, id)?;
+        Ok(known.unwrap_or_else(|| id.made_at(self.at)))
     }
 
     fn new_session(&self, id: SessionId, title: &str) -> NewSession {
