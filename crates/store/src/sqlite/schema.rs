@@ -269,8 +269,9 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     };
     connection.execute_batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA secure_delete = ON;"))?;
     // A group of commits changes some hundreds of pages. They stay in memory until they are written, once, and most of
-    // them are changed again by the next group before the log of pages is long enough to be copied into the file.
-    connection.execute_batch("PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000;")?;
+    // them are changed again by the next group before the log of pages is long enough to be copied into the file. More would
+    // not pay: after most commits SQLite looks through all that it keeps for pages behind the end of the file.
+    connection.execute_batch("PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 4000;")?;
     keep_undo(connection, Undo::InMemory)?;
     if let Some(pages) = options.page_limit {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
