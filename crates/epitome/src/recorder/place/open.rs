@@ -70,8 +70,14 @@ impl Placing<'_, '_> {
             return self.open(family.session, &self.agent_name(), start);
         }
         match (family.session, family.main) {
-            // The id is taken by another history: some clients give it twice.
-            (Some(_), Some(_)) => Ok(self.open_in(self.session_id(Some(self.end()))?, "main", Start::Root)),
+            (Some(_), Some(_)) => match self.past()? {
+                // Another gateway has written this very history since it was looked for.
+                Some(found) if self.is_ours(&found.thread) => {
+                    self.from(self.waiting(&found)?.as_ref().unwrap_or(&found))
+                }
+                // The id is taken by another history: some clients give it twice.
+                _ => Ok(self.open_in(self.session_id(Some(self.end()))?, "main", Start::Root)),
+            },
             // A session of which only a title or a summary is known so far, or nothing.
             (session, None) | (session @ None, Some(_)) => self.open(session, "main", Start::Root),
         }
