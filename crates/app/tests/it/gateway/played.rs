@@ -89,10 +89,16 @@ impl Provider {
 
 fn converse(mut wire: Wire, scripts: &Mutex<Receiver<Vec<Step>>>, tell: &Sender<Message>) {
     while let Some(request) = wire.request() {
-        if request.end == End::Broken || tell.send(request).is_err() {
+        if request.end == End::Broken {
             return;
         }
-        let script = scripts.lock().expect("no panic").recv_timeout(PATIENCE).expect("a script");
+        // Whoever hears of the request may play the next script at once: this one's is taken first, if it is there.
+        let ready = scripts.try_lock().ok().and_then(|scripts| scripts.try_recv().ok());
+        if tell.send(request).is_err() {
+            return;
+        }
+        let next = || scripts.lock().expect("no panic").recv_timeout(PATIENCE).expect("a script");
+        let script = ready.unwrap_or_else(next);
         for step in script {
             match step {
                 Step::Send(bytes) => {
