@@ -25,7 +25,8 @@ use crate::{
     },
     session::{
         SessionError,
-        desk::{Arriving, BUILT_IN, Made, Taught, Writing},
+        arriving::{Arriving, Taught, Writing},
+        desk::{BUILT_IN, Made},
         orders,
         setup::{Limit, Setup},
     },
@@ -78,7 +79,7 @@ impl Recorder {
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
-        if !self.is_down(ticket)? {
+        if !self.write_now(ticket)? {
             return Ok(None);
         }
         let unsent = ticket.unsent;
@@ -185,7 +186,11 @@ impl<'b> Composition<'_, '_, 'b> {
                 self.recorder.lives.put(thread, &live);
                 ticket.live = Some(Arc::clone(&live));
                 if let Some(commit) = unwritten {
-                    self.recorder.is_left(&mut ticket, commit, (self.arrival, self.caller, self.seen));
+                    self.recorder.leave_unwritten(
+                        &mut ticket,
+                        commit,
+                        (self.arrival, self.caller, self.seen),
+                    );
                 }
                 live.work();
                 Ok(Some((ticket, Way::Forward(outgoing))))

@@ -22,7 +22,7 @@ use epitome_wire::{
 use super::{Outgoing, composition::weave_request, weaving::Request};
 use crate::{
     recorder::{Arrival, RecordError, Recorder, TRIES, Ticket},
-    session::{SessionError, audit, desk::Arriving},
+    session::{SessionError, arriving::Arriving, audit},
 };
 
 /// How many letters are given back at a time.
@@ -57,7 +57,7 @@ impl Recorder {
         let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
-        if !self.is_down(ticket)? {
+        if !self.write_now(ticket)? {
             return Ok(None);
         }
         let format = arrival.format;

@@ -6,6 +6,7 @@ use epitome_store::{
     records::{BecomesHead, Commit, Committed, NewExchange, NewOutcome, Opens, Record},
 };
 use epitome_wire::seen::recognisable;
+use uuid::Uuid;
 
 use crate::compose::as_told;
 
@@ -117,8 +118,8 @@ impl Recorder {
         // How many calls others made meanwhile is nothing to it.
         records.retain(|record| !matches!(record, Record::CallsSoFar(_)));
         let (of, at) = (request.thread, request.after);
-        let told = [of.to_string(), at.to_string(), ticket.head.to_string(), ticket.at.0.to_string()];
-        let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
+        // Nobody else tells of this one.
+        let id = ThreadId::new(Uuid::now_v7()).beside(of.uuid());
         let moved = self.moved_to_its_session(request)?;
         let thread = if let Some(opens) = &moved.as_ref().unwrap_or(request).opens {
             NewThread { id, key: None, ..opens.thread.clone() }

@@ -325,7 +325,7 @@ impl Recorder {
     }
 
     /// Writes a request down that was left to its answer. `false` if somebody else has gone on with its thread.
-    pub(crate) fn is_down(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+    pub(crate) fn write_now(&self, ticket: &Ticket) -> Result<bool, StoreError> {
         let Some(unwritten) = &ticket.unwritten else { return Ok(true) };
         let is_down = unwritten.write(&self.store)?;
         self.known.is_written(unwritten);
@@ -408,13 +408,13 @@ impl Recorder {
         })?;
         let mut ticket = taken.ok_or(RecordError::Busy)?;
         if let Some(commit) = left {
-            self.is_left(&mut ticket, commit, (arrival, caller, seen));
+            self.leave_unwritten(&mut ticket, commit, (arrival, caller, seen));
         }
         Ok(ticket)
     }
 
     /// A request is to be written with its answer.
-    pub(crate) fn is_left(
+    pub(crate) fn leave_unwritten(
         &self,
         ticket: &mut Ticket,
         commit: Commit,

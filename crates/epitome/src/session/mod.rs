@@ -6,6 +6,7 @@
 
 mod afterwards;
 mod answer;
+pub(crate) mod arriving;
 pub mod audit;
 mod breaker;
 mod builder;
