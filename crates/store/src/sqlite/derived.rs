@@ -83,8 +83,10 @@ impl Derivations {
         self.unindexed.clear();
     }
 
-    /// Adds what is still to be indexed to the search index.
+    /// Adds what is still to be indexed to the search index, row after row: for one before the last it writes what it has in
+    /// mind to its tables first.
     pub(super) fn index(&mut self, connection: &Connection) -> Result<(), Fault> {
+        self.unindexed.sort_unstable_by_key(|(row, _)| *row);
         for (row, text) in self.unindexed.drain(..) {
             index(connection, row, &text)?;
         }
