@@ -109,7 +109,7 @@ pub(super) fn frame<'a>(seen: &Seen<'a>) -> Option<Frame<'a>> {
     let history = seen.members.iter().filter(|member| member.key == names.history);
     // Of members that repeat the last counts, and nobody writes that.
     let [member] = history.collect::<Vec<_>>()[..] else { return None };
-    member.elements.as_ref()?;
+    member.list.as_ref()?;
     let place = |at: usize| seen.items.get(at).map(|item| item.slice);
     let unit = |span: &Range<usize>| {
         let (first, last) = (place(span.start)?, place(span.end.checked_sub(1)?)?);

@@ -17,7 +17,7 @@ use std::{
 
 use highway::{HighwayHash, HighwayHasher};
 
-use super::known::Known;
+use super::{beginning::Beginnings, known::Known};
 use crate::format::Format;
 
 /// What is known of each piece that a key stands for: of one, or of every item of a run.
@@ -26,10 +26,11 @@ pub(super) type Kept = Arc<[Arc<Known>]>;
 /// Digests of messages that were seen before, by their bytes. Shared by all requests of a process; bounded.
 #[derive(Debug)]
 pub struct Memo {
-    generations: Mutex<Generations>,
+    generations: Mutex<Generations<Kept>>,
+    pub(super) beginnings: Beginnings,
     secret: Secret,
     /// How much the newer generation may weigh.
-    most: usize,
+    pub(super) most: usize,
 }
 
 /// What a piece of a request is read as: the same bytes may stand for different things.
@@ -39,6 +40,8 @@ pub(super) enum Place {
     Item,
     /// Items of the history that follow each other.
     Run,
+    /// How a history begins.
+    Beginning,
     /// A history that is only a string.
     Bare,
     /// The system prompt.
@@ -55,6 +58,12 @@ pub(super) struct Key {
     format: Format,
     place: Place,
     bytes: [u64; 2],
+}
+
+impl Key {
+    pub(super) fn new(format: Format, place: Place, bytes: [u64; 2]) -> Self {
+        Self { format, place, bytes }
+    }
 }
 
 /// What keys are made with; another one in every memory.
@@ -74,24 +83,53 @@ impl fmt::Debug for Secret {
     }
 }
 
-#[derive(Debug, Default)]
-struct Generations {
-    newer: HashMap<Key, Kept>,
-    older: HashMap<Key, Kept>,
+/// What is remembered, by its key. What was not asked for while the newer generation filled goes with the older one.
+#[derive(Debug)]
+pub(super) struct Generations<T> {
+    newer: HashMap<Key, T>,
+    older: HashMap<Key, T>,
     /// What the newer generation weighs.
     weight: usize,
+}
+
+/// What counts against the bounds of what is remembered.
+pub(super) trait Weighs: Clone {
+    /// As so many messages.
+    fn weight(&self) -> usize;
+}
+
+impl Weighs for Kept {
+    fn weight(&self) -> usize {
+        self.iter().map(|known| known.weight()).sum()
+    }
+}
+
+impl<T> Default for Generations<T> {
+    fn default() -> Self {
+        Self { newer: HashMap::new(), older: HashMap::new(), weight: 0 }
+    }
 }
 
 impl Memo {
     /// Remembers about so many messages.
     pub fn new(messages: usize) -> Self {
-        Self { generations: Mutex::default(), secret: Secret::random(), most: messages.div_ceil(2).max(1) }
+        let most = messages.div_ceil(2).max(1);
+        Self {
+            generations: Mutex::default(),
+            beginnings: Beginnings::default(),
+            secret: Secret::random(),
+            most,
+        }
     }
 
     /// What a piece is known by here.
     pub(super) fn key(&self, format: Format, place: Place, raw: &str) -> Key {
-        let bytes = HighwayHasher::new(highway::Key(self.secret.0)).hash128(raw.as_bytes());
-        Key { format, place, bytes }
+        Key::new(format, place, self.hasher().hash128(raw.as_bytes()))
+    }
+
+    /// What keys are made by.
+    pub(super) fn hasher(&self) -> HighwayHasher {
+        HighwayHasher::new(highway::Key(self.secret.0))
     }
 
     /// What is known of each of `keys`.
@@ -119,24 +157,25 @@ impl Default for Memo {
     }
 }
 
-impl Generations {
-    fn find(&mut self, key: &Key, most: usize) -> Option<Kept> {
+impl<T: Weighs> Generations<T> {
+    pub(super) fn find(&mut self, key: &Key, most: usize) -> Option<T> {
         if let Some(known) = self.newer.get(key) {
-            return Some(Arc::clone(known));
+            return Some(known.clone());
         }
         let known = self.older.remove(key)?;
-        self.keep(*key, Arc::clone(&known), most);
+        self.keep(*key, known.clone(), most);
         Some(known)
     }
 
-    fn keep(&mut self, key: Key, known: Kept, most: usize) {
+    /// Remembers; instead of what the key stood for before, if that was something else.
+    pub(super) fn keep(&mut self, key: Key, known: T, most: usize) {
         if self.weight >= most {
             self.older = mem::take(&mut self.newer);
             self.weight = 0;
         }
-        let weight: usize = known.iter().map(|known| known.weight()).sum();
-        if self.newer.insert(key, known).is_none() {
-            self.weight += weight;
+        self.weight += known.weight();
+        if let Some(before) = self.newer.insert(key, known) {
+            self.weight -= before.weight();
         }
     }
 }

@@ -11,6 +11,7 @@
 //! follow each other are one unit, since the client tears them apart and joins them as its notes move.
 
 mod asks;
+mod beginning;
 mod decode;
 mod frame;
 mod keys;
@@ -182,6 +183,12 @@ impl<'a> Seen<'a> {
     /// Its history after the leading instructions, oldest first.
     pub fn units(&self) -> &[Unit] {
         &self.units
+    }
+
+    /// The normalised chain after so many units, from none to all.
+    pub fn chain(&self) -> Vec<Digest> {
+        let history = self.member(Keys::of(self.format).history).and_then(|member| member.list.as_ref());
+        beginning::chain(&self.units, history.and_then(|list| list.begins.as_ref()))
     }
 
     /// A digest of what stands beside and before the history: settings, system prompt, tools, leading instructions. It says

@@ -41,21 +41,27 @@ pub(super) const VOLATILE: [&str; 14] = [
 pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<Seen<'a>, WireError> {
     let what = request::what(format);
     let keys = Keys::of(format);
-    let Some(members) = split::members(body, keys.history) else {
+    let begins = |text: &str| memo.begins(format, text);
+    let Some(members) = split::members(body, keys.history, begins) else {
         Json::parse(body, what)?.require_object(what)?;
         return Err(WireError::TooDeep { what });
     };
     let history = members.iter().rposition(|member| member.key == keys.history);
-    let (place, slices) = items_of(format, history.and_then(|at| members.get(at)));
+    let member = history.and_then(|at| members.get(at));
+    let list = member.and_then(|member| member.list.as_ref());
+    let (place, slices) = items_of(format, member);
     let (names, wanted) = settings(&members, &keys, history.filter(|_| !slices.is_empty()), what)?;
     let settings = recall::pieces(format, &wanted, memo)?;
     let items = match (place, slices) {
         (Place::Bare, [bare]) => recall::pieces(format, &[(place, *bare)], memo)?,
-        _ => recall::history(format, body, slices, memo)?,
+        _ => recall::history(format, body, slices, list.and_then(|list| list.begins.as_ref()), memo)?,
     };
 
     let opening = items.iter().take_while(|item| item.known.instructs()).count();
     let (units, spans) = units(format, &items, opening);
+    if let (Some(list), Some(start)) = (list, member.map(|member| member.value.start)) {
+        memo.begun(format, (&body[start..], start), list, &items, (&units, &spans));
+    }
     let references =
         items.iter().filter_map(|item| item.known.reference.as_deref().map(str::to_owned)).collect();
     let stable: Vec<_> = names.into_iter().zip(&settings).collect();
@@ -89,8 +95,8 @@ fn settings<'m, 'a>(
 /// The items of a history, and what they are read as.
 fn items_of<'m, 'a>(format: Format, history: Option<&'m Member<'a>>) -> (Place, &'m [Slice<'a>]) {
     let Some(history) = history else { return (Place::Item, &[]) };
-    match &history.elements {
-        Some(elements) => (Place::Item, elements),
+    match &history.list {
+        Some(list) => (Place::Item, &list.elements),
         None if format == Format::OpenaiResponses && history.value.raw.starts_with('"') => {
             (Place::Bare, slice::from_ref(&history.value))
         }

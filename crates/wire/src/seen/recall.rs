@@ -10,6 +10,7 @@ use epitome_core::{Digest, Event};
 
 use super::{
     Item,
+    beginning::Begun,
     known::Known,
     memo::{Kept, Key, Memo, Place},
     read_item,
@@ -18,7 +19,7 @@ use super::{
 use crate::{error::WireError, format::Format, json::Json, normal, request};
 
 /// How many items are a run: enough for there to be few, and few enough that little is looked up again one by one.
-const RUN: usize = 16;
+pub(super) const RUN: usize = 16;
 
 /// What is known of pieces of a request; those that nobody has seen before are read.
 pub(super) fn pieces<'a>(
@@ -44,20 +45,25 @@ pub(super) fn pieces<'a>(
     Ok(items)
 }
 
-/// What is known of the items of a history that is a list in `body`.
+/// What is known of the items of a history that is a list in `body`, and begins as is known.
 pub(super) fn history<'a>(
     format: Format,
     body: &'a str,
     slices: &[Slice<'a>],
+    begun: Option<&Begun>,
     memo: &Memo,
 ) -> Result<Vec<Item<'a>>, WireError> {
-    let runs = runs(format, body, slices, memo);
+    let known = begun.map_or(&[][..], |begun| begun.beginning.known());
+    let known = slices.iter().zip(known.iter().map(Arc::clone));
+    let mut items = Vec::with_capacity(slices.len());
+    items.extend(known.map(|(slice, known)| Item { slice: *slice, known, event: None }));
+    // A beginning is made of whole runs.
+    let runs = runs(format, body, slices.get(items.len()..).unwrap_or_default(), memo);
     let unknown = runs.iter().filter(|run| run.known.is_none()).flat_map(|run| run.slices);
     let unknown: Vec<_> = unknown.map(|slice| (Place::Item, *slice)).collect();
     let mut single = pieces(format, &unknown, memo)?.into_iter();
 
     let mut fresh = Vec::new();
-    let mut items = Vec::with_capacity(slices.len());
     for run in runs {
         if let Some(known) = run.known {
             let known = known.iter().map(Arc::clone);
@@ -108,7 +114,7 @@ fn runs<'s, 'a>(format: Format, body: &str, slices: &'s [Slice<'a>], memo: &Memo
 fn meet(format: Format, place: Place, raw: &str) -> Result<(Known, Option<Event>), WireError> {
     let parse = || Json::parse(raw, request::what(format));
     Ok(match place {
-        Place::Item | Place::Run | Place::Bare => {
+        Place::Item | Place::Run | Place::Beginning | Place::Bare => {
             let (event, known) = read_item(format, place, raw)?;
             (known, Some(event))
         }
@@ -130,11 +136,11 @@ mod tests {
     /// How many of a history's runs are known, before it is seen.
     fn see(history: &str, memo: &Memo) -> usize {
         let body = format!(r#"{{"messages":{history}}}"#);
-        let members = split::members(&body, "messages").unwrap();
-        let slices = members[0].elements.as_deref().unwrap();
+        let members = split::members(&body, "messages", |_| None).unwrap();
+        let slices = &members[0].list.as_ref().unwrap().elements[..];
         let known = runs(Format::Anthropic, &body, slices, memo);
         let known = known.iter().filter(|run| run.known.is_some()).count();
-        let items = super::history(Format::Anthropic, &body, slices, memo).unwrap();
+        let items = super::history(Format::Anthropic, &body, slices, None, memo).unwrap();
         let digests = |items: Vec<Item<'_>>| -> Vec<_> {
             items.into_iter().map(|item| (item.slice.start, item.known.digest)).collect()
         };

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
+use super::beginning::Begun;
 use crate::json::{Json, MAX_DEPTH};
 
 /// A slice of a request.
@@ -26,12 +27,25 @@ pub(super) struct Member<'a> {
     pub(super) key: Cow<'a, str>,
     /// Its value.
     pub(super) value: Slice<'a>,
-    /// The elements of its value, if it is called as the history and is a list.
-    pub(super) elements: Option<Vec<Slice<'a>>>,
+    /// Its value by elements, if it is called as the history and is a list.
+    pub(super) list: Option<List<'a>>,
 }
 
-/// The members of the object that `body` is; `None` if it cannot be one, or is nested too deep.
-pub(super) fn members<'a>(body: &'a str, history: &str) -> Option<Vec<Member<'a>>> {
+/// A list by its elements.
+#[derive(Clone, Debug)]
+pub(super) struct List<'a> {
+    pub(super) elements: Vec<Slice<'a>>,
+    /// How it is known to begin.
+    pub(super) begins: Option<Begun>,
+}
+
+/// The members of the object that `body` is; `None` if it cannot be one, or is nested too deep. `begins` tells how the list
+/// is known to begin that a text begins with.
+pub(super) fn members<'a>(
+    body: &'a str,
+    history: &str,
+    begins: impl Fn(&str) -> Option<Begun>,
+) -> Option<Vec<Member<'a>>> {
     let mut walk = Walk { text: body, at: 0 };
     let mut members = Vec::new();
     walk.space();
@@ -42,13 +56,14 @@ pub(super) fn members<'a>(body: &'a str, history: &str) -> Option<Vec<Member<'a>
         walk.take(b':')?;
         walk.space();
         let start = walk.at;
-        let elements = if key == history && walk.peek() == Some(b'[') {
-            Some(walk.elements()?)
+        let list = if key == history && walk.peek() == Some(b'[') {
+            let begins = begins(body.get(start..)?);
+            Some(List { elements: walk.elements(begins.as_ref())?, begins })
         } else {
             walk.value(1)?;
             None
         };
-        members.push(Member { key, value: walk.since(start)?, elements });
+        members.push(Member { key, value: walk.since(start)?, list });
     }
     walk.space();
     (walk.at == body.len()).then_some(members)
@@ -57,7 +72,7 @@ pub(super) fn members<'a>(body: &'a str, history: &str) -> Option<Vec<Member<'a>
 /// The elements of a list; `None` if it is none.
 pub(super) fn elements(list: &str) -> Option<Vec<Slice<'_>>> {
     let mut walk = Walk { text: list, at: 0 };
-    walk.elements()
+    walk.elements(None)
 }
 
 /// Walks over text that may be anything.
@@ -103,9 +118,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn elements(&mut self) -> Option<Vec<Slice<'a>>> {
-        let mut elements = Vec::new();
+    /// The elements of the list that begins here. The same bytes are split into the same elements.
+    fn elements(&mut self, begins: Option<&Begun>) -> Option<Vec<Slice<'a>>> {
+        let bracket = self.at;
         self.take(b'[')?;
+        let known = begins.map_or(&[][..], |begun| begun.beginning.places());
+        let mut elements = Vec::with_capacity(known.len() + 16);
+        for place in known {
+            self.at = bracket + place.end;
+            elements.push(self.since(bracket + place.start)?);
+        }
         while self.goes_on(b']', elements.is_empty())? {
             let start = self.at;
             self.value(2)?;
@@ -194,9 +216,9 @@ mod tests {
     /// Whether every slice is JSON.
     fn holds(body: &str) -> bool {
         let is_json = |slice: &Slice<'_>| serde_json::from_str::<&RawValue>(slice.raw).is_ok();
-        members(body, "messages").is_some_and(|members| {
-            members.iter().all(|member| match &member.elements {
-                Some(elements) => elements.iter().all(is_json),
+        members(body, "messages", |_| None).is_some_and(|members| {
+            members.iter().all(|member| match &member.list {
+                Some(list) => list.elements.iter().all(is_json),
                 None => is_json(&member.value),
             })
         })
@@ -205,10 +227,10 @@ mod tests {
     #[test]
     fn a_body_is_split_where_json_says() {
         let check = |body: &str, expect: &str| {
-            let shown = members(body, "messages").map(|members| {
-                let show = |member: &Member<'_>| match &member.elements {
-                    Some(elements) => {
-                        let raws: Vec<&str> = elements.iter().map(|element| element.raw).collect();
+            let shown = members(body, "messages", |_| None).map(|members| {
+                let show = |member: &Member<'_>| match &member.list {
+                    Some(list) => {
+                        let raws: Vec<&str> = list.elements.iter().map(|element| element.raw).collect();
                         format!("{}={}", member.key, raws.join("|"))
                     }
                     None => format!("{}={}", member.key, member.value.raw),
@@ -240,9 +262,9 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let nested = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
-        assert!(members(&nested(MAX_DEPTH - 1), "messages").is_some());
-        assert!(members(&nested(MAX_DEPTH), "messages").is_none());
-        assert!(members(&nested(1_000_000), "messages").is_none());
+        assert!(members(&nested(MAX_DEPTH - 1), "messages", |_| None).is_some());
+        assert!(members(&nested(MAX_DEPTH), "messages", |_| None).is_none());
+        assert!(members(&nested(1_000_000), "messages", |_| None).is_none());
     }
 
     proptest! {

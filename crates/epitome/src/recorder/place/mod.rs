@@ -88,14 +88,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         seen: &'r Seen<'b>,
         caller: &'r Caller,
     ) -> Self {
-        let mut links = Vec::with_capacity(seen.units().len() + 1);
-        links.push(Link::ROOT.normal);
-        let mut link = Link::ROOT.normal;
-        for unit in seen.units() {
-            link = Link::normal_after(link, unit.digest);
-            links.push(link);
-        }
-        let named = RefCell::default();
+        let (links, named) = (seen.chain(), RefCell::default());
         Self { recorder, principal: arrival.principal, at: arrival.at, seen, caller, links, named }
     }
 

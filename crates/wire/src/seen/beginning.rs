@@ -1,0 +1,267 @@
+//! How a long history begins, known as one: it is sent again with every call and only grows, so all of it up to somewhere near
+//! its end is known by one hash of its bytes, and is neither split nor looked up nor chained again.
+//!
+//! Which beginning to try is told by a few bytes from here and there of the list; whether it is that one, by all of its bytes.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use epitome_core::{Digest, Link};
+use highway::{HighwayHash, HighwayHasher};
+
+use super::{
+    Item, Unit,
+    known::Known,
+    memo::{Generations, Key, Memo, Place, Weighs},
+    recall::RUN,
+    split::List,
+};
+use crate::format::Format;
+
+/// What is shorter is read as quickly.
+const SHORTEST: usize = 1 << SMALLEST;
+const SMALLEST: u32 = 14;
+
+/// No request is longer.
+const LARGEST: u32 = 32;
+
+/// How many bytes are looked at in each place.
+const SAMPLE: usize = 32;
+
+/// The beginning of a history: items that follow each other, all of them known.
+pub(super) struct Beginning {
+    /// What its bytes are known by, from the bracket of the list to the end of the last item.
+    key: Key,
+    /// Where each item is, counted from the bracket.
+    places: Vec<Range<usize>>,
+    /// What is known of each.
+    known: Vec<Arc<Known>>,
+    /// Its units, each with the normalised chain after it.
+    chain: Vec<(Digest, Digest)>,
+}
+
+impl Beginning {
+    pub(super) fn places(&self) -> &[Range<usize>] {
+        &self.places
+    }
+
+    pub(super) fn known(&self) -> &[Arc<Known>] {
+        &self.known
+    }
+
+    fn end(&self) -> usize {
+        self.places.last().map_or(0, |last| last.end)
+    }
+}
+
+impl Weighs for Arc<Beginning> {
+    fn weight(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl fmt::Debug for Beginning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beginning").field("items", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+/// A list that was found to begin so.
+#[derive(Clone)]
+pub(super) struct Begun {
+    pub(super) beginning: Arc<Beginning>,
+    /// The hash of its bytes, to go on from.
+    hash: HighwayHasher,
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The hash holds the secret.
+        self.beginning.fmt(f)
+    }
+}
+
+/// The beginnings that were seen, by bytes from here and there.
+#[derive(Debug, Default)]
+pub(super) struct Beginnings(Mutex<Generations<Arc<Beginning>>>);
+
+impl Memo {
+    /// The longest known beginning of the list that `text` begins with.
+    pub(super) fn begins(&self, format: Format, text: &str) -> Option<Begun> {
+        let mut samples = Vec::new();
+        self.sample(format, text.as_bytes(), |sample| samples.push(sample));
+        samples.into_iter().rev().find_map(|sample| {
+            let found = {
+                let mut seen = self.beginnings.0.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.find(&sample, self.most)
+            };
+            let beginning = found?;
+            let mut hash = self.hasher();
+            hash.append(text.as_bytes().get(..beginning.end())?);
+            let key = Key::new(format, Place::Beginning, hash.clone().finalize128());
+            (key == beginning.key).then_some(Begun { beginning, hash })
+        })
+    }
+
+    /// Remembers how the list begins that `text` begins with, if by now more of it was seen before than is remembered.
+    pub(super) fn begun(
+        &self,
+        format: Format,
+        (text, start): (&str, usize),
+        list: &List<'_>,
+        items: &[Item<'_>],
+        units: (&[Unit], &[Range<usize>]),
+    ) {
+        let known = list.begins.as_ref().map_or(0, |begun| begun.beginning.known.len());
+        // What is new may well be sent otherwise in the next call: marks move.
+        let seen = items.iter().skip(known).take_while(|item| item.event.is_none()).count();
+        let count = (known + seen) / RUN * RUN;
+        let Some(items) = items.get(..count).filter(|_| count > known) else { return };
+        let place =
+            |item: &Item<'_>| item.slice.start - start..item.slice.start - start + item.slice.raw.len();
+        let Some(bytes) = items.last().and_then(|last| text.as_bytes().get(..place(last).end)) else {
+            return;
+        };
+        // Where a number ends is told by what follows it.
+        if bytes.len() < SHORTEST || !matches!(bytes.last(), Some(b'}' | b']' | b'"')) {
+            return;
+        }
+        let (mut hash, from) = match &list.begins {
+            Some(begun) => (begun.hash.clone(), begun.beginning.end()),
+            None => (self.hasher(), 0),
+        };
+        hash.append(bytes.get(from..).unwrap_or_default());
+        let (units, spans) = units;
+        let within = spans.iter().take_while(|span| span.end <= count).count();
+        let units = units.get(..within).unwrap_or_default();
+        let links = chain(units, list.begins.as_ref()).into_iter().skip(1);
+        let beginning = Beginning {
+            key: Key::new(format, Place::Beginning, hash.finalize128()),
+            places: items.iter().map(place).collect(),
+            known: items.iter().map(|item| Arc::clone(&item.known)).collect(),
+            chain: units.iter().map(|unit| unit.digest).zip(links).collect(),
+        };
+        let mut sample = None;
+        self.sample(format, bytes, |longest| sample = Some(longest));
+        if let Some(sample) = sample {
+            let mut seen = self.beginnings.0.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.keep(sample, Arc::new(beginning), self.most);
+        }
+    }
+
+    /// Gives what `bytes` may be found by: for every power of two, a hash of a few bytes from before twice that.
+    fn sample(&self, format: Format, bytes: &[u8], mut give: impl FnMut(Key)) {
+        let mut hash = self.hasher();
+        for power in SMALLEST..LARGEST {
+            let (one, two) = (1_usize << (power - 1), 3_usize << (power - 2));
+            let (Some(one), Some(two)) = (bytes.get(one..one + SAMPLE), bytes.get(two..two + SAMPLE)) else {
+                return;
+            };
+            if bytes.len() < 1 << power {
+                return;
+            }
+            hash.append(one);
+            hash.append(two);
+            give(Key::new(format, Place::Beginning, hash.clone().finalize128()));
+        }
+    }
+}
+
+/// The normalised chain after so many units, as far as it is known from the beginning and computed from there.
+pub(super) fn chain(units: &[Unit], begun: Option<&Begun>) -> Vec<Digest> {
+    let known = begun.map_or(&[][..], |begun| &begun.beginning.chain);
+    let mut link = Link::ROOT.normal;
+    let mut links = Vec::with_capacity(units.len() + 1);
+    links.push(link);
+    let known = units.iter().zip(known).take_while(|(unit, (digest, _))| unit.digest == *digest);
+    links.extend(known.map(|(_, (_, after))| *after));
+    link = links.last().copied().unwrap_or(link);
+    for unit in units.iter().skip(links.len() - 1) {
+        link = Link::normal_after(link, unit.digest);
+        links.push(link);
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seen::Seen;
+
+    fn items(count: usize) -> Vec<String> {
+        (0..count).map(|at| format!(r#"{{"role":"user","content":"{at} {}"}}"#, "x".repeat(700))).collect()
+    }
+
+    fn body(items: &[String], between: &str) -> String {
+        format!(r#"{{"messages":[{}],"tools":[]}}"#, items.join(between))
+    }
+
+    /// How many items are known by how a history begins, before it is seen; it must say what it says to who knows nothing.
+    fn see(memo: &Memo, body: &str) -> usize {
+        let seen = Seen::read(Format::Anthropic, body, memo).unwrap();
+        let alone = Seen::read(Format::Anthropic, body, &Memo::default()).unwrap();
+        assert_eq!((seen.units(), seen.chain()), (alone.units(), alone.chain()), "{body}");
+        assert_eq!(seen.raw(usize::MAX), alone.raw(usize::MAX));
+        let list = seen.members[0].list.as_ref().unwrap();
+        list.begins.as_ref().map_or(0, |begun| begun.beginning.known.len())
+    }
+
+    #[test]
+    fn a_history_that_grows_is_known_by_how_it_begins() {
+        let memo = Memo::default();
+        let known: Vec<usize> = [40, 42, 44, 46, 48, 50, 52, 54, 66, 68, 70]
+            .map(|count| see(&memo, &body(&items(count), ",")))
+            .into();
+        // What was seen once is known in the next call, and as a beginning in the one after it.
+        assert_eq!(known, [0, 0, 32, 32, 32, 32, 48, 48, 48, 48, 64]);
+    }
+
+    #[test]
+    fn another_beginning_is_none() {
+        let memo = Memo::default();
+        let whole = items(60);
+        for expect in [0, 0, 48] {
+            assert_eq!(see(&memo, &body(&whole, ",")), expect);
+        }
+        for at in [0, 20, 47] {
+            let mut changed = whole.clone();
+            // As long as before, and so little of it that nobody looks just there.
+            changed[at] = changed[at].replace("xx\"}", "xy\"}");
+            assert_eq!(see(&memo, &body(&changed, ",")), 0, "{at}");
+            assert_eq!(see(&memo, &body(&whole, ",")), 48, "{at}");
+        }
+        let mut changed = whole.clone();
+        changed[48] = changed[0].clone();
+        assert_eq!(see(&memo, &body(&changed, ",")), 48);
+        assert_eq!(see(&memo, &body(&whole[..50], ",")), 48);
+        // As many as stood before the last change.
+        assert_eq!(see(&memo, &body(&whole[..40], ",")), 32);
+        let elsewhere = body(&whole, ",");
+        assert!(memo.begins(Format::OpenaiChat, &elsewhere[12..]).is_none());
+        assert!(memo.begins(Format::Anthropic, &elsewhere[12..]).is_some());
+        assert_eq!(see(&memo, &body(&whole, " ,")), 0);
+    }
+
+    #[test]
+    fn a_number_may_go_on_after_a_beginning() {
+        let memo = Memo::default();
+        let mut numbered = items(32);
+        numbered[31] = "1".to_owned();
+        for _ in 0..3 {
+            assert_eq!(see(&memo, &body(&numbered, ",")), 0);
+        }
+        numbered[31] = "12".to_owned();
+        assert_eq!(see(&memo, &body(&numbered, ",")), 0);
+    }
+
+    #[test]
+    fn short_histories_are_read() {
+        let memo = Memo::default();
+        for _ in 0..4 {
+            assert_eq!(see(&memo, &body(&items(20), ",")), 0);
+        }
+    }
+}
