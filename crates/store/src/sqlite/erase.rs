@@ -30,10 +30,28 @@ pub(super) fn erase(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Rows of events may be given again once the last of them are gone.
     backlog.catch_up(&transaction)?;
+    set_search(&transaction, Deletion::Secure)?;
     let mut erased = remove(&transaction, session, now)?;
     transaction.commit()?;
+    // Not before: the index writes with the commit. If it cannot be now, the index is only slower.
+    let _ = set_search(connection, Deletion::Quick);
     erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
+}
+
+/// What becomes of what is deleted from the search index.
+#[derive(Clone, Copy)]
+enum Deletion {
+    /// It is removed from wherever it is.
+    Secure,
+    /// It is marked, and stays until its piece of the index is merged with others.
+    Quick,
+}
+
+fn set_search(connection: &Connection, deletion: Deletion) -> Result<(), Fault> {
+    let secure = matches!(deletion, Deletion::Secure);
+    connection.execute("INSERT INTO search (search, rank) VALUES ('secure-delete', ?1)", [secure])?;
+    Ok(())
 }
 
 /// Scrubs, after something that is done already: a lack of room or a lock only puts it off.

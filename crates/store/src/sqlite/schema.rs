@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_scripts.sql"),
     include_str!("migrations/0005_indexes.sql"),
     include_str!("migrations/0006_inserts.sql"),
+    include_str!("migrations/0007_search.sql"),
 ];
 
 /// "EPIT", the mark SQLite keeps in the header for the program a file belongs to.

@@ -110,23 +110,24 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let place = Place::new();
     drop(place.open());
     let connection = place.raw();
-    connection.pragma_update(None, "user_version", 7).unwrap();
+    connection.pragma_update(None, "user_version", 8).unwrap();
     drop(connection);
     let before = fs::read(place.path()).unwrap();
     assert_eq!(
         refusal(&place.path()),
-        "PATH has schema version 7, this Epitome knows up to 6; nothing was touched; upgrade Epitome"
+        "PATH has schema version 8, this Epitome knows up to 7; nothing was touched; upgrade Epitome"
     );
     assert_eq!(fs::read(place.path()).unwrap(), before);
 }
 
 /// The scripts of the schema's versions, and the rows that each of them added to what was there.
-const VERSIONS: [(&str, &str); 5] = [
+const VERSIONS: [(&str, &str); 6] = [
     (include_str!("../../src/sqlite/migrations/0001_log.sql"), include_str!("old/0001.sql")),
     (include_str!("../../src/sqlite/migrations/0002_compaction.sql"), include_str!("old/0002.sql")),
     (include_str!("../../src/sqlite/migrations/0003_gateway.sql"), include_str!("old/0003.sql")),
     (include_str!("../../src/sqlite/migrations/0004_scripts.sql"), include_str!("old/0004.sql")),
     (include_str!("../../src/sqlite/migrations/0005_indexes.sql"), ""),
+    (include_str!("../../src/sqlite/migrations/0006_inserts.sql"), ""),
 ];
 
 /// Makes a store as an earlier version of the schema was, with what such versions wrote into it.
@@ -146,7 +147,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(1, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 6".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -176,7 +177,7 @@ fn a_store_of_the_second_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(2, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 6".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let report = store.doctor().unwrap();
     assert!(report.is_healthy(), "{report:#?}");
     let row = store.find_session("Why does the upload fail?").unwrap();
@@ -208,7 +209,7 @@ fn a_store_of_the_third_version_is_brought_up_to_date() {
     let place = Place::new();
     of_version(3, &place.path());
     let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-    assert_eq!(finding(&store, "schema"), ("version 6".to_owned(), vec![]));
+    assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
     let row = store.find_session("Why does the upload fail?").unwrap();
     let id = row.head.unwrap();
     assert_eq!(store.exchanges(row.id, 0, 9).unwrap().len(), 1);
@@ -224,11 +225,11 @@ fn a_store_of_the_third_version_is_brought_up_to_date() {
 
 #[test]
 fn stores_whose_indexes_were_others_are_brought_up_to_date() {
-    for version in [4, 5] {
+    for version in [4, 5, 6] {
         let place = Place::new();
         of_version(version, &place.path());
         let store = Sqlite::open(&place.path(), Options::default()).unwrap();
-        assert_eq!(finding(&store, "schema"), ("version 6".to_owned(), vec![]));
+        assert_eq!(finding(&store, "schema"), ("version 7".to_owned(), vec![]));
         let row = store.find_session("Why does the upload fail?").unwrap();
         let id = row.head.unwrap();
         let scripts: Vec<u64> = store.scripts(id).unwrap().into_iter().map(|(number, ..)| number).collect();
@@ -258,7 +259,7 @@ fn many_may_bring_a_store_up_to_date_at_once() {
                 scope.spawn(|| assert_eq!(place.open().sessions().unwrap().len(), 2));
             }
         });
-        assert_eq!(finding(&place.open(), "schema"), ("version 6".to_owned(), vec![]));
+        assert_eq!(finding(&place.open(), "schema"), ("version 7".to_owned(), vec![]));
     }
 }
 
@@ -349,7 +350,7 @@ fn a_changed_schema_is_found_and_what_can_be_is_made_again() {
         .unwrap();
     let store = place.open();
     let (version, problems) = finding(&store, "schema");
-    assert_eq!(version, "version 6");
+    assert_eq!(version, "version 7");
     insta::assert_snapshot!(problems.join("\n"), @"
     the index `ledger_by_time` is missing; rebuild it
     the trigger `events_are_never_deleted` is missing; rebuild it
