@@ -38,8 +38,9 @@ pub(super) const HELD: Duration = Duration::from_secs(2);
 /// How long a request that was refused waits for one that is smaller: longer, because without it the refusal is all there is.
 pub(super) const REFUSED: Duration = Duration::from_secs(10);
 
-/// What whoever asks for a compaction is told, when nobody can look into the session.
-const UNHEARD: &str = "Nothing was compacted: the gateway could not record this in time. Ask again.";
+/// What whoever asks for a compaction is told, when nobody can look into the session. It may still be done.
+const UNHEARD: &str =
+    "This could not be recorded in time, so perhaps nothing was compacted. If the session stays long, ask again.";
 
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {

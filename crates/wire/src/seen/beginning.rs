@@ -59,7 +59,7 @@ impl Beginning {
 
 impl Weighs for Arc<Beginning> {
     fn weight(&self) -> usize {
-        self.known.len()
+        self.known.iter().map(|known| known.weight()).sum()
     }
 }
 

@@ -151,7 +151,7 @@ impl Memo {
 }
 
 impl Default for Memo {
-    /// Remembers the histories of about a hundred long sessions, in some ten megabytes.
+    /// Remembers the histories of about a hundred long sessions, in some fifteen megabytes.
     fn default() -> Self {
         Self::new(1 << 15)
     }

@@ -140,7 +140,7 @@ fn a_compaction_that_is_asked_for_reaches_no_provider_while_the_store_fails() {
     talk.says("/compact");
     let answer = talk.asks(&gateway).answer();
     let words = told(&answer).expect("an answer");
-    assert!(words.starts_with("Nothing was compacted: "), "{answer:?}");
+    assert!(words.contains("perhaps nothing was compacted"), "{answer:?}");
     assert_eq!(answer.header("x-epitome"), ["left=answered"]);
     talk.heard(&words);
     // What only mentions it is meant for the model.
