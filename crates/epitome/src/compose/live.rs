@@ -360,11 +360,12 @@ mod tests {
         };
         let asked = Arc::new(Asked::default());
         let recorder = recorder(&composing, &asked);
-        let mut messages = r#"{"role": "system", "content": "Be brief."}"#.to_owned();
+        let message = |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": "{text}"}}"#);
+        let mut messages = vec![message("system", "Be brief.")];
         let mut thread = None;
         for turn in 0..3 {
-            messages += &format!(r#", {{"role": "user", "content": "Question number {turn}?"}}"#);
-            let body = format!(r#"{{"model": "m", "messages": [{messages}]}}"#);
+            messages.push(message("user", &format!("Question number {turn}?")));
+            let body = format!(r#"{{"model": "m", "messages": [{}]}}"#, messages.join(", "));
             let header = |name: &str| (name == "x-epitome-session").then_some("one");
             let arrival = Arrival {
                 principal: "",
@@ -380,7 +381,7 @@ mod tests {
             assert_eq!(*thread.get_or_insert(composed.ticket.thread), composed.ticket.thread);
             let said = format!("Answer number {turn}.");
             answer(&recorder, composed.ticket, &said);
-            messages += &format!(r#", {{"role": "assistant", "content": "{said}"}}"#);
+            messages.push(message("assistant", &said));
         }
         let mut texts = 0;
         for logged in recorder.store().read(thread.unwrap(), Seq(1), 100).unwrap() {

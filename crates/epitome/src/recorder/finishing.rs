@@ -76,19 +76,13 @@ impl Unfinished {
 
     /// All that is to be written, in one.
     fn commit(&self) -> Commit {
-        let (events, records) = (self.answer.clone(), self.records.clone());
-        match &self.request {
-            Some(Leaving { commit: request, .. }) => {
-                let mut commit = request.clone();
-                commit.events.extend(events);
-                commit.records.extend(records);
-                commit
-            }
-            None => {
-                let (thread, after) = (self.ticket.thread, self.after);
-                Commit { thread, after, events, records, opens: None }
-            }
-        }
+        let mut commit = match &self.request {
+            Some(Leaving { commit: request, .. }) => request.clone(),
+            None => Commit::new(self.ticket.thread, self.after, Vec::new(), Vec::new()),
+        };
+        commit.events.extend(self.answer.iter().cloned());
+        commit.records.extend(self.records.iter().cloned());
+        commit
     }
 
     /// The thread ends at `head` by now, and nothing was said meanwhile: this goes on there.
