@@ -64,6 +64,13 @@ impl Event {
         }
     }
 
+    /// What `count` counts of each of these texts, in order.
+    pub fn count_by(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
+        let mut pieces = Vec::new();
+        self.visit_counted(&mut |text| pieces.push(count(text)));
+        pieces
+    }
+
     /// The same event, at a time.
     pub fn at(mut self, time: Option<Time>) -> Self {
         self.time = time;

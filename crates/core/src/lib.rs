@@ -1,8 +1,8 @@
 //! Epitome's core: what happened, as immutable facts, and what can be derived from it.
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
-//! [`event`] holds the facts, [`chain`] their two hash chains, [`turn`] the turns and loops derived from
-//! them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+//! [`event`] holds the facts, [`chain`] their two hash chains, [`noted`] what follows from one alone, [`turn`] the turns
+//! and loops derived from them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
 //!
 //! [`project`](mod@project) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the [`pipeline`],
 //! and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds what is known of a model,
@@ -21,6 +21,7 @@ pub mod inject;
 pub mod lineage;
 pub mod media;
 pub mod meter;
+pub mod noted;
 pub mod pairing;
 pub mod pipeline;
 pub mod plan;
@@ -46,4 +47,5 @@ mod notation;
 pub use chain::{Digest, Hashing, Link};
 pub use event::{Event, Fact, Logged, Part};
 pub use id::{EventId, Seq, SessionId, ThreadId};
+pub use noted::Noted;
 pub use tokens::{TokenCounter, Tokens};

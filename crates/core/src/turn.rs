@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Compaction, Fact, Logged, Time, Usage},
+    event::{Compaction, Event, Fact, Logged, Time, Usage},
     id::{AnswerId, EventId, ModelName, Seq},
     lineage::Standing,
 };
@@ -125,11 +125,15 @@ impl Turns {
 
     /// Takes the next event.
     pub fn push(&mut self, logged: &Logged) {
-        let Logged { id, event, .. } = logged;
+        self.push_at(logged.id, &logged.event);
+    }
+
+    /// The same of an event that is held apart from its place.
+    pub fn push_at(&mut self, id: EventId, event: &Event) {
         match &event.fact {
             Fact::AssistantSaid { answer, model, .. } => {
                 self.answer(
-                    *id,
+                    id,
                     answer.as_ref(),
                     model.as_ref(),
                     event.time,
@@ -138,25 +142,25 @@ impl Turns {
             }
             Fact::Compacted(compaction) => {
                 self.close();
-                let mut turn = self.open(*id, event.time);
+                let mut turn = self.open(id, event.time);
                 turn.compaction = Some(compaction.clone());
                 self.finish_turn(turn);
             }
             Fact::ToolReturned { .. } => match &mut self.current {
                 Some(turn) => {
-                    turn.returned.push(*id);
+                    turn.returned.push(id);
                     turn.last = id.seq;
                 }
-                None => self.ask(*id),
+                None => self.ask(id),
             },
             Fact::UserSaid { .. } => {
                 self.close();
                 self.user_asked = true;
-                self.ask(*id);
+                self.ask(id);
             }
             Fact::Instructed { .. } | Fact::Injected { .. } | Fact::CompactionRequested { .. } => {
                 self.close();
-                self.ask(*id);
+                self.ask(id);
             }
             Fact::ModelChanged { model } => {
                 self.model = Some(model.clone());

@@ -7,6 +7,7 @@
 use super::Meter;
 use crate::{
     event::{Event, Fact, Instruction, Part, Seal, Summary},
+    noted::Noted,
     tokens::Tokens,
 };
 
@@ -24,9 +25,12 @@ pub struct Costs {
 impl Meter {
     /// The texts of an event, each counted apart in the order [`Event::visit_counted`] shows them: what the log keeps.
     pub fn pieces(&self, event: &Event) -> Vec<Tokens> {
-        let mut pieces = Vec::new();
-        event.visit_counted(&mut |text| pieces.push(self.text(text)));
-        pieces
+        event.count_by(|text| self.text(text))
+    }
+
+    /// The same of an event whose counts are kept for others who count alike.
+    pub fn pieces_noted(&self, noted: &Noted) -> Vec<Tokens> {
+        noted.pieces_by(self.name(), |text| self.text(text))
     }
 
     /// What an event costs. `pieces` are the log's counts of its texts; without them, or if they are not as many, the

@@ -281,3 +281,115 @@ impl Summarize for Newest {
         Box::pin(async move { now.summarize(request).await })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use epitome_core::{
+        Seq, TokenCounter,
+        meter::{Meter, Overhead},
+        policy::Policy,
+    };
+    use epitome_store::{EventLog, Options};
+
+    use super::{super::*, *};
+    use crate::recorder::{Arrival, End, Ending, Finish, Recorder};
+
+    const FORMAT: Format = Format::OpenaiChat;
+
+    /// Words, and how often each text was counted.
+    #[derive(Default)]
+    struct Asked(Mutex<HashMap<String, u64>>);
+
+    impl TokenCounter for Asked {
+        fn name(&self) -> &'static str {
+            "asked"
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            *self.0.lock().unwrap().entry(text.to_owned()).or_default() += 1;
+            Tokens(text.split_whitespace().count() as u64)
+        }
+    }
+
+    /// A recorder whose store counts as its sessions do.
+    fn recorder(composing: &Composing, asked: &Arc<Asked>) -> Recorder {
+        let counter = Some(Arc::clone(asked) as _);
+        let store = Sqlite::temporary(Options { counter, ..Options::default() }).unwrap();
+        let recorder = Recorder::new(Arc::new(store));
+        let usual = Setup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
+        let meter = Arc::new(Meter::new(Arc::clone(asked) as _, Overhead::default()));
+        let setup = Arc::new(Setup { meter, ..usual });
+        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setup);
+        recorder
+    }
+
+    fn answer(recorder: &Recorder, ticket: Ticket, text: &str) {
+        let answer = format!(
+            r#"{{"id": "{text}", "object": "chat.completion", "created": 1, "model": "m", "choices": [{{"index": 0,
+                "finish_reason": "stop", "message": {{"role": "assistant", "content": "{text}"}}}}]}}"#
+        );
+        let end = End {
+            answer: FORMAT.decode_response(&answer).unwrap(),
+            ending: Ending::Complete,
+            status: Some(200),
+            bytes: 10,
+            first_byte: None,
+            took: Duration::ZERO,
+            at: Time(2),
+            observed: None,
+            told: None,
+        };
+        let (tell, heard) = mpsc::channel();
+        recorder.finish_then(ticket, end, move |finish| tell.send(finish).unwrap());
+        assert!(matches!(heard.recv().unwrap(), Ok(Finish::Done)));
+    }
+
+    #[test]
+    fn what_is_said_in_exchanges_that_are_written_with_their_answers_is_counted_once() {
+        let composing = Composing {
+            policy: Policy::named("epitome").unwrap().clone(),
+            profiles: Arc::new(Profiles::builtin()),
+            window: None,
+            holdout: 0,
+            command: None,
+            recall: false,
+            with_answers: true,
+            heard: Heard::default(),
+        };
+        let asked = Arc::new(Asked::default());
+        let recorder = recorder(&composing, &asked);
+        let message = |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": "{text}"}}"#);
+        let mut messages = vec![message("system", "Be brief.")];
+        let mut thread = None;
+        for turn in 0..3 {
+            messages.push(message("user", &format!("Question number {turn}?")));
+            let body = format!(r#"{{"model": "m", "messages": [{}]}}"#, messages.join(", "));
+            let header = |name: &str| (name == "x-epitome-session").then_some("one");
+            let arrival = Arrival {
+                principal: "",
+                format: FORMAT,
+                body: &body,
+                shared: None,
+                header: &header,
+                at: Time(1),
+                purpose: None,
+            };
+            let composed = recorder.compose(&arrival, &composing, &Wishes::default(), &|_| None).unwrap();
+            assert!(composed.ticket.unwritten_bytes() > 0, "turn {turn}: it waits for its answer");
+            assert_eq!(*thread.get_or_insert(composed.ticket.thread), composed.ticket.thread);
+            let said = format!("Answer number {turn}.");
+            answer(&recorder, composed.ticket, &said);
+            messages.push(message("assistant", &said));
+        }
+        let mut texts = 0;
+        for logged in recorder.store().read(thread.unwrap(), Seq(1), 100).unwrap() {
+            logged.event.visit_counted(&mut |text| {
+                texts += 1;
+                assert_eq!(asked.0.lock().unwrap().get(text), Some(&1), "{text}");
+            });
+        }
+        assert_eq!(texts, 7);
+    }
+}

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use epitome_core::{Event, Fact, Logged, Part, Seq, ThreadId, event::ToolCall};
+use epitome_core::{Event, Fact, Logged, Noted, Part, Seq, ThreadId, event::ToolCall};
 use epitome_store::{
     Sqlite, StoreError,
     records::{Excerpt, Found, Record, Scope, Search},
@@ -66,7 +66,7 @@ impl Recorder {
         let mut events = hidden_calls(ticket, recognisable(format, answer));
         let most = live.room()?.map_or(MOST, |room| (room / 2).min(MOST));
         events.extend(self.results(ticket.thread, format, &recalls.calls, most / recalls.calls.len().max(1)));
-        let events: Vec<Event> = events.into_iter().map(|event| event.at(Some(arrival.at))).collect();
+        let events: Vec<Noted> = events.into_iter().map(|event| event.at(Some(arrival.at)).into()).collect();
         let mut after = ticket.head;
         let mut tries = 0;
         loop {

@@ -1,6 +1,6 @@
 //! How a request ended, as it is written down.
 
-use epitome_core::{Digest, Event, Fact, Link, Seq, ThreadId, event::Time, id::AnswerId};
+use epitome_core::{Digest, Event, Fact, Link, Noted, Seq, ThreadId, event::Time, id::AnswerId};
 use epitome_store::{
     EventLog, Head, NewThread, Start, StoreError,
     records::{BecomesHead, Commit, Committed, NewExchange, NewOutcome, Opens, Record},
@@ -128,7 +128,7 @@ impl Recorder {
             NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key: None }
         };
         let opens = Opens { session: None, thread, head: BecomesHead::No };
-        let commit = Commit::opening(opens, request.events.clone(), records);
+        let commit = Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), records) };
         let Committed { head, calls } = self.store.commit_numbered(commit)?;
         // How a call ended is told where it was made.
         let outcomes = ended.extract_if(.., |record| matches!(record, Record::Outcome(_)));
@@ -171,7 +171,9 @@ impl Recorder {
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
-        match self.store.commit(Commit::opening(opens, request.events.clone(), Vec::new())) {
+        let commit =
+            Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), Vec::new()) };
+        match self.store.commit(commit) {
             Ok(head) => Ok((id, head.seq, Placed::Forked)),
             // So did a third one, with the very same request.
             Err(error @ StoreError::Conflict { .. }) => match self.seen_before(id, end)? {
@@ -264,7 +266,7 @@ impl Recorder {
     }
 
     /// Whether the thread goes on after a request as its answer says.
-    fn says_the_same(&self, ticket: &Ticket, answer: &[Event]) -> Result<bool, StoreError> {
+    fn says_the_same(&self, ticket: &Ticket, answer: &[Noted]) -> Result<bool, StoreError> {
         let says = self.store.digests(ticket.thread, ticket.head.next(), 64)?;
         let mut said = says.iter().filter_map(|(_, digest, _)| *digest);
         let mut digests = answer.iter().filter_map(|event| event.normal);
@@ -273,12 +275,13 @@ impl Recorder {
 
     /// Writes what belongs to no history at the end of a thread, wherever that is by now.
     fn append_unsaid(&self, thread: ThreadId, commit: &Commit) -> Result<(ThreadId, Head), RecordError> {
-        let unsaid: Vec<Event> =
+        let unsaid: Vec<Noted> =
             commit.events.iter().filter(|event| event.normal.is_none()).cloned().collect();
         let mut tries = 0;
         loop {
             let after = self.store.head(thread)?.seq;
-            match self.store.commit(Commit::new(thread, after, unsaid.clone(), commit.records.clone())) {
+            let (events, records) = (unsaid.clone(), commit.records.clone());
+            match self.store.commit(Commit { thread, after, events, records, opens: None }) {
                 Ok(head) => return Ok((thread, head)),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
@@ -287,6 +290,6 @@ impl Recorder {
     }
 }
 
-fn chained(link: Digest, events: &[Event]) -> Digest {
+fn chained(link: Digest, events: &[Noted]) -> Digest {
     events.iter().filter_map(|event| event.normal).fold(link, Link::normal_after)
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Event, Seq, ThreadId, event::Summary};
+use epitome_core::{Noted, Seq, ThreadId, event::Summary};
 use epitome_store::{
     Head, StoreError,
     records::{Commit, Record},
@@ -42,7 +42,7 @@ pub struct Unfinished {
     request: Option<Leaving>,
     /// Where the thread is thought to end, if it does not.
     after: Seq,
-    answer: Vec<Event>,
+    answer: Vec<Noted>,
     records: Vec<Record>,
     summary: Option<Summary>,
     /// Where it waited for its answer.
@@ -62,6 +62,7 @@ impl Unfinished {
         answer.extend(recorder.results(ticket.thread, ticket.format, &calls, GIVEN_BACK));
         let is_summary = ticket.purpose == Purpose::Compaction;
         let summary = if is_summary { own_compaction::summary_in(&answer) } else { None };
+        let answer = answer.into_iter().map(Noted::from).collect();
         Self { after: ticket.head, ticket, request: None, answer, records, summary, place }
     }
 
@@ -75,16 +76,13 @@ impl Unfinished {
 
     /// All that is to be written, in one.
     fn commit(&self) -> Commit {
-        let (answer, records) = (self.answer.clone(), self.records.clone());
-        match &self.request {
-            Some(Leaving { commit: request, .. }) => {
-                let mut commit = request.clone();
-                commit.events.extend(answer);
-                commit.records.extend(records);
-                commit
-            }
-            None => Commit::new(self.ticket.thread, self.after, answer, records),
-        }
+        let mut commit = match &self.request {
+            Some(Leaving { commit: request, .. }) => request.clone(),
+            None => Commit::new(self.ticket.thread, self.after, Vec::new(), Vec::new()),
+        };
+        commit.events.extend(self.answer.iter().cloned());
+        commit.records.extend(self.records.iter().cloned());
+        commit
     }
 
     /// The thread ends at `head` by now, and nothing was said meanwhile: this goes on there.

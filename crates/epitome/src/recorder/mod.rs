@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use epitome_core::{Digest, Event, Seq, SessionId, ThreadId, event::Time, id::ModelName};
+use epitome_core::{Digest, Event, Noted, Seq, SessionId, ThreadId, event::Time, id::ModelName};
 use epitome_store::{
     Sqlite, StoreError,
     records::{Commit, Record},
@@ -444,6 +444,7 @@ impl Recorder {
         let is_head = opens.is_some() || line != Line::Main || self.known.head_of(session) == Some(thread);
         let records = if is_head || events.is_empty() { Vec::new() } else { vec![Record::Head] };
         let goes_on = !events.is_empty() || opens.is_some();
+        let events = events.into_iter().map(Noted::from).collect();
         let Some((head, call)) = write(Commit { thread, after, events, records, opens })? else {
             return Ok(None);
         };

@@ -1,13 +1,13 @@
 //! What comes with a call, and when that is written down.
 
-use epitome_core::{Event, Fact};
+use epitome_core::{Fact, Noted};
 use epitome_store::records::{Commit, Opens, Record};
 
 /// What comes with a call and is written together with it.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
     /// What happened.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<Noted>,
     /// What is recorded beside it.
     pub(crate) records: Vec<Record>,
     /// The thread, if it is made by this.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use epitome_core::{
-    Digest, Event, Fact, Logged, Seq, SessionId, ThreadId, Tokens,
+    Digest, Event, Fact, Logged, Noted, Seq, SessionId, ThreadId, Tokens,
     budget::Budget,
     cost::Terms,
     event::{Compaction, Time, Trigger},
@@ -327,7 +327,7 @@ impl Desk {
         for appended in self.inbox.take_appended() {
             if appended.after == state.head.seq && state.head.seq < after {
                 let head = appended.head;
-                for event in appended.events {
+                for event in &appended.events {
                     state.push(self.thread, event);
                 }
                 if state.head != head {
@@ -355,7 +355,7 @@ impl Desk {
         let setup = Arc::clone(&state.setup);
         let Arriving { mut events, mut records, opens, taught, writing } = arriving;
         for event in &events {
-            state.push(self.thread, event.clone());
+            state.push(self.thread, event);
         }
         let added = self.hooks.inject(state.view.line().events(), &setup.meter, Some(now))?;
         let mut injected = Vec::new();
@@ -363,8 +363,9 @@ impl Desk {
             if let Fact::Injected { hook, .. } = &event.fact {
                 injected.push(hook.clone());
             }
-            events.push(event.clone());
-            state.push(self.thread, event);
+            let event = Noted::from(event);
+            state.push(self.thread, &event);
+            events.push(event);
         }
         let whole = state.view.context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
@@ -397,15 +398,16 @@ impl Desk {
             if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
                 self.listeners.built_in(self.thread, made, first, &setup.meter);
             }
-            events.push(compaction.event.clone());
+            events.push(compaction.event.clone().into());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
             if let (Author::Ready, Some(ready)) = (prepared.author, &ready) {
                 records.push(Record::Adopted { job: ready.job, compaction: compaction.id.seq });
             }
         }
         for event in self.afterwards(state, extras, budget.ceiling(), now) {
-            events.push(event.clone());
-            state.push(self.thread, event);
+            let event = Noted::from(event);
+            state.push(self.thread, &event);
+            events.push(event);
         }
         let written = write(state, &setup, &mut prepared, whole)?;
         records.extend(state.contents(&setup, &written));
@@ -417,8 +419,9 @@ impl Desk {
             && let Some((marker, job)) =
                 self.order(state, &budget, Trigger::Threshold, None, Some(number), now)?
         {
-            events.push(marker.clone());
-            state.push(self.thread, marker);
+            let marker = Noted::from(marker);
+            state.push(self.thread, &marker);
+            events.push(marker);
             records.push(Record::Job(job));
         }
         let only_grows = matches!(prepared.cause, None | Some(Cause::First));
@@ -456,13 +459,13 @@ impl Desk {
         state: &mut State,
         ready: &Ready,
         now: Time,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Noted>,
         records: &mut Vec<Record>,
     ) -> Option<(Arc<Logged>, String)> {
         let compaction = ready.compaction(state).ok()?;
-        let event = Event::own(Fact::Compacted(compaction), Some(now));
-        events.push(event.clone());
-        state.push(self.thread, event);
+        let event = Noted::from(Event::own(Fact::Compacted(compaction), Some(now)));
+        state.push(self.thread, &event);
+        events.push(event);
         records.push(Record::Adopted { job: ready.job, compaction: state.head.seq });
         Some((Arc::clone(state.view.line().last()?), ready.by.clone()))
     }

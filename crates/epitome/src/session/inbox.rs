@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use epitome_core::{Event, Seq, event::Usage};
+use epitome_core::{Noted, Seq, event::Usage};
 use epitome_store::Head;
 
 /// How many letters are kept for a desk that nobody comes to.
@@ -28,7 +28,7 @@ pub(crate) struct Appended {
     /// Where the thread ended before.
     pub(crate) after: Seq,
     /// The events.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<Noted>,
     /// Where it ended then.
     pub(crate) head: Head,
 }

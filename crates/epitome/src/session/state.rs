@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Event, EventId, Fact, Logged, Seq, ThreadId, Tokens,
+    Digest, Event, EventId, Fact, Logged, Noted, Seq, ThreadId, Tokens,
     budget::Budget,
     context::{Names, Tier},
     cost::{Extension, Prompt, extends},
@@ -251,11 +251,11 @@ impl State {
     }
 
     /// Takes an event that is about to be appended, or was as far as is known.
-    pub(super) fn push(&mut self, thread: ThreadId, event: Event) {
-        let link = self.head.link.next(&event, &event.fact_json());
-        let pieces = self.setup.meter.pieces(&event);
+    pub(super) fn push(&mut self, thread: ThreadId, event: &Noted) {
+        let link = event.link_after(self.head.link);
+        let pieces = self.setup.meter.pieces_noted(event);
         let id = EventId { thread, seq: self.head.seq.next() };
-        self.take(Arc::new(Logged { id, event, link }), pieces);
+        self.take(Arc::new(Logged { id, event: Event::clone(event), link }), pieces);
     }
 
     /// Decides what the next request shows.

@@ -1,6 +1,6 @@
 //! What is written together: events, and the records that must be there if and only if the events are.
 
-use epitome_core::{Event, Seq, ThreadId};
+use epitome_core::{Event, Noted, Seq, ThreadId};
 
 use super::{Content, JobId, NewCall, NewExchange, NewJob, NewOutcome, NewSession};
 use crate::log::{Head, NewThread, Start};
@@ -12,8 +12,9 @@ pub struct Commit {
     pub thread: ThreadId,
     /// Where the caller thinks it ends.
     pub after: Seq,
-    /// What happened. If nothing did, the end of the thread is checked all the same.
-    pub events: Vec<Event>,
+    /// What happened. If nothing did, the end of the thread is checked all the same. What somebody else found out about these
+    /// events is not found out again.
+    pub events: Vec<Noted>,
     /// What is recorded beside it. Contents are stored first, the rest in this order, all after the events.
     pub records: Vec<Record>,
     /// The thread, and its session, if they are made by this.
@@ -23,13 +24,18 @@ pub struct Commit {
 impl Commit {
     /// To a thread that is there.
     pub fn new(thread: ThreadId, after: Seq, events: Vec<Event>, records: Vec<Record>) -> Self {
-        Self { thread, after, events, records, opens: None }
+        Self { thread, after, events: noted(events), records, opens: None }
     }
 
     /// To a thread that is made by it.
     pub fn opening(opens: Opens, events: Vec<Event>, records: Vec<Record>) -> Self {
-        Self { thread: opens.thread.id, after: opens.after(), events, records, opens: Some(opens) }
+        let (thread, after) = (opens.thread.id, opens.after());
+        Self { thread, after, events: noted(events), records, opens: Some(opens) }
     }
+}
+
+fn noted(events: Vec<Event>) -> Vec<Noted> {
+    events.into_iter().map(Noted::from).collect()
 }
 
 /// What a commit makes before it writes anything. What is there already and is the same stays; then the commit is refused

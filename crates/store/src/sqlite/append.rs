@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Digest, Event, EventId, Link, Logged, Seq, SessionId, ThreadId, TokenCounter};
+use epitome_core::{Digest, EventId, Link, Noted, Seq, SessionId, ThreadId, TokenCounter};
 use rusqlite::params;
 
 use super::{
@@ -27,15 +27,10 @@ pub(super) struct Append {
     after: Seq,
     tokenizer: Option<&'static str>,
     items: Vec<Arc<Item>>,
-    stored: Vec<Form>,
+    stored: Vec<RawForm>,
 }
 
-/// The texts of an event as they are stored.
-struct Form {
-    fact: String,
-    raw: RawForm,
-}
-
+/// How the JSON that an event came from is stored.
 enum RawForm {
     /// It equals the fact and is not stored again.
     Fact,
@@ -50,16 +45,16 @@ impl Append {
     pub(super) fn new(
         thread: ThreadId,
         after: Seq,
-        events: Vec<Event>,
+        events: impl IntoIterator<Item = Noted>,
         counter: Option<&dyn TokenCounter>,
     ) -> Self {
-        let mut items = Vec::with_capacity(events.len());
-        let mut stored = Vec::with_capacity(events.len());
+        let mut items = Vec::new();
+        let mut stored = Vec::new();
         for event in events {
-            stored.push(Form::of(&event));
+            stored.push(RawForm::of(&event));
             // Place and links are known only under the lock.
-            let logged = Logged { id: EventId { thread, seq: Seq::START }, event, link: Link::ROOT };
-            items.push(Arc::new(Item::new(logged, counter)));
+            let id = EventId { thread, seq: Seq::START };
+            items.push(Arc::new(Item::new((id, Link::ROOT), event, counter)));
         }
         Self { thread, after, tokenizer: counter.map(TokenCounter::name), items, stored }
     }
@@ -79,32 +74,28 @@ impl Append {
         for (item, form) in self.items.iter_mut().zip(&self.stored) {
             // Nobody else has it, unless an earlier try left it behind.
             let item = Arc::make_mut(item);
-            let link = head.link.next(&item.logged.event, &form.fact);
-            head = Head { seq: head.seq.next(), link };
-            item.logged.id.seq = head.seq;
-            item.logged.link = link;
-            item.row = insert(desk, &item.logged, form)?;
+            head = Head { seq: head.seq.next(), link: item.event.link_after(head.link) };
+            (item.id.seq, item.link) = (head.seq, head.link);
+            item.row = insert(desk, item, form)?;
         }
         desk.backlog.take(self.thread, before, &self.items, self.tokenizer);
         Ok(head)
     }
 }
 
-impl Form {
-    fn of(event: &Event) -> Self {
-        let fact = event.fact_json();
-        let raw = if *event.raw.json == *fact {
-            RawForm::Fact
+impl RawForm {
+    fn of(event: &Noted) -> Self {
+        if *event.raw.json == *event.fact_json() {
+            Self::Fact
         } else {
-            media::pack(event).map_or(RawForm::Plain, RawForm::Packed)
-        };
-        Self { fact, raw }
+            media::pack(event).map_or(Self::Plain, Self::Packed)
+        }
     }
 }
 
-fn insert(desk: &Desk<'_>, logged: &Logged, form: &Form) -> Result<i64, Fault> {
-    let Logged { id, event, link } = logged;
-    let (raw, markers) = match &form.raw {
+fn insert(desk: &Desk<'_>, item: &Item, form: &RawForm) -> Result<i64, Fault> {
+    let Item { id, link, event, .. } = item;
+    let (raw, markers) = match form {
         RawForm::Fact => (None, 0),
         RawForm::Plain => (Some(&*event.raw.json), 0),
         RawForm::Packed(packed) => (Some(packed.text.as_str()), packed.markers),
@@ -125,11 +116,11 @@ fn insert(desk: &Desk<'_>, logged: &Logged, form: &Form) -> Result<i64, Fault> {
             link.raw.0,
             link.normal.0,
             event.origin,
-            form.fact,
+            event.fact_json(),
             raw,
         ])?;
     let row = desk.connection.last_insert_rowid();
-    if let RawForm::Packed(packed) = &form.raw {
+    if let RawForm::Packed(packed) = form {
         media::keep(desk.connection, row, &packed.media)?;
     }
     Ok(row)

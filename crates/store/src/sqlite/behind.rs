@@ -160,7 +160,7 @@ impl Backlog {
                 let stored = codec::stored(connection, row)?;
                 let id = stored.logged.id;
                 first = stored.row + 1;
-                let item = Item { row: stored.row, ..Item::new(stored.logged, counter.as_deref()) };
+                let item = Item::stored(stored.row, stored.logged, counter.as_deref());
                 let before = read::head_at(connection, id.thread, id.seq.previous())?;
                 batches.push(Batch { thread: id.thread, before, items: vec![Arc::new(item)], tokenizer });
             }

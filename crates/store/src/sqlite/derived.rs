@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use epitome_core::{Event, EventId, Fact, Logged, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
+use epitome_core::{EventId, Fact, Link, Logged, Noted, Seq, ThreadId, TokenCounter, Tokens, turn::Turns};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -24,8 +24,12 @@ const REMEMBERED: usize = 1024;
 pub(super) struct Item {
     /// Its row in the table of events.
     pub(super) row: i64,
+    /// Its place.
+    pub(super) id: EventId,
+    /// Both chains, up to and with it.
+    pub(super) link: Link,
     /// The event.
-    pub(super) logged: Logged,
+    pub(super) event: Noted,
     /// What is searched.
     pub(super) text: Arc<str>,
     /// Its size, if it was counted.
@@ -34,21 +38,20 @@ pub(super) struct Item {
 
 impl Item {
     /// Derives what an event alone gives.
-    pub(super) fn new(logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
-        let pieces = counter.map(|counter| count(&logged.event, counter));
-        Self { row: 0, text: logged.event.fact.text().into(), logged, pieces }
+    pub(super) fn new((id, link): (EventId, Link), event: Noted, counter: Option<&dyn TokenCounter>) -> Self {
+        let pieces = counter.map(|counter| event.pieces(counter));
+        Self { row: 0, id, link, text: event.fact.text().into(), event, pieces }
+    }
+
+    /// The same of one that is stored.
+    pub(super) fn stored(row: i64, logged: Logged, counter: Option<&dyn TokenCounter>) -> Self {
+        let Logged { id, event, link } = logged;
+        Self { row, ..Self::new((id, link), event.into(), counter) }
     }
 }
 
 /// An event with the tokens of each of its texts.
 pub(super) type Counted = (EventId, Vec<Tokens>);
-
-/// The tokens of each text of an event, in order.
-pub(super) fn count(event: &Event, counter: &dyn TokenCounter) -> Vec<Tokens> {
-    let mut pieces = Vec::new();
-    event.visit_counted(&mut |text| pieces.push(counter.count(text)));
-    pieces
-}
 
 /// How far the turns of some threads have been derived.
 #[derive(Default)]
@@ -116,7 +119,7 @@ impl Derivations {
         add_counts(connection, thread, items, tokenizer)?;
         let texts = items.iter().filter(|item| !item.text.is_empty());
         self.unindexed.extend(texts.map(|item| (item.row, Arc::clone(&item.text))));
-        state.head = Head { seq: last.logged.id.seq, link: last.logged.link };
+        state.head = Head { seq: last.id.seq, link: last.link };
         if self.known.len() >= REMEMBERED {
             self.known.clear();
         }
@@ -141,7 +144,7 @@ impl Derivations {
         read::each_own(connection, thread, (base.seq, Seq(u64::MAX)), usize::MAX, &mut |stored| {
             bytes += stored.fact.len();
             let head = Head { seq: stored.logged.id.seq, link: stored.logged.link };
-            items.push(Arc::new(Item { row: stored.row, ..Item::new(stored.logged, counter) }));
+            items.push(Arc::new(Item::stored(stored.row, stored.logged, counter)));
             if items.len() >= EVENTS || bytes >= BYTES {
                 self.derive(connection, thread, before, &items, tokenizer)?;
                 self.index(connection)?;
@@ -189,7 +192,7 @@ impl Derivation {
         items: &[Arc<Item>],
     ) -> Result<Sums, Fault> {
         for item in items {
-            self.turns.push(&item.logged);
+            self.turns.push_at(item.id, &item.event);
         }
         let mut sums = Sums::default();
         let done = self.turns.take_done();
@@ -287,8 +290,8 @@ fn add_totals(
     items: &[Arc<Item>],
     sums: &Sums,
 ) -> Result<(), Fault> {
-    let facts = || items.iter().map(|item| &item.logged.event.fact);
-    let times = || items.iter().filter_map(|item| item.logged.event.time.map(|time| time.0));
+    let facts = || items.iter().map(|item| &item.event.fact);
+    let times = || items.iter().filter_map(|item| item.event.time.map(|time| time.0));
     let messages = facts().filter(|fact| fact.is_message()).count() as u64;
     let calls = facts().map(|fact| fact.calls().count() as u64).sum();
     let compactions = facts().filter(|fact| matches!(fact, Fact::Compacted(_))).count() as u64;
@@ -324,7 +327,7 @@ pub(super) fn add_counts(
     tokenizer: Option<&str>,
 ) -> Result<(), Fault> {
     let Some(tokenizer) = tokenizer else { return Ok(()) };
-    let counted = items.iter().filter_map(|item| Some((item.logged.id.seq, item.pieces.as_deref()?)));
+    let counted = items.iter().filter_map(|item| Some((item.id.seq, item.pieces.as_deref()?)));
     add_count_rows(connection, thread, counted, tokenizer)?;
     Ok(())
 }
@@ -380,7 +383,7 @@ pub(super) fn uncounted(
     while let Some(row) = rows.next()? {
         let stored = codec::stored(connection, row)?;
         last = stored.row;
-        fresh.push((stored.logged.id, count(&stored.logged.event, counter)));
+        fresh.push((stored.logged.id, stored.logged.event.count_by(|text| counter.count(text))));
     }
     Ok((fresh, last))
 }

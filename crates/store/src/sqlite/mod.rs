@@ -39,8 +39,8 @@ use std::{
 };
 
 use epitome_core::{
-    Digest, Event, EventId, Logged, Seq, SessionId, ThreadId, TokenCounter, Tokens, event::Time, lineage,
-    seq_set::SeqSet, turn::Turn,
+    Digest, Event, EventId, Logged, Noted, Seq, SessionId, ThreadId, TokenCounter, Tokens, event::Time,
+    lineage, seq_set::SeqSet, turn::Turn,
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tempfile::TempDir;
@@ -158,7 +158,8 @@ impl EventLog for Sqlite {
     }
 
     fn append(&self, thread: ThreadId, after: Seq, events: Vec<Event>) -> Result<Head, StoreError> {
-        let mut append = Append::new(thread, after, events, self.options.counter.as_deref());
+        let mut append =
+            Append::new(thread, after, events.into_iter().map(Noted::from), self.options.counter.as_deref());
         self.writer.write("appending to the log", move |desk| append.run(desk))
     }
 

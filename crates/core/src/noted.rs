@@ -1,0 +1,176 @@
+//! An event with what follows from it alone: its fact as JSON, the tokens of its texts, its place in the chains.
+//!
+//! Whoever shows an event and whoever stores it need the same of it. Each of these is made when somebody first asks, and kept
+//! for all who share the event. It cannot be wrong: the event behind it never changes, nobody but this module makes what is
+//! kept, and whatever depends on more than the event is kept with that, and made anew for whoever asks with something else.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
+
+use crate::{
+    chain::Link,
+    event::Event,
+    tokens::{TokenCounter, Tokens},
+};
+
+/// An event, and what was found out about it. Clones share both.
+///
+/// ```
+/// use epitome_core::{Event, Fact, Link, Noted, Part};
+///
+/// let said = Event::own(Fact::UserSaid { parts: vec![Part::text("Hello.")] }, None);
+/// let noted = Noted::from(said.clone());
+/// assert_eq!(noted.fact_json(), said.fact_json());
+/// assert_eq!(noted.link_after(Link::ROOT), Link::ROOT.next(&said, &said.fact_json()));
+/// ```
+#[derive(Clone)]
+pub struct Noted(Arc<Notes>);
+
+struct Notes {
+    event: Event,
+    fact: OnceLock<String>,
+    /// The counts of whoever counted first, under its name.
+    pieces: OnceLock<(&'static str, Vec<Tokens>)>,
+    /// The link before it that was asked about first, and the link after it.
+    link: OnceLock<(Link, Link)>,
+}
+
+impl Noted {
+    /// The fact as it is stored.
+    pub fn fact_json(&self) -> &str {
+        self.0.fact.get_or_init(|| self.0.event.fact_json())
+    }
+
+    /// The tokens of each of its texts, in the order [`Event::visit_counted`] shows them.
+    pub fn pieces(&self, counter: &dyn TokenCounter) -> Vec<Tokens> {
+        self.pieces_by(counter.name(), |text| counter.count(text))
+    }
+
+    /// The same, where `count` counts as all counters of that name do.
+    pub(crate) fn pieces_by(&self, name: &'static str, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
+        let (by, pieces) = self.0.pieces.get_or_init(|| (name, self.0.event.count_by(&mut count)));
+        if *by == name { pieces.clone() } else { self.0.event.count_by(&mut count) }
+    }
+
+    /// The link after it, in a line that stands at `before`.
+    pub fn link_after(&self, before: Link) -> Link {
+        let next = || before.next(&self.0.event, self.fact_json());
+        let (from, link) = self.0.link.get_or_init(|| (before, next()));
+        if *from == before { *link } else { next() }
+    }
+}
+
+impl From<Event> for Noted {
+    fn from(event: Event) -> Self {
+        let (fact, pieces, link) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Notes { event, fact, pieces, link }))
+    }
+}
+
+impl Deref for Noted {
+    type Target = Event;
+    fn deref(&self) -> &Event {
+        &self.0.event
+    }
+}
+
+/// Two are the same if their events are.
+impl PartialEq for Noted {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Noted {}
+
+impl fmt::Debug for Noted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.event.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::{
+        chain::Digest,
+        event::{Fact, Part},
+        meter::{Meter, Overhead},
+    };
+
+    /// Letters or words, and how often it was asked.
+    struct Asked {
+        name: &'static str,
+        times: AtomicU64,
+    }
+
+    impl Asked {
+        fn new(name: &'static str) -> Arc<Self> {
+            Arc::new(Self { name, times: AtomicU64::new(0) })
+        }
+
+        fn times(&self) -> u64 {
+            self.times.load(Ordering::Relaxed)
+        }
+    }
+
+    impl TokenCounter for Asked {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn count(&self, text: &str) -> Tokens {
+            self.times.fetch_add(1, Ordering::Relaxed);
+            let tokens = if self.name == "words" { text.split_whitespace().count() } else { text.len() };
+            Tokens(tokens as u64)
+        }
+    }
+
+    fn noted() -> Noted {
+        let parts = vec![Part::text("one two"), Part::text("three")];
+        Noted::from(Event::own(Fact::UserSaid { parts }, None))
+    }
+
+    #[test]
+    fn whoever_shows_an_event_and_whoever_stores_it_count_it_once() {
+        let (words, noted) = (Asked::new("words"), noted());
+        let meter = Meter::new(Arc::clone(&words) as _, Overhead::default());
+        let expect = [Tokens(2), Tokens(1)];
+        assert_eq!(
+            (meter.pieces_noted(&noted), noted.clone().pieces(&*words)),
+            (expect.into(), expect.into())
+        );
+        assert_eq!(words.times(), 2);
+    }
+
+    #[test]
+    fn counts_of_another_tokenizer_are_not_used() {
+        let (words, letters, noted) = (Asked::new("words"), Asked::new("letters"), noted());
+        for _ in 0..2 {
+            assert_eq!(noted.pieces(&*words), [Tokens(2), Tokens(1)]);
+            assert_eq!(noted.pieces(&*letters), [Tokens(7), Tokens(5)]);
+        }
+        // Only the first who counts is remembered.
+        assert_eq!((words.times(), letters.times()), (2, 4));
+    }
+
+    #[test]
+    fn a_link_after_another_one_is_not_used() {
+        let noted = noted();
+        let (raw, normal) = (Digest::of(b"raw"), Digest::of(b"normal"));
+        let befores =
+            [Link::ROOT, Link { raw, ..Link::ROOT }, Link { normal, ..Link::ROOT }, Link { raw, normal }];
+        for first in befores {
+            let again = Noted::from(Event::clone(&noted));
+            let _ = again.link_after(first);
+            for before in befores {
+                assert_eq!(again.link_after(before), before.next(&noted, &Event::fact_json(&noted)));
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Events of which something was found out before they are stored: that saves work and changes nothing.
+
+use epitome_core::{Link, Noted, Seq, TokenCounter, Tokens};
+use epitome_store::{EventLog, Sqlite, records::Commit};
+
+use crate::support::{Place, Quarters, append, events, root, user};
+
+/// Bytes: whoever goes by these counts instead of the store's is found out.
+struct Bytes;
+
+impl TokenCounter for Bytes {
+    fn name(&self) -> &'static str {
+        "bytes"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        Tokens(text.len() as u64)
+    }
+}
+
+/// Stores some events after another one as they are, and once more after somebody made notes of them; compares.
+fn check(note: impl Fn(&Noted, Link)) {
+    for open in [Place::open, Place::open_late] {
+        let (one, other) = (Place::new(), Place::new());
+        let (plain, noted) = (open(&one), open(&other));
+        let said = events(Seq(2), "iuafgrrgck");
+        let thread = root(&plain, "t");
+        append(&plain, thread, vec![user("first")]);
+        append(&plain, thread, said.clone());
+        let head = append(&noted, root(&noted, "t"), vec![user("first")]);
+        let mut commit = Commit::new(thread, head.seq, said, Vec::new());
+        let mut link = head.link;
+        for event in &commit.events {
+            note(event, link);
+            link = link.next(event, event.fact_json());
+        }
+        // Whoever tries again commits the same notes.
+        let elsewhere = Commit { after: Seq(0), ..commit.clone() };
+        noted.commit(elsewhere).unwrap_err();
+        assert_eq!(noted.commit(commit.clone()).unwrap().link, link);
+        let all = |store: &Sqlite| {
+            (store.read(thread, Seq(1), 100).unwrap(), store.pieces(thread, Seq(1), 100).unwrap())
+        };
+        assert_eq!(all(&noted), all(&plain));
+        // A second place for the same notes.
+        commit.after = noted.head(thread).unwrap().seq;
+        noted.commit(commit).unwrap();
+        assert!(noted.doctor().unwrap().is_healthy());
+    }
+}
+
+#[test]
+fn what_was_found_out_in_the_same_way_is_stored_as_it_would_be_without() {
+    check(|event, link| {
+        let _ = (event.link_after(link), event.pieces(&Quarters));
+    });
+}
+
+#[test]
+fn a_link_that_was_found_after_another_one_is_not_stored() {
+    check(|event, link| {
+        let _ = event.link_after(Link { raw: link.normal, ..link });
+    });
+    check(|event, link| {
+        let _ = event.link_after(Link { normal: link.raw, ..link });
+    });
+}
+
+#[test]
+fn counts_by_another_tokenizer_are_not_stored() {
+    check(|event, _| {
+        let _ = event.pieces(&Bytes);
+    });
+}
