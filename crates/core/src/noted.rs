@@ -1,4 +1,4 @@
-//! An event with what follows from it alone: its fact as JSON, the tokens of its texts, its place in the chains.
+//! An event with what follows from it: its fact as JSON, the tokens of its texts, the link after it.
 //!
 //! Whoever shows an event and whoever stores it need the same of it. Each of these is made when somebody first asks, and kept
 //! for all who share the event. It cannot be wrong: the event behind it never changes, nobody but this module makes what is

@@ -39,8 +39,7 @@ pub(super) const HELD: Duration = Duration::from_secs(2);
 pub(super) const REFUSED: Duration = Duration::from_secs(10);
 
 /// What whoever asks for a compaction is told, when nobody can look into the session. It may still be done.
-const UNHEARD: &str =
-    "This could not be recorded in time, so perhaps nothing was compacted. If the session stays long, ask again.";
+const UNHEARD: &str = "This could not be recorded in time, so perhaps nothing was compacted. If the session stays long, ask again.";
 
 /// A request that is to be composed, and whom it goes to.
 pub(super) struct Trip<'p> {

@@ -222,7 +222,7 @@ pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCoun
         shared::derive(connection, thread)?;
         derivations.derive_own(connection, thread, base, counter)?;
     }
-    let mut ledger = connection.prepare("SELECT number, text FROM ledger ORDER BY number DESC")?;
+    let mut ledger = connection.prepare("SELECT number, text FROM ledger ORDER BY number")?;
     let mut rows = ledger.query([])?;
     while let Some(row) = rows.next()? {
         index(connection, row.get(0)?, &row.get::<_, String>(1)?)?;

@@ -32,9 +32,9 @@ pub(super) fn erase(
     backlog.catch_up(&transaction)?;
     set_search(&transaction, Deletion::Secure)?;
     let mut erased = remove(&transaction, session, now)?;
+    // Before it is told anything, the index writes what it has in mind.
+    set_search(&transaction, Deletion::Quick)?;
     transaction.commit()?;
-    // Not before: the index writes with the commit. If it cannot be now, the index is only slower.
-    let _ = set_search(connection, Deletion::Quick);
     erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
 }

@@ -75,6 +75,9 @@ fn nothing_of_an_erased_session_is_left_in_the_files() {
     assert_eq!((erased.threads, erased.events, erased.media, erased.shared), (1, 202, 1, 0));
     assert_eq!(erased.scrubbed, Scrubbed::Gone);
     assert!(!holds(place.directory.path(), CANARY.as_bytes()));
+    // Whoever writes next is not held up by it.
+    let secure = "SELECT v FROM search_config WHERE k = 'secure-delete'";
+    assert_eq!(place.raw().query_row(secure, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     assert_eq!(all(&store, kept), before);
     assert_eq!(records(&store), kept_records);
     assert_eq!(store.jobs(None).unwrap(), kept_records.1);

@@ -22,19 +22,20 @@ use super::{
 use crate::format::Format;
 
 /// What is shorter is read as quickly.
-const SHORTEST: usize = 1 << SMALLEST;
-const SMALLEST: u32 = 14;
-
-/// No request is longer.
-const LARGEST: u32 = 32;
+const SHORTEST: usize = 1 << 14;
 
 /// How many bytes are looked at in each place.
-const SAMPLE: usize = 32;
+const SAMPLE: usize = 64;
+
+/// One beginning may weigh so many parts of what all may.
+const SHARE: usize = 4;
 
 /// The beginning of a history: items that follow each other, all of them known.
 pub(super) struct Beginning {
     /// What its bytes are known by, from the bracket of the list to the end of the last item.
     key: Key,
+    /// What its last few are known by.
+    ending: Key,
     /// Where each item is, counted from the bracket.
     places: Vec<Range<usize>>,
     /// What is known of each.
@@ -90,24 +91,28 @@ pub(super) struct Beginnings(Mutex<Generations<Arc<Beginning>>>);
 
 impl Memo {
     /// The longest known beginning of the list that `text` begins with.
-    pub(super) fn begins(&self, format: Format, text: &str) -> Option<Begun> {
-        let mut samples = Vec::new();
-        self.sample(format, text.as_bytes(), |sample| samples.push(sample));
+    pub(super) fn known_beginning(&self, format: Format, text: &str) -> Option<Begun> {
+        let samples = self.samples(format, text.as_bytes());
         samples.into_iter().rev().find_map(|sample| {
             let found = {
                 let mut seen = self.beginnings.0.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.find(&sample, self.most)
             };
             let beginning = found?;
+            let bytes = text.as_bytes().get(..beginning.end())?;
+            // Two that part late have the same samples; most of those end otherwise, too.
+            if self.ending(format, bytes) != beginning.ending {
+                return None;
+            }
             let mut hash = self.hasher();
-            hash.append(text.as_bytes().get(..beginning.end())?);
+            hash.append(bytes);
             let key = Key::new(format, Place::Beginning, hash.clone().finalize128());
             (key == beginning.key).then_some(Begun { beginning, hash })
         })
     }
 
     /// Remembers how the list begins that `text` begins with, if by now more of it was seen before than is remembered.
-    pub(super) fn begun(
+    pub(super) fn remember_beginning(
         &self,
         format: Format,
         (text, start): (&str, usize),
@@ -115,10 +120,14 @@ impl Memo {
         items: &[Item<'_>],
         units: (&[Unit], &[Range<usize>]),
     ) {
-        let known = list.begins.as_ref().map_or(0, |begun| begun.beginning.known.len());
+        let known = list.begun.as_ref().map_or(0, |begun| begun.beginning.known.len());
+        let mut weight = list.begun.as_ref().map_or(0, |begun| begun.beginning.weight());
         // What is new may well be sent otherwise in the next call: marks move.
-        let seen = items.iter().skip(known).take_while(|item| item.event.is_none()).count();
-        let count = (known + seen) / RUN * RUN;
+        let seen = items.iter().skip(known).take_while(|item| {
+            weight += item.known.weight();
+            item.event.is_none() && weight <= self.most / SHARE
+        });
+        let count = (known + seen.count()) / RUN * RUN;
         let Some(items) = items.get(..count).filter(|_| count > known) else { return };
         let place =
             |item: &Item<'_>| item.slice.start - start..item.slice.start - start + item.slice.raw.len();
@@ -126,10 +135,9 @@ impl Memo {
             return;
         };
         // Where a number ends is told by what follows it.
-        if bytes.len() < SHORTEST || !matches!(bytes.last(), Some(b'}' | b']' | b'"')) {
-            return;
-        }
-        let (mut hash, from) = match &list.begins {
+        let ends_by_itself = matches!(bytes.last(), Some(b'}' | b']' | b'"'));
+        let Some(sample) = self.samples(format, bytes).pop().filter(|_| ends_by_itself) else { return };
+        let (mut hash, from) = match &list.begun {
             Some(begun) => (begun.hash.clone(), begun.beginning.end()),
             None => (self.hasher(), 0),
         };
@@ -137,36 +145,39 @@ impl Memo {
         let (units, spans) = units;
         let within = spans.iter().take_while(|span| span.end <= count).count();
         let units = units.get(..within).unwrap_or_default();
-        let links = chain(units, list.begins.as_ref()).into_iter().skip(1);
+        let links = chain(units, list.begun.as_ref()).into_iter().skip(1);
         let beginning = Beginning {
             key: Key::new(format, Place::Beginning, hash.finalize128()),
+            ending: self.ending(format, bytes),
             places: items.iter().map(place).collect(),
             known: items.iter().map(|item| Arc::clone(&item.known)).collect(),
             chain: units.iter().map(|unit| unit.digest).zip(links).collect(),
         };
-        let mut sample = None;
-        self.sample(format, bytes, |longest| sample = Some(longest));
-        if let Some(sample) = sample {
-            let mut seen = self.beginnings.0.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.keep(sample, Arc::new(beginning), self.most);
-        }
+        let mut seen = self.beginnings.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.keep(sample, Arc::new(beginning), self.most);
     }
 
-    /// Gives what `bytes` may be found by: for every power of two, a hash of a few bytes from before twice that.
-    fn sample(&self, format: Format, bytes: &[u8], mut give: impl FnMut(Key)) {
+    /// What a beginning may be found by, the shortest first: whatever its length, a few bytes from before the last of certain
+    /// lengths that are not above it, and from before all those below.
+    fn samples(&self, format: Format, bytes: &[u8]) -> Vec<Key> {
         let mut hash = self.hasher();
-        for power in SMALLEST..LARGEST {
-            let (one, two) = (1_usize << (power - 1), 3_usize << (power - 2));
-            let (Some(one), Some(two)) = (bytes.get(one..one + SAMPLE), bytes.get(two..two + SAMPLE)) else {
-                return;
-            };
-            if bytes.len() < 1 << power {
-                return;
+        let mut samples = Vec::new();
+        let (mut length, mut octave) = (SHORTEST, SHORTEST);
+        while let Some(sample) = bytes.get(length - SAMPLE..length) {
+            hash.append(sample);
+            samples.push(Key::new(format, Place::Beginning, hash.clone().finalize128()));
+            if length >= 2 * octave {
+                octave *= 2;
             }
-            hash.append(one);
-            hash.append(two);
-            give(Key::new(format, Place::Beginning, hash.clone().finalize128()));
+            length += octave / 4;
         }
+        samples
+    }
+
+    /// The same for its end alone.
+    fn ending(&self, format: Format, bytes: &[u8]) -> Key {
+        let ending = bytes.get(bytes.len().saturating_sub(SAMPLE)..).unwrap_or_default();
+        Key::new(format, Place::Beginning, self.hasher().hash128(ending))
     }
 }
 
@@ -206,7 +217,7 @@ mod tests {
         assert_eq!((seen.units(), seen.chain()), (alone.units(), alone.chain()), "{body}");
         assert_eq!(seen.raw(usize::MAX), alone.raw(usize::MAX));
         let list = seen.members[0].list.as_ref().unwrap();
-        list.begins.as_ref().map_or(0, |begun| begun.beginning.known.len())
+        list.begun.as_ref().map_or(0, |begun| begun.beginning.known.len())
     }
 
     #[test]
@@ -240,8 +251,8 @@ mod tests {
         // As many as stood before the last change.
         assert_eq!(see(&memo, &body(&whole[..40], ",")), 32);
         let elsewhere = body(&whole, ",");
-        assert!(memo.begins(Format::OpenaiChat, &elsewhere[12..]).is_none());
-        assert!(memo.begins(Format::Anthropic, &elsewhere[12..]).is_some());
+        assert!(memo.known_beginning(Format::OpenaiChat, &elsewhere[12..]).is_none());
+        assert!(memo.known_beginning(Format::Anthropic, &elsewhere[12..]).is_some());
         assert_eq!(see(&memo, &body(&whole, " ,")), 0);
     }
 
@@ -262,6 +273,39 @@ mod tests {
         let memo = Memo::default();
         for _ in 0..4 {
             assert_eq!(see(&memo, &body(&items(20), ",")), 0);
+        }
+    }
+
+    #[test]
+    fn sessions_with_one_long_instruction_are_told_apart() {
+        let memo = Memo::default();
+        let mut sessions = ["one", "other"].map(|name| {
+            let mut items = items(40);
+            items[0] = format!(r#"{{"role":"system","content":"{}"}}"#, "x".repeat(50_000));
+            for item in &mut items[1..] {
+                *item = item.replace("user", name);
+            }
+            items
+        });
+        for round in 0..4 {
+            for session in &mut sessions {
+                let known = see(&memo, &body(session, ","));
+                assert_eq!(known, if round < 2 { 0 } else { 32 }, "{round}");
+                session.push(r#"{"role":"user","content":"go on"}"#.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn however_long_histories_are_only_so_much_is_remembered() {
+        let memo = Memo::new(1_000);
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let many = vec![format!(r#"{{"role":"user","content":"{name}{}"}}"#, "x".repeat(200)); 3_000];
+            let known = [(); 3].map(|()| see(&memo, &body(&many, ",")));
+            assert_eq!(known, [0, 0, 112]);
+            let seen = memo.beginnings.0.lock().unwrap();
+            let weight: usize = seen.remembered().map(Weighs::weight).sum();
+            assert!((112..=1_250).contains(&weight), "{weight}");
         }
     }
 }

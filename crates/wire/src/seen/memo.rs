@@ -157,6 +157,13 @@ impl Default for Memo {
     }
 }
 
+#[cfg(test)]
+impl<T> Generations<T> {
+    pub(super) fn remembered(&self) -> impl Iterator<Item = &T> {
+        self.newer.values().chain(self.older.values())
+    }
+}
+
 impl<T: Weighs> Generations<T> {
     pub(super) fn find(&mut self, key: &Key, most: usize) -> Option<T> {
         if let Some(known) = self.newer.get(key) {

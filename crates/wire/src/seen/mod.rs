@@ -188,7 +188,7 @@ impl<'a> Seen<'a> {
     /// The normalised chain after so many units, from none to all.
     pub fn chain(&self) -> Vec<Digest> {
         let history = self.member(Keys::of(self.format).history).and_then(|member| member.list.as_ref());
-        beginning::chain(&self.units, history.and_then(|list| list.begins.as_ref()))
+        beginning::chain(&self.units, history.and_then(|list| list.begun.as_ref()))
     }
 
     /// A digest of what stands beside and before the history: settings, system prompt, tools, leading instructions. It says

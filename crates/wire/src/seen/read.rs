@@ -41,7 +41,7 @@ pub(super) const VOLATILE: [&str; 14] = [
 pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<Seen<'a>, WireError> {
     let what = request::what(format);
     let keys = Keys::of(format);
-    let begins = |text: &str| memo.begins(format, text);
+    let begins = |text: &str| memo.known_beginning(format, text);
     let Some(members) = split::members(body, keys.history, begins) else {
         Json::parse(body, what)?.require_object(what)?;
         return Err(WireError::TooDeep { what });
@@ -54,13 +54,13 @@ pub(super) fn read<'a>(format: Format, body: &'a str, memo: &Memo) -> Result<See
     let settings = recall::pieces(format, &wanted, memo)?;
     let items = match (place, slices) {
         (Place::Bare, [bare]) => recall::pieces(format, &[(place, *bare)], memo)?,
-        _ => recall::history(format, body, slices, list.and_then(|list| list.begins.as_ref()), memo)?,
+        _ => recall::history(format, body, slices, list.and_then(|list| list.begun.as_ref()), memo)?,
     };
 
     let opening = items.iter().take_while(|item| item.known.instructs()).count();
     let (units, spans) = units(format, &items, opening);
     if let (Some(list), Some(start)) = (list, member.map(|member| member.value.start)) {
-        memo.begun(format, (&body[start..], start), list, &items, (&units, &spans));
+        memo.remember_beginning(format, (&body[start..], start), list, &items, (&units, &spans));
     }
     let references =
         items.iter().filter_map(|item| item.known.reference.as_deref().map(str::to_owned)).collect();

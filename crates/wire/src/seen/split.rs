@@ -36,7 +36,7 @@ pub(super) struct Member<'a> {
 pub(super) struct List<'a> {
     pub(super) elements: Vec<Slice<'a>>,
     /// How it is known to begin.
-    pub(super) begins: Option<Begun>,
+    pub(super) begun: Option<Begun>,
 }
 
 /// The members of the object that `body` is; `None` if it cannot be one, or is nested too deep. `begins` tells how the list
@@ -57,8 +57,8 @@ pub(super) fn members<'a>(
         walk.space();
         let start = walk.at;
         let list = if key == history && walk.peek() == Some(b'[') {
-            let begins = begins(body.get(start..)?);
-            Some(List { elements: walk.elements(begins.as_ref())?, begins })
+            let begun = begins(body.get(start..)?);
+            Some(List { elements: walk.elements(begun.as_ref())?, begun })
         } else {
             walk.value(1)?;
             None
@@ -119,10 +119,10 @@ impl<'a> Walk<'a> {
     }
 
     /// The elements of the list that begins here. The same bytes are split into the same elements.
-    fn elements(&mut self, begins: Option<&Begun>) -> Option<Vec<Slice<'a>>> {
+    fn elements(&mut self, begun: Option<&Begun>) -> Option<Vec<Slice<'a>>> {
         let bracket = self.at;
         self.take(b'[')?;
-        let known = begins.map_or(&[][..], |begun| begun.beginning.places());
+        let known = begun.map_or(&[][..], |begun| begun.beginning.places());
         let mut elements = Vec::with_capacity(known.len() + 16);
         for place in known {
             self.at = bracket + place.end;

@@ -477,7 +477,7 @@ fn a_compaction_that_could_not_be_written_is_asked_for_again_in_its_session() {
         BEGIN SELECT raise(ABORT, 'not now'); END;";
     database.execute_batch(refuse).expect("a trigger");
     let told = asks();
-    assert!(told.starts_with("Nothing was compacted: "), "{told}");
+    assert!(told.contains("perhaps nothing was compacted"), "{told}");
     database.execute_batch("DROP TRIGGER test").expect("it is there");
     let told = asks();
     assert!(told.starts_with("Compacted: "), "{told}");
