@@ -8,6 +8,7 @@
 mod decide;
 mod epoch;
 mod floor;
+mod pairs;
 mod prepare;
 mod window;
 
