@@ -220,23 +220,7 @@ proptest! {
     fn a_view_of_what_must_be_read_decides_the_same(
         events in history(60), policy in policy(), ceiling in 60..800u64
     ) {
-        let budget = budget(&policy, ceiling);
-        let mut view = calls(&events, &policy, &budget, |_| ());
-        let log = Log::of(view.line());
-        let last = view.last().cloned();
-        let mut trimmed = restore(&log.trimmed(view.passes()), view.passes(), last.as_ref());
-        log.help(&mut trimmed);
-        let moment = Moment { now: Some(Time(i64::MAX / 2)), ..Moment::default() };
-        let expected = view.prepare(&policy, &budget, &moment);
-        let mut prepared = trimmed.prepare(&policy, &budget, &moment);
-        if trimmed.needs_more().is_some() {
-            log.help(&mut trimmed);
-            prepared = trimmed.prepare(&policy, &budget, &moment);
-        }
-        prop_assert_eq!(trimmed.needs_more(), None);
-        prop_assert_eq!(prepared, expected);
-        same(trimmed.context(), view.context())?;
-        prop_assert_eq!(decided(trimmed.sent(None)), decided(view.sent(None)), "what is recorded is the same, too");
+        decides_the_same(&events, &policy, ceiling)?;
     }
 
     /// A view that forgets as it goes shows and decides what one that remembers does.
@@ -244,6 +228,33 @@ proptest! {
     fn a_view_that_forgets_shows_the_same(events in history(60), policy in policy(), ceiling in 60..800u64) {
         forgets_nothing_that_matters(&events, &policy, ceiling)?;
     }
+}
+
+/// Plays events to a view, and compares what it decides next with what one decides that was made again of what must be
+/// read.
+fn decides_the_same(events: &[Arc<Logged>], policy: &Policy, ceiling: u64) -> Result<(), TestCaseError> {
+    let budget = budget(policy, ceiling);
+    let mut view = calls(events, policy, &budget, |_| ());
+    let log = Log::of(view.line());
+    let last = view.last().cloned();
+    let mut trimmed = restore(&log.trimmed(view.passes()), view.passes(), last.as_ref());
+    log.help(&mut trimmed);
+    let moment = Moment { now: Some(Time(i64::MAX / 2)), ..Moment::default() };
+    let expected = view.prepare(policy, &budget, &moment);
+    let mut prepared = trimmed.prepare(policy, &budget, &moment);
+    if trimmed.needs_more().is_some() {
+        log.help(&mut trimmed);
+        prepared = trimmed.prepare(policy, &budget, &moment);
+    }
+    prop_assert_eq!(trimmed.needs_more(), None);
+    prop_assert_eq!(prepared, expected);
+    same(trimmed.context(), view.context())?;
+    prop_assert_eq!(
+        decided(trimmed.sent(None)),
+        decided(view.sent(None)),
+        "what is recorded is the same, too"
+    );
+    Ok(())
 }
 
 /// Plays events to a view that remembers everything and to one that forgets what it can before every answer.
@@ -306,13 +317,16 @@ user: On.
 assistant: Yes.
 "#;
 
+const ONE_TURN: &str = r#"
+    name = "one turn"
+    about = "Keeps a turn."
+    limits = { target = 0.05, trigger = 0.1 }
+    reduce = [{ reducer = "slide_dialogue", max_turns = 1 }]
+"#;
+
 fn check_late(after: &str) {
-    let policy = Policy::read(
-        "name = \"one\"\nabout = \"Keeps a turn.\"\nlimits = { target = 0.05, trigger = 0.1 }\n\
-         reduce = [{ reducer = \"slide_dialogue\", max_turns = 1 }]",
-    );
     let events = notation::read(&format!("{LATE}{after}"));
-    forgets_nothing_that_matters(&events, &policy.unwrap(), 500).unwrap();
+    forgets_nothing_that_matters(&events, &Policy::read(ONE_TURN).unwrap(), 500).unwrap();
 }
 
 #[test]
@@ -325,6 +339,22 @@ fn a_late_result_that_was_read_without_its_call_finds_it_when_a_compaction_is_un
     check_late(
         "compacted through 3 keep 4: Short.\nuser: On.\nassistant: Yes.\nrevert 13\nassistant: Yes.\n",
     );
+}
+
+#[test]
+fn why_there_is_an_epoch_is_known_without_what_came_before_the_newest_compaction() {
+    let log = r#"
+user: Go.
+assistant: 60 words of "much"
+user: On.
+assistant:
+  call#a bash {}
+assistant: Yes.
+result a: Late, so that what was sent has changed.
+revert 1
+compacted through 7: Short.
+"#;
+    decides_the_same(&notation::read(log), &Policy::read(ONE_TURN).unwrap(), 500).unwrap();
 }
 
 /// A long session, in which every turn calls a tool, and its log.
