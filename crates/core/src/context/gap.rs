@@ -26,8 +26,8 @@ use crate::{
 pub struct Gap {
     /// The events.
     pub(crate) events: Run,
-    /// The first event that any of them belongs to: a result to its call. If that is not shown, they are no longer what
-    /// the note tells of.
+    /// The first event that any of them belongs to, a result to its call. It is one of them, but for old records: see
+    /// [`is_whole`](Self::is_whole).
     pub(crate) since: Seq,
     /// Where the first of what they show would stand; none if what they show begins before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +73,12 @@ impl Gap {
     /// The first event that any of them belongs to.
     pub(crate) fn since(&self) -> Seq {
         self.since
+    }
+
+    /// Whether no call is in it without its results, and no result without its call. Records once had them in two gaps,
+    /// of which the later one is not whole by this; the other one is among those it [goes back to](Self::since).
+    pub(crate) fn is_whole(&self) -> bool {
+        self.since >= self.events.first
     }
 
     /// Whether an event must be there even if a note stands for everything around it: it holds for what comes later, or

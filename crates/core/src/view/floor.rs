@@ -4,13 +4,14 @@
 //! known from the records alone. An event is below the floor only if one note stands for all of it and nothing later can
 //! reach it: where in doubt it is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::pairs::Pairs;
 use crate::{
-    context::{Body, Context, Gap, Key, OpenCalls, Segment, is_rendered},
-    event::{Fact, Logged, Part},
+    context::{Body, Context, Gap, Key, Segment, is_rendered},
+    event::{Fact, Logged},
     id::Seq,
     project::Line,
     seq_set::{Run, SeqSet},
@@ -142,7 +143,7 @@ fn pieces(line: &Line, from: Seq) -> Vec<Piece<'_>> {
 /// Joins what notes stand for to gaps.
 fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
     let pieces = pieces(line, from);
-    let pairs = Pairs::of(&pieces);
+    let pairs = Pairs::of(events(&pieces));
     let read = read(&pieces, begins, notes, &pairs);
     let mut gaps: Vec<Gap> = Vec::new();
     // The note that the last gap belongs to, if what comes next may go on with it.
@@ -172,6 +173,7 @@ fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
         }
         open = note;
     }
+    debug_assert!(gaps.iter().all(Gap::is_whole), "a call and its result are in two gaps: {gaps:?}");
     gaps
 }
 
@@ -200,59 +202,14 @@ fn read(pieces: &[Piece<'_>], begins: Seq, notes: &Notes<'_>, pairs: &Pairs) -> 
     read.extend(newest(|_| true));
     read.extend(newest(|fact| matches!(fact, Fact::UserSaid { .. })));
     read.extend(newest(|fact| matches!(fact, Fact::AssistantSaid { .. })));
-    // A result may still come for an open call, and if what is shown begins earlier, a call for a stray result.
-    read.extend(pairs.open.events());
-    read.extend(&pairs.stray);
+    read.extend(pairs.halves());
     pairs.close_over(&mut read);
+    // A gap ends at what is read, and at one that no note has to itself any more.
+    let place = |piece: &Piece<'_>| match piece {
+        Piece::Event(event) => Some(event.id.seq).filter(|seq| !read.contains(seq)),
+        Piece::Gap(gap) => Some(gap.events().first).filter(|first| notes.at(*first).is_some()),
+    };
+    let parted = pairs.parted(pieces.iter().map(place));
+    read.extend(parted);
     read
-}
-
-/// Which results belong to which calls.
-#[derive(Default)]
-struct Pairs {
-    partners: HashMap<Seq, Vec<Seq>>,
-    /// Events with results that no call asked for.
-    stray: Vec<Seq>,
-    open: OpenCalls,
-}
-
-impl Pairs {
-    fn of(pieces: &[Piece<'_>]) -> Self {
-        let mut pairs = Self::default();
-        for event in events(pieces) {
-            let seq = event.id.seq;
-            if let Fact::AssistantSaid { parts, .. } = &event.event.fact {
-                for (index, part) in parts.iter().enumerate() {
-                    if let Part::ToolCall(call) = part {
-                        pairs.open.open(&call.id, seq, index);
-                    }
-                }
-            }
-            for result in event.event.fact.results() {
-                match pairs.open.close(&result.call) {
-                    Some((call, _)) => {
-                        pairs.partners.entry(call).or_default().push(seq);
-                        pairs.partners.entry(seq).or_default().push(call);
-                    }
-                    None => pairs.stray.push(seq),
-                }
-            }
-        }
-        pairs
-    }
-
-    /// The first event that this one belongs to.
-    fn since(&self, seq: Seq) -> Seq {
-        let partners = self.partners.get(&seq).into_iter().flatten();
-        partners.copied().min().map_or(seq, |partner| partner.min(seq))
-    }
-
-    /// Who reads a call reads its result, and the other way round: either alone would be taken for something else.
-    fn close_over(&self, read: &mut HashSet<Seq>) {
-        let mut next: Vec<Seq> = read.iter().copied().collect();
-        while let Some(seq) = next.pop() {
-            let partners = self.partners.get(&seq).into_iter().flatten();
-            next.extend(partners.filter(|partner| read.insert(**partner)));
-        }
-    }
 }

@@ -8,6 +8,7 @@
 mod decide;
 mod epoch;
 mod floor;
+mod pairs;
 mod prepare;
 mod window;
 
@@ -206,15 +207,19 @@ impl View {
         }
         if extended == Extended::Moved {
             self.rebuild();
-            self.disturb(moved);
-        } else if self.context.is_disturbed() {
-            self.disturb(Cause::Client);
+        }
+        if self.last.is_some() {
+            self.disturb(extended, moved);
         }
     }
 
-    fn disturb(&mut self, cause: Cause) {
-        if self.last.is_some() {
-            self.disturbed.get_or_insert(cause);
+    /// Something has happened to what was sent. The newest move is what counts: what was before it need not have been
+    /// read by whoever opens the session, who must come to the same cause.
+    fn disturb(&mut self, extended: Extended, moved: Cause) {
+        if extended == Extended::Moved {
+            self.disturbed = Some(moved);
+        } else if self.context.is_disturbed() {
+            self.disturbed.get_or_insert(Cause::Client);
         }
     }
 

@@ -84,15 +84,66 @@ impl Floor {
     /// The gaps that end no later than this, in order; whatever is out of order was not written by us.
     fn below(&self, until: Seq, end: Seq) -> impl DoubleEndedIterator<Item = &Gap> {
         let mut reached = Seq::START;
-        let sound = self.gaps.iter().filter(move |gap| {
+        let in_order = self.gaps.iter().filter(move |gap| {
             let events = gap.events();
             let in_order =
                 reached < events.first && events.first <= events.last && gap.since() <= events.first;
-            let sound = in_order && events.last <= end;
             reached = reached.max(events.last);
-            sound
+            in_order && events.last <= end
         });
-        let sound: Vec<&Gap> = sound.filter(|gap| gap.events().last <= until).collect();
-        sound.into_iter()
+        whole(in_order.collect()).into_iter().filter(move |gap| gap.events().last <= until)
+    }
+}
+
+/// The gaps that need no other: not those of old records that have a result without its call, nor any in which that may be.
+fn whole(gaps: Vec<&Gap>) -> Vec<&Gap> {
+    let mut torn: Option<Seq> = None;
+    let mut whole = Vec::new();
+    for gap in gaps.into_iter().rev() {
+        if !gap.is_whole() {
+            torn = Some(torn.map_or(gap.since(), |torn| torn.min(gap.since())));
+        } else if torn.is_none_or(|torn| gap.events().last < torn) {
+            whole.push(gap);
+        }
+    }
+    whole.reverse();
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{pipeline::State, seq_set::Run};
+
+    /// Gaps by their first event, their last one and the first that any belongs to; and what need not be read.
+    fn check(gaps: &[[u64; 3]], expect: &str) {
+        let gap = |[first, last, since]: [u64; 3]| Gap {
+            events: Run { first: Seq(first), last: Seq(last) },
+            since: Seq(since),
+            at: None,
+            turns: None,
+            summary_of: None,
+        };
+        let gaps = gaps.iter().copied().map(gap).collect();
+        let floor = Some(Floor { from: Seq::START, begins: Seq(1), gaps });
+        let pass = Pass { head: Seq(20), epoch: None, edits: Vec::new(), state: State::default(), floor };
+        assert_eq!(Window::of(&[pass], Seq(20), None).without().to_string(), expect);
+    }
+
+    #[test]
+    fn what_notes_stand_for_is_not_read() {
+        check(&[[2, 3, 2], [5, 6, 5], [8, 8, 8]], "2-3, 5-6, 8");
+    }
+
+    #[test]
+    fn gaps_that_are_out_of_order_are_read() {
+        check(&[[5, 6, 5], [2, 3, 2], [8, 7, 8], [9, 30, 9]], "5-6");
+    }
+
+    #[test]
+    fn calls_and_results_that_old_records_have_in_two_gaps_are_read() {
+        check(&[[2, 3, 2], [5, 5, 3], [7, 7, 7]], "7");
+        check(&[[1, 1, 1], [2, 3, 2], [5, 5, 5], [8, 8, 3]], "1");
+        check(&[[1, 1, 1], [3, 3, 3], [5, 5, 3], [8, 8, 5]], "1");
     }
 }

@@ -163,7 +163,14 @@ fn state(context: &Context) -> Vec<String> {
         format!("{key:?} {:?} turn {turn} {events} {tokens} {words} by {by:?}: {body:?}", segment.fidelity())
     });
     let whole = format!("{} {} turn {}", context.tokens(), context.accounted(), context.last_turn());
-    segments.chain([whole]).collect()
+    segments.chain([whole, strays(context)]).collect()
+}
+
+/// Results that nobody asked for. They are always read, so that everybody knows the same ones.
+fn strays(context: &Context) -> String {
+    let strays = || context.elided().iter().filter(|elision| &*elision.by == "stray");
+    let tokens: Tokens = strays().map(|elision| elision.tokens).sum();
+    format!("strays {} {tokens}", SeqSet::union(strays().map(|elision| &elision.events)))
 }
 
 /// Compares what two contexts are, and says in what they differ.
@@ -213,59 +220,141 @@ proptest! {
     fn a_view_of_what_must_be_read_decides_the_same(
         events in history(60), policy in policy(), ceiling in 60..800u64
     ) {
-        let budget = budget(&policy, ceiling);
-        let mut view = calls(&events, &policy, &budget, |_| ());
-        let log = Log::of(view.line());
-        let last = view.last().cloned();
-        let mut trimmed = restore(&log.trimmed(view.passes()), view.passes(), last.as_ref());
-        log.help(&mut trimmed);
-        let moment = Moment { now: Some(Time(i64::MAX / 2)), ..Moment::default() };
-        let expected = view.prepare(&policy, &budget, &moment);
-        let mut prepared = trimmed.prepare(&policy, &budget, &moment);
-        if trimmed.needs_more().is_some() {
-            log.help(&mut trimmed);
-            prepared = trimmed.prepare(&policy, &budget, &moment);
-        }
-        prop_assert_eq!(trimmed.needs_more(), None);
-        prop_assert_eq!(prepared, expected);
-        same(trimmed.context(), view.context())?;
-        prop_assert_eq!(decided(trimmed.sent(None)), decided(view.sent(None)), "what is recorded is the same, too");
+        decides_the_same(&events, &policy, ceiling)?;
     }
 
     /// A view that forgets as it goes shows and decides what one that remembers does.
     #[test]
     fn a_view_that_forgets_shows_the_same(events in history(60), policy in policy(), ceiling in 60..800u64) {
-        let budget = budget(&policy, ceiling);
-        let mut whole = Stage::new(notation::meter());
-        let mut forgetful = Stage::new(notation::meter());
-        for event in &events {
-            if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
-                let expected = whole.view.prepare(&policy, &budget, &Moment::default());
-                let log = Log::of(whole.view.line());
-                let mut prepared = forgetful.view.prepare(&policy, &budget, &Moment::default());
-                if forgetful.view.needs_more().is_some() {
-                    log.help(&mut forgetful.view);
-                    prepared = forgetful.view.prepare(&policy, &budget, &Moment::default());
-                }
-                prop_assert_eq!(&prepared, &expected);
-                same(forgetful.view.context(), whole.view.context())?;
-                if expected.is_ok() {
-                    prop_assert_eq!(decided(forgetful.view.sent(None)), decided(whole.view.sent(None)));
-                }
-                forgetful.view.forget();
-                // What a view recorded that had forgotten much is as good.
-                let passes = forgetful.view.passes();
-                let log = Log::of(whole.view.line());
-                let trimmed = restore(&log.trimmed(passes), passes, forgetful.view.last());
-                same(trimmed.context(), whole.view.context())?;
-                same(forgetful.view.context(), whole.view.context())?;
-            }
-            whole.play(event);
-            forgetful.play(event);
-            Log::of(whole.view.line()).help(&mut forgetful.view);
-            same(forgetful.view.context(), whole.view.context())?;
-        }
+        forgets_nothing_that_matters(&events, &policy, ceiling)?;
     }
+}
+
+/// Plays events to a view, and compares what it decides next with what one decides that was made again of what must be
+/// read.
+fn decides_the_same(events: &[Arc<Logged>], policy: &Policy, ceiling: u64) -> Result<(), TestCaseError> {
+    let budget = budget(policy, ceiling);
+    let mut view = calls(events, policy, &budget, |_| ());
+    let log = Log::of(view.line());
+    let last = view.last().cloned();
+    let mut trimmed = restore(&log.trimmed(view.passes()), view.passes(), last.as_ref());
+    log.help(&mut trimmed);
+    let moment = Moment { now: Some(Time(i64::MAX / 2)), ..Moment::default() };
+    let expected = view.prepare(policy, &budget, &moment);
+    let mut prepared = trimmed.prepare(policy, &budget, &moment);
+    if trimmed.needs_more().is_some() {
+        log.help(&mut trimmed);
+        prepared = trimmed.prepare(policy, &budget, &moment);
+    }
+    prop_assert_eq!(trimmed.needs_more(), None);
+    prop_assert_eq!(prepared, expected);
+    same(trimmed.context(), view.context())?;
+    prop_assert_eq!(
+        decided(trimmed.sent(None)),
+        decided(view.sent(None)),
+        "what is recorded is the same, too"
+    );
+    Ok(())
+}
+
+/// Plays events to a view that remembers everything and to one that forgets what it can before every answer.
+fn forgets_nothing_that_matters(
+    events: &[Arc<Logged>],
+    policy: &Policy,
+    ceiling: u64,
+) -> Result<(), TestCaseError> {
+    let budget = budget(policy, ceiling);
+    let mut whole = Stage::new(notation::meter());
+    let mut forgetful = Stage::new(notation::meter());
+    for event in events {
+        if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
+            let expected = whole.view.prepare(policy, &budget, &Moment::default());
+            let log = Log::of(whole.view.line());
+            let mut prepared = forgetful.view.prepare(policy, &budget, &Moment::default());
+            if forgetful.view.needs_more().is_some() {
+                log.help(&mut forgetful.view);
+                prepared = forgetful.view.prepare(policy, &budget, &Moment::default());
+            }
+            prop_assert_eq!(&prepared, &expected);
+            same(forgetful.view.context(), whole.view.context())?;
+            if expected.is_ok() {
+                prop_assert_eq!(decided(forgetful.view.sent(None)), decided(whole.view.sent(None)));
+            }
+            forgetful.view.forget();
+            knows_the_same(&forgetful.view, &whole.view)?;
+        }
+        whole.play(event);
+        forgetful.play(event);
+        Log::of(whole.view.line()).help(&mut forgetful.view);
+        knows_the_same(&forgetful.view, &whole.view)?;
+    }
+    Ok(())
+}
+
+/// Compares a view that has forgotten much with the whole one. What it recorded is as good: who opens the session with it
+/// sees the same.
+fn knows_the_same(forgetful: &View, whole: &View) -> Result<(), TestCaseError> {
+    same(forgetful.context(), whole.context())?;
+    let passes = forgetful.passes();
+    let trimmed = restore(&Log::of(whole.line()).trimmed(passes), passes, forgetful.last());
+    same(trimmed.context(), whole.context())
+}
+
+/// A call whose result comes late: what the agent said is folded to one note, and what nobody asked for stands between.
+const LATE: &str = r#"
+user: Go.
+assistant: 10 words of "first"
+assistant:
+  call#a bash {}
+result x: Nobody asked.
+result a: 10 words of "late"
+user: On.
+assistant: 40 words of "much"
+user: On.
+assistant: Yes.
+result a: Once more.
+user: On.
+assistant: Yes.
+"#;
+
+const ONE_TURN: &str = r#"
+    name = "one turn"
+    about = "Keeps a turn."
+    limits = { target = 0.05, trigger = 0.1 }
+    reduce = [{ reducer = "slide_dialogue", max_turns = 1 }]
+"#;
+
+fn check_late(after: &str) {
+    let events = notation::read(&format!("{LATE}{after}"));
+    forgets_nothing_that_matters(&events, &Policy::read(ONE_TURN).unwrap(), 500).unwrap();
+}
+
+#[test]
+fn a_call_that_is_read_again_is_read_with_its_late_result() {
+    check_late("compacted through 2 keep 3: Short.\n");
+}
+
+#[test]
+fn a_late_result_that_was_read_without_its_call_finds_it_when_a_compaction_is_undone() {
+    check_late(
+        "compacted through 3 keep 4: Short.\nuser: On.\nassistant: Yes.\nrevert 13\nassistant: Yes.\n",
+    );
+}
+
+#[test]
+fn why_there_is_an_epoch_is_known_without_what_came_before_the_newest_compaction() {
+    let log = r#"
+user: Go.
+assistant: 60 words of "much"
+user: On.
+assistant:
+  call#a bash {}
+assistant: Yes.
+result a: Late, so that what was sent has changed.
+revert 1
+compacted through 7: Short.
+"#;
+    decides_the_same(&notation::read(log), &Policy::read(ONE_TURN).unwrap(), 500).unwrap();
 }
 
 /// A long session, in which every turn calls a tool, and its log.
