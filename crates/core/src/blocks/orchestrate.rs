@@ -13,6 +13,7 @@ use crate::{
     reducers::stub::Scribe,
     seq_set::SeqSet,
     tokens::Tokens,
+    turn::TurnRange,
 };
 
 /// Who changes a context by putting blocks over it.
@@ -45,8 +46,7 @@ pub fn resolve_scope(chain: &LoopChain<'_>, config: &BlockConfig, max_context_to
         CompactionScope::TokenBudget => {
             let mut needed = outside(chain, recent, earlier, config);
             let told = earlier.iter().rev().take_while(|record| {
-                let whole = record.folded(0..record.places().len()).tokens;
-                needed += whole.min(config.max_summary_tokens);
+                needed += record.all_turns().map_or(Tokens(0), |all| told(record, all, config));
                 needed <= max_context_tokens
             });
             told.count()
@@ -130,7 +130,18 @@ fn outside(
     let after_first = first.map_or(0, |first| first.end_turn + 1);
     let last = recent_turns(recent, config, after_first);
     let middle = recent.all_turns().and_then(|all| between(all, first, last));
-    let middle = middle.map_or(Tokens(0), |middle| cost(&recent.segments()[recent.places_of(middle)]));
-    let saved = middle.less(config.max_summary_tokens);
+    let saved = middle.map_or(Tokens(0), |middle| {
+        cost(&recent.segments()[recent.places_of(middle)]).less(told(recent, middle, config))
+    });
     chain.context().tokens().less(earlier).less(saved)
+}
+
+/// The most that some turns cost once they are told: what may be told fits the limit, and what is held stands beside it.
+fn told(record: &LoopRecord<'_>, range: TurnRange, config: &BlockConfig) -> Tokens {
+    let runs = record.runs(range, config);
+    let is_told = |place: &usize| runs.iter().any(|run| run.contains(place));
+    let held = record.places_of(range).filter(|place| !is_told(place));
+    let beside: Tokens = held.map(|place| record.segments()[place].tokens()).sum();
+    let originals: Tokens = runs.iter().map(|run| record.folded(run.clone()).tokens).sum();
+    beside + originals.min(config.max_summary_tokens)
 }

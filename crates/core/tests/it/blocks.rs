@@ -333,11 +333,14 @@ fn a_scope_is_a_number_of_earlier_loops_or_what_fits() {
     };
     check(CompactionScope::FixedCount(2), 0, 2);
     check(CompactionScope::FixedCount(9), 0, 3);
-    // The most recent loop needs 30 for its middle and 40 for its last turn; each earlier one 30, not its 45.
-    check(CompactionScope::TokenBudget, 99, 0);
-    check(CompactionScope::TokenBudget, 100, 1);
-    check(CompactionScope::TokenBudget, 159, 2);
-    check(CompactionScope::TokenBudget, 160, 3);
+    // The most recent loop needs 30 for its middle, its request, which is held, and 40 for its last turn; each earlier one
+    // 30, not its 45.
+    let recent = chain.records().last().unwrap();
+    let request = recent.segments()[0].tokens().0;
+    check(CompactionScope::TokenBudget, 99 + request, 0);
+    check(CompactionScope::TokenBudget, 100 + request, 1);
+    check(CompactionScope::TokenBudget, 159 + request, 2);
+    check(CompactionScope::TokenBudget, 160 + request, 3);
 }
 
 #[test]
