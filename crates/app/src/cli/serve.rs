@@ -56,6 +56,8 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   mode = \"record\"                             # off, record, observe, compact
   policy = \"epitome\"                          # of observe and compact: a name or a file
   on_store_failure = \"fail_open\"              # or fail_closed
+  allow = [\"inference\", \"models\"]           # routes; the default where the key is the gateway's, else all
+  allow_override = false                      # may headers lower the mode or the window?
 
   [[upstream]]                                # the first that fits counts
   name = \"local\"
@@ -71,6 +73,8 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   [[token]]
   principal = \"anna\"                          # sees her sessions only
   env = \"ANNA_TOKEN\"                          # or blake3 = \"...\":  printf %s \"$ANNA_TOKEN\" | b3sum
+  mode = \"compact\"                           # of her requests; so allow and allow_override
+  allow = [\"inference\", \"models\", \"GET /v1/files/*\"]
 
   [routes]
   \"/v1/messages\" = \"observe\"

@@ -5,6 +5,7 @@
 //! so a request that names a page, or a host that is not this one, is refused.
 
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -15,7 +16,7 @@ use http::{
     uri::Authority,
 };
 
-use super::config::{Mode, Token};
+use super::config::{Access, Token, TokenRules, allow::RouteList};
 
 /// The header a token is shown in. It is never forwarded.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
@@ -27,6 +28,8 @@ pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(super) struct Admission {
     holders: Vec<Holder>,
     nobody: Arc<str>,
+    /// How requests are treated that show no token.
+    rules: Arc<TokenRules>,
     listening: IpAddr,
 }
 
@@ -34,16 +37,16 @@ pub(super) struct Admission {
 struct Holder {
     principal: Arc<str>,
     hash: blake3::Hash,
-    mode: Option<Mode>,
+    rules: Arc<TokenRules>,
 }
 
 /// Somebody who was let in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Admitted {
     /// Whose sessions they see.
     pub(super) principal: Arc<str>,
-    /// The mode of their requests, if they have one.
-    pub(super) mode: Option<Mode>,
+    /// How their requests are treated.
+    pub(super) rules: Arc<TokenRules>,
     /// Whose the key is that they show.
     pub(super) key: KeyShown,
 }
@@ -57,6 +60,15 @@ pub(super) enum KeyShown {
     Ours,
 }
 
+/// Whose key a provider is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyUsed {
+    /// The client's own, or none.
+    Clients,
+    /// The gateway's.
+    Gateways,
+}
+
 /// Why somebody was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -68,13 +80,35 @@ pub(super) enum Refusal {
     Host,
 }
 
+impl Admitted {
+    /// Whether their headers may lower what the operator set.
+    pub(super) fn may_lower(&self) -> bool {
+        self.rules.access.allow_override.unwrap_or(false)
+    }
+
+    /// The routes they may use with a key of their own or of the gateway's; `None` for all.
+    pub(super) fn routes(&self, key: KeyUsed) -> Option<Cow<'_, RouteList>> {
+        match (&self.rules.access.allow, key) {
+            (Some(allow), _) => Some(Cow::Borrowed(allow)),
+            (None, KeyUsed::Gateways) => Some(Cow::Owned(RouteList::default())),
+            (None, KeyUsed::Clients) => None,
+        }
+        .filter(|list| !list.is_everything())
+    }
+}
+
 impl Admission {
-    /// Lets the holders of `tokens` in; everybody on this machine if there are none.
-    pub(super) fn new(tokens: Vec<Token>, listening: SocketAddr) -> Self {
-        let holder =
-            |token: Token| Holder { principal: token.principal.into(), hash: token.hash, mode: token.mode };
+    /// Lets the holders of `tokens` in; everybody on this machine if there are none. What a token does not say of itself,
+    /// `access` says for all.
+    pub(super) fn new(tokens: Vec<Token>, access: Access, listening: SocketAddr) -> Self {
+        let holder = |token: Token| {
+            let TokenRules { mode, access: own } = token.rules;
+            let rules = Arc::new(TokenRules { mode, access: own.or(&access) });
+            Holder { principal: token.principal.into(), hash: token.hash, rules }
+        };
         let holders = tokens.into_iter().map(holder).collect();
-        Self { holders, nobody: Arc::from(""), listening: listening.ip() }
+        let rules = Arc::new(TokenRules { mode: None, access });
+        Self { holders, nobody: Arc::from(""), rules, listening: listening.ip() }
     }
 
     /// Decides about a request with these headers.
@@ -89,7 +123,8 @@ impl Admission {
         if !headers.get_all(header::HOST).iter().all(|host| self.is_here(host)) {
             return Err(Refusal::Host);
         }
-        Ok(Admitted { principal: Arc::clone(&self.nobody), mode: None, key: KeyShown::Theirs })
+        let (principal, rules) = (Arc::clone(&self.nobody), Arc::clone(&self.rules));
+        Ok(Admitted { principal, rules, key: KeyShown::Theirs })
     }
 
     fn holder(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
@@ -102,7 +137,8 @@ impl Admission {
         };
         let holder = holder.ok_or(Refusal::NoToken)?;
         let key = if keys.is_empty() { KeyShown::Theirs } else { KeyShown::Ours };
-        Ok(Admitted { principal: Arc::clone(&holder.principal), mode: holder.mode, key })
+        let (principal, rules) = (Arc::clone(&holder.principal), Arc::clone(&holder.rules));
+        Ok(Admitted { principal, rules, key })
     }
 
     /// Whose token this is. Every token is compared, whole and in constant time, so that nothing can be learnt from how
@@ -140,10 +176,10 @@ mod tests {
         let token = |(principal, token): &(&str, &str)| Token {
             principal: (*principal).to_owned(),
             hash: blake3::hash(token.as_bytes()),
-            mode: None,
+            rules: TokenRules::default(),
         };
         let listening = "192.168.7.7:8787".parse().expect("an address");
-        Admission::new(tokens.iter().map(token).collect(), listening)
+        Admission::new(tokens.iter().map(token).collect(), Access::default(), listening)
     }
 
     #[track_caller]

@@ -111,7 +111,7 @@ impl Gateway {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact, listen: _ } =
+        let Config { mode, routes, upstreams, tokens, access, limits, unrecorded, policy, compact, listen: _ } =
             config;
         let profiles = Arc::new(Profiles::builtin());
         let composing = Composing {
@@ -127,7 +127,7 @@ impl Gateway {
         let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
-            admission: Admission::new(tokens, listening),
+            admission: Admission::new(tokens, access, listening),
             mode,
             routes,
             upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
@@ -158,8 +158,8 @@ impl Gateway {
         telemetry::uncomposed(reason);
     }
 
-    /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls
-    /// are recorded.
+    /// What is done with a request: what its token, its route or the configuration says, or more if it asks for that
+    /// itself. It gets less only where the operator allows that. Only calls are recorded.
     fn mode(&self, call: Option<Format>, head: &Parts, admitted: &Admitted) -> Result<Mode, Trouble> {
         let asked = match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
             None => None,
@@ -172,7 +172,11 @@ impl Gateway {
         if call.is_none() {
             return Ok(Mode::Off);
         }
-        let configured = || self.routes.get(route::own(head.uri.path())).copied().unwrap_or(self.mode);
-        Ok(asked.or(admitted.mode).unwrap_or_else(configured))
+        let configured = || self.routes.get(&*route::own(head.uri.path())).copied().unwrap_or(self.mode);
+        let set = admitted.rules.mode.unwrap_or_else(configured);
+        match asked {
+            Some(asked) if asked < set && !admitted.may_lower() => Err(Trouble::lowered_mode(set, asked)),
+            _ => Ok(asked.unwrap_or(set)),
+        }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{
     Gateway,
-    admission::{Admitted, KeyShown},
+    admission::{Admitted, KeyShown, KeyUsed},
     answers::{Trouble, own},
     begun::{self, Begun},
     composing::{self, Reached, Trip},
@@ -215,7 +215,7 @@ impl Errand {
         let by_model = gateway.upstreams.choice(formats) == Choice::ByModel;
         let framing = Framing::of(&self.head.headers);
         passage.came(body.size_hint().lower());
-        let wishes = if self.mode == Mode::Compact { wishes(&self.head.headers)? } else { Wishes::default() };
+        let wishes = if self.mode == Mode::Compact { self.wishes(&gateway)? } else { Wishes::default() };
         let inbound = Inbound::new(body, &gateway.limits)?;
         let (outbound, whole) = if by_model || self.mode != Mode::Off {
             let whole = inbound.gather().await?;
@@ -227,6 +227,7 @@ impl Errand {
         let model = if by_model { model(&self.head.headers, &whole, gateway.limits.body) } else { None };
         let upstream =
             gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
+        self.may_use(upstream)?;
         passage.goes_to(upstream);
         let (head, headers) = self.addressed(upstream)?;
         if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (self.mode, self.lane.call()) {
@@ -244,6 +245,28 @@ impl Errand {
         }
         let response = send(&gateway, upstream, Request::from_parts(head, outbound)).await?;
         Ok(Reached::Provider(begun::unread(response)))
+    }
+
+    /// What the request wants of being composed.
+    fn wishes(&self, gateway: &Gateway) -> Result<Wishes, Trouble> {
+        let wishes = wishes(&self.head.headers)?;
+        match (wishes.window, gateway.composing.window) {
+            (Some(asked), Some(set)) if asked > set && !self.admitted.may_lower() => {
+                Err(Trouble::raised_window(set))
+            }
+            _ => Ok(wishes),
+        }
+    }
+
+    /// Refuses a request that is not among the routes its client may use at `upstream`.
+    fn may_use(&self, upstream: &Upstream) -> Result<(), Trouble> {
+        let key = if upstream.key().is_some() { KeyUsed::Gateways } else { KeyUsed::Clients };
+        let Some(routes) = self.admitted.routes(key) else { return Ok(()) };
+        let path = self.head.uri.path();
+        if !routes.permits(&self.head.method, path) {
+            return Err(Trouble::route_not_allowed(&self.head.method, path, &routes));
+        }
+        if route::is_disguised(&self.head.headers) { Err(Trouble::disguised_route()) } else { Ok(()) }
     }
 
     /// The head of the request as `upstream` gets it, and the headers it came with.

@@ -11,7 +11,12 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Compact, Limits, Log, Mode, Token, Unrecorded, Upstream, address, compact::RawCompact, units};
+use super::{
+    Access, Compact, Limits, Log, Mode, Token, TokenRules, Unrecorded, Upstream, address,
+    allow::{RouteList, RouteListEntry},
+    compact::RawCompact,
+    units,
+};
 
 /// The routes whose requests are recorded.
 const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
@@ -27,6 +32,7 @@ pub(super) struct File {
     pub(super) log: Option<Log>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) tokens: Vec<Token>,
+    pub(super) access: Access,
     pub(super) routes: BTreeMap<String, Mode>,
     pub(super) compact: Compact,
     pub(super) limits: Limits,
@@ -61,6 +67,7 @@ impl File {
             log: raw.log,
             upstreams: upstreams(&page, raw.upstream, environment)?,
             tokens: tokens(&page, raw.token, environment)?,
+            access: access(&page, raw.allow, raw.allow_override)?,
             routes: routes(&page, &raw.routes)?,
             compact: raw.compact.read(&page, environment)?,
             limits: limits(&page, &raw.limits)?,
@@ -76,6 +83,8 @@ struct Raw {
     policy: Option<String>,
     on_store_failure: Option<Unrecorded>,
     log: Option<Log>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
     #[serde(default)]
     upstream: Vec<RawUpstream>,
     #[serde(default)]
@@ -107,6 +116,8 @@ struct RawToken {
     env: Option<Spanned<String>>,
     blake3: Option<Spanned<String>>,
     mode: Option<Mode>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -235,9 +246,22 @@ fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> 
             let why = "this token is already given to somebody above: everybody needs their own";
             return Err(page.value(&token.principal, why));
         }
-        tokens.push(Token { principal, hash, mode: token.mode });
+        let access = access(page, token.allow, token.allow_override)?;
+        tokens.push(Token { principal, hash, rules: TokenRules { mode: token.mode, access } });
     }
     Ok(tokens)
+}
+
+fn access(
+    page: &Page<'_>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
+) -> anyhow::Result<Access> {
+    let list = |allow: Vec<Spanned<String>>| {
+        let rules = allow.iter().map(|rule| page.read(rule, |text| RouteListEntry::read(text)));
+        rules.collect::<anyhow::Result<Vec<_>>>().map(RouteList::new)
+    };
+    Ok(Access { allow: allow.map(list).transpose()?, allow_override })
 }
 
 fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
@@ -350,6 +374,7 @@ mod tests {
             policy = "tiered"
             on_store_failure = "fail_closed"
             log = "json"
+            allow = ["inference"]
 
             [[upstream]]
             name = "local"
@@ -366,6 +391,8 @@ mod tests {
             principal = "anna"
             env = "ANNA_TOKEN"
             mode = "off"
+            allow = ["inference", "GET /v1/files/*"]
+            allow_override = true
 
             [[token]]
             principal = "ben"
@@ -405,7 +432,12 @@ mod tests {
         );
         assert_eq!(file.upstreams[1].formats, Format::ALL);
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
-        assert_eq!((file.tokens[0].mode, file.tokens[1].mode), (Some(Mode::Off), None));
+        let rules = [&file.tokens[0].rules, &file.tokens[1].rules];
+        assert_eq!(rules.map(|rules| rules.mode), [Some(Mode::Off), None]);
+        let allowed = |access: &Access| access.allow.as_ref().map(ToString::to_string);
+        assert_eq!(allowed(&file.access).as_deref(), Some("inference"));
+        assert_eq!(allowed(&rules[0].access).as_deref(), Some("inference, GET /v1/files/*"));
+        assert_eq!(rules.map(|rules| rules.access.allow_override), [Some(true), None]);
         assert_eq!(file.routes["/v1/messages"], Mode::Record);
         let Compact { window, holdout, command, recall, summariser } = &file.compact;
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
@@ -442,7 +474,13 @@ mod tests {
             "[[upstream]]\nname = 'a'\nurl = 'http://x'\n[[upstream]]\nname = 'a'\nurl = 'http://y'",
             "line 5: there is another upstream `a`",
         );
+        refused("\nallow = ['inference', 'files']", "line 2: `files` is no route");
+        refused("allow = 'all'", "line 1: invalid type: string");
         refused("[[token]]\nprincipal = 'a'", "either `env`");
+        refused(
+            "[[token]]\nprincipal='a'\nenv='ANNA_TOKEN'\nallow=['get /v1/x']",
+            "line 4: `get /v1/x` is no route",
+        );
         refused("[[token]]\nprincipal = ''\nenv = 'ANNA_TOKEN'", "line 2: `` is no name");
         refused("[[token]]\nprincipal = 'a'\nblake3 = 'canary'", "line 3: `blake3` is no BLAKE3 hash");
         refused(

@@ -8,7 +8,7 @@ use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
+    Access, Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
     file::{Environment, File},
     units,
 };
@@ -44,6 +44,10 @@ pub(crate) struct Flags {
     /// Refuse what cannot be recorded. By default it is forwarded all the same, and the log, /metrics and /readyz say so.
     #[arg(long)]
     fail_closed: bool,
+
+    /// Let requests lower what is set here by their headers, such as `x-epitome-mode: off`. By default that is refused.
+    #[arg(long)]
+    allow_override: bool,
 
     /// How to log, to standard error; EPITOME_LOG or RUST_LOG say how much. [default: text]
     #[arg(long, value_enum)]
@@ -157,6 +161,7 @@ impl Flags {
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
+            access: Access { allow_override: self.allow_override.then_some(true), allow: None }.or(&file.access),
             limits: file.limits,
             unrecorded,
         };

@@ -4,9 +4,11 @@
 //! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
 
 mod address;
+pub(crate) mod allow;
 mod compact;
 mod file;
 pub(crate) mod flags;
+pub(crate) mod pattern;
 pub(crate) mod shown;
 mod units;
 
@@ -15,6 +17,8 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use epitome::{core::policy::Policy, wire::Format};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+
+use allow::RouteList;
 
 /// How a gateway is set up.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     /// Whom it lets in; nobody has to show a token if there are none.
     pub(crate) tokens: Vec<Token>,
+    /// What everybody may do, unless their token says otherwise.
+    pub(crate) access: Access,
     /// How much of anything it takes.
     pub(crate) limits: Limits,
     /// What is done with a request that cannot be recorded.
@@ -51,13 +57,13 @@ impl Config {
     }
 
     fn modes(&self) -> impl Iterator<Item = Mode> {
-        let tokens = self.tokens.iter().filter_map(|token| token.mode);
+        let tokens = self.tokens.iter().filter_map(|token| token.rules.mode);
         self.routes.values().copied().chain(tokens).chain([self.mode])
     }
 }
 
-/// What is done with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+/// What is done with a request: each does more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// It is forwarded, and not even recorded.
@@ -151,8 +157,37 @@ pub(crate) struct Token {
     pub(crate) principal: String,
     /// The BLAKE3 hash of the token: the token itself is not kept.
     pub(crate) hash: blake3::Hash,
-    /// The mode of their requests.
+    /// How their requests are treated.
+    pub(crate) rules: TokenRules,
+}
+
+/// How the requests of a token are treated, where that differs from everybody else's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenRules {
+    /// Their mode.
     pub(crate) mode: Option<Mode>,
+    /// What they may do.
+    pub(crate) access: Access,
+}
+
+/// What requests may reach, and what their headers may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The routes they may use. Where nothing says so, [models and inference](RouteList::default) with a key of the
+    /// gateway's, and everything with a key of their own: whoever has one needs no gateway to use it.
+    pub(crate) allow: Option<RouteList>,
+    /// Whether their headers may lower what the operator set: the mode, or the window.
+    pub(crate) allow_override: Option<bool>,
+}
+
+impl Access {
+    /// This, and where it says nothing, what `other` says.
+    pub(crate) fn or(self, other: &Self) -> Self {
+        Self {
+            allow: self.allow.or_else(|| other.allow.clone()),
+            allow_override: self.allow_override.or(other.allow_override),
+        }
+    }
 }
 
 /// How much of anything a gateway takes.

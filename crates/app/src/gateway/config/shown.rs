@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use epitome::wire::Format;
 use serde::Serialize;
 
-use super::{Compact, Config, Limits, Mode, Summariser, Unrecorded, Upstream, address::is_exposed, units};
+use super::{
+    Access, Compact, Config, Limits, Mode, Summariser, Unrecorded, Upstream, address::is_exposed,
+    allow::RouteList, units,
+};
 
 /// A configuration without its secrets.
 #[derive(Debug, Serialize)]
@@ -19,6 +22,8 @@ pub(crate) struct Shown<'a> {
     on_store_failure: Unrecorded,
     upstreams: Vec<ShownUpstream<'a>>,
     tokens: Vec<ShownToken<'a>>,
+    #[serde(flatten)]
+    access: ShownAccess<'a>,
     limits: ShownLimits,
 }
 
@@ -74,6 +79,22 @@ struct ShownToken<'a> {
     principal: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Mode>,
+    #[serde(flatten)]
+    access: ShownAccess<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownAccess<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow: Option<&'a RouteList>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow_override: Option<bool>,
+}
+
+impl<'a> From<&'a Access> for ShownAccess<'a> {
+    fn from(access: &'a Access) -> Self {
+        Self { allow: access.allow.as_ref(), allow_override: access.allow_override }
+    }
 }
 
 /// Sizes and times as a file has them, so that they can be copied there.
@@ -103,8 +124,13 @@ impl<'a> Shown<'a> {
             on_store_failure: config.unrecorded,
             upstreams: config.upstreams.iter().map(ShownUpstream::of).collect(),
             tokens: tokens
-                .map(|token| ShownToken { principal: &token.principal, mode: token.mode })
+                .map(|token| ShownToken {
+                    principal: &token.principal,
+                    mode: token.rules.mode,
+                    access: (&token.rules.access).into(),
+                })
                 .collect(),
+            access: (&config.access).into(),
             limits: ShownLimits::of(&config.limits),
         }
     }
@@ -213,6 +239,14 @@ pub(crate) fn asked_for(formats: &[Format], models: &[String]) -> String {
     }
 }
 
+fn overriding(is_allowed: bool) -> &'static str {
+    if is_allowed {
+        "headers may lower the mode and the window"
+    } else {
+        "headers may not lower the mode or the window"
+    }
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
@@ -251,7 +285,21 @@ impl fmt::Display for Shown<'_> {
             let name = if index == 0 { "tokens" } else { "" };
             let mode = token.mode.map_or_else(String::new, |mode| format!(", mode {}", mode.name()));
             line(f, name, &format_args!("{}{mode}", token.principal))?;
+            if let Some(allow) = token.access.allow {
+                line(f, "", &format_args!("  routes: {allow}"))?;
+            }
+            if let Some(allowed) = token.access.allow_override {
+                line(f, "", &format_args!("  {}", overriding(allowed)))?;
+            }
         }
+        match self.access.allow {
+            Some(allow) => line(f, "routes", allow)?,
+            None => {
+                line(f, "routes", &format_args!("{} with a key of the gateway's", RouteList::default()))?;
+                line(f, "", &"all with a key of the client's")?;
+            }
+        }
+        line(f, "overrides", &overriding(self.access.allow_override.unwrap_or(false)))?;
         let limits = &self.limits;
         line(
             f,

@@ -19,6 +19,7 @@ mod overflowing;
 mod played;
 mod recalls;
 mod recorded;
+mod rights;
 mod stopping;
 mod stores;
 mod summarising;
