@@ -110,7 +110,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
-    let (config, log) = args.flags.clone().resolve(&environment, policies::find)?;
+    let (config, log) = args.flags.clone().resolve(&environment, &policies::find)?;
     let database = store.path()?;
     if args.check {
         let shown = Shown::of(&config, &database);
@@ -137,7 +137,14 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         // For a script. Whoever closed standard output does not want to know.
         let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
     };
-    runtime.block_on(gateway::serve(config, recorded, ready))?;
+    let reload = || {
+        let (config, said) = args.flags.clone().resolve(&environment, &policies::find)?;
+        if said != log {
+            tracing::warn!(restart = "log", "this was changed in the configuration, and takes effect after a restart");
+        }
+        Ok(config)
+    };
+    runtime.block_on(gateway::serve(config, recorded, ready, reload))?;
     Ok(ExitCode::SUCCESS)
 }
 

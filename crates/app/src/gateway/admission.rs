@@ -16,7 +16,7 @@ use http::{
     uri::Authority,
 };
 
-use super::config::{Access, Token, TokenRules, allow::RouteList};
+use super::config::{Access, Rules, Token, allow::RouteList};
 
 /// The header a token is shown in. It is never forwarded.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
@@ -28,8 +28,8 @@ pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(super) struct Admission {
     holders: Vec<Holder>,
     nobody: Arc<str>,
-    /// How requests are treated that show no token.
-    rules: Arc<TokenRules>,
+    /// What requests may do that show no token.
+    access: Arc<Access>,
     listening: IpAddr,
 }
 
@@ -37,7 +37,8 @@ pub(super) struct Admission {
 struct Holder {
     principal: Arc<str>,
     hash: blake3::Hash,
-    rules: Arc<TokenRules>,
+    rules: Arc<Rules>,
+    access: Arc<Access>,
 }
 
 /// Somebody who was let in.
@@ -46,7 +47,9 @@ pub(super) struct Admitted {
     /// Whose sessions they see.
     pub(super) principal: Arc<str>,
     /// How their requests are treated.
-    pub(super) rules: Arc<TokenRules>,
+    pub(super) rules: Arc<Rules>,
+    /// What they may do.
+    access: Arc<Access>,
     /// Whose the key is that they show.
     pub(super) key: KeyShown,
 }
@@ -83,12 +86,12 @@ pub(super) enum Refusal {
 impl Admitted {
     /// Whether their headers may lower what the operator set.
     pub(super) fn may_lower(&self) -> bool {
-        self.rules.access.allow_override.unwrap_or(false)
+        self.access.allow_override.unwrap_or(false)
     }
 
     /// The routes they may use with a key of their own or of the gateway's; `None` for all.
     pub(super) fn routes(&self, key: KeyUsed) -> Option<Cow<'_, RouteList>> {
-        match (&self.rules.access.allow, key) {
+        match (&self.access.allow, key) {
             (Some(allow), _) => Some(Cow::Borrowed(allow)),
             (None, KeyUsed::Gateways) => Some(Cow::Owned(RouteList::default())),
             (None, KeyUsed::Clients) => None,
@@ -102,13 +105,11 @@ impl Admission {
     /// `access` says for all.
     pub(super) fn new(tokens: Vec<Token>, access: Access, listening: SocketAddr) -> Self {
         let holder = |token: Token| {
-            let TokenRules { mode, access: own } = token.rules;
-            let rules = Arc::new(TokenRules { mode, access: own.or(&access) });
-            Holder { principal: token.principal.into(), hash: token.hash, rules }
+            let (rules, access) = (Arc::new(token.rules), Arc::new(token.access.or(&access)));
+            Holder { principal: token.principal.into(), hash: token.hash, rules, access }
         };
         let holders = tokens.into_iter().map(holder).collect();
-        let rules = Arc::new(TokenRules { mode: None, access });
-        Self { holders, nobody: Arc::from(""), rules, listening: listening.ip() }
+        Self { holders, nobody: Arc::from(""), access: Arc::new(access), listening: listening.ip() }
     }
 
     /// Decides about a request with these headers.
@@ -123,8 +124,8 @@ impl Admission {
         if !headers.get_all(header::HOST).iter().all(|host| self.is_here(host)) {
             return Err(Refusal::Host);
         }
-        let (principal, rules) = (Arc::clone(&self.nobody), Arc::clone(&self.rules));
-        Ok(Admitted { principal, rules, key: KeyShown::Theirs })
+        let (principal, access) = (Arc::clone(&self.nobody), Arc::clone(&self.access));
+        Ok(Admitted { principal, rules: Arc::default(), access, key: KeyShown::Theirs })
     }
 
     fn holder(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
@@ -137,8 +138,9 @@ impl Admission {
         };
         let holder = holder.ok_or(Refusal::NoToken)?;
         let key = if keys.is_empty() { KeyShown::Theirs } else { KeyShown::Ours };
-        let (principal, rules) = (Arc::clone(&holder.principal), Arc::clone(&holder.rules));
-        Ok(Admitted { principal, rules, key })
+        let Holder { principal, rules, access, .. } = holder;
+        let (rules, access) = (Arc::clone(rules), Arc::clone(access));
+        Ok(Admitted { principal: Arc::clone(principal), rules, access, key })
     }
 
     /// Whose token this is. Every token is compared, whole and in constant time, so that nothing can be learnt from how
@@ -176,7 +178,8 @@ mod tests {
         let token = |(principal, token): &(&str, &str)| Token {
             principal: (*principal).to_owned(),
             hash: blake3::hash(token.as_bytes()),
-            rules: TokenRules::default(),
+            rules: Rules::default(),
+            access: Access::default(),
         };
         let listening = "192.168.7.7:8787".parse().expect("an address");
         Admission::new(tokens.iter().map(token).collect(), Access::default(), listening)

@@ -30,6 +30,8 @@ use super::{
     recalling::Onward,
     recording::{self, Alive, Composed, Recording},
     route::{self, Route},
+    telemetry,
+    treatment::Treatment,
     upstream::{Choice, SendError, Upstream},
     wishes::wishes,
 };
@@ -105,13 +107,13 @@ async fn relay(
     body: Incoming,
 ) -> Result<Response<Outgoing>, Trouble> {
     let entered = gateway.admission.admit(&head.headers).map_err(Trouble::from).and_then(|admitted| {
-        let mode = gateway.mode(lane.call(), &head, &admitted)?;
+        let treatment = gateway.treatments.of(lane.call(), &head, &admitted)?;
         let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
-        Ok((admitted, mode, place))
+        Ok((admitted, treatment, place))
     });
-    let (admitted, mode, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
-    let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
-    let errand = Errand { alive, lane, mode, admitted, head };
+    let (admitted, treatment, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
+    let mut passage = Passage::new(gateway, place, Arc::clone(&admitted.principal), head.uri.clone(), lane.call(), treatment.mode);
+    let errand = Errand { alive, lane, treatment, admitted, head };
     let answered = match errand.run(&mut passage, body).await {
         Ok(Reached::Provider(response)) => return Ok(passed(passage, response, None).await),
         Ok(Reached::Watched(response, onward)) => return Ok(passed(passage, response, Some(onward)).await),
@@ -134,8 +136,9 @@ async fn relay(
 /// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
 fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
     gateway.metrics.finished(&Finished {
+        principal: "",
         format: lane.call(),
-        mode: gateway.mode,
+        mode: gateway.treatments.usual_mode(),
         status: Some(trouble.status.as_u16()),
         ending: Ending::Refused,
         bytes_in: 0,
@@ -196,7 +199,7 @@ async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoin
 struct Errand {
     alive: Alive,
     lane: Lane,
-    mode: Mode,
+    treatment: Treatment,
     admitted: Admitted,
     head: Parts,
 }
@@ -215,9 +218,10 @@ impl Errand {
         let by_model = gateway.upstreams.choice(formats) == Choice::ByModel;
         let framing = Framing::of(&self.head.headers);
         passage.came(body.size_hint().lower());
-        let wishes = if self.mode == Mode::Compact { self.wishes(&gateway)? } else { Wishes::default() };
+        let mode = self.treatment.mode;
+        let wishes = if mode == Mode::Compact { self.wishes()? } else { Wishes::default() };
         let inbound = Inbound::new(body, &gateway.limits)?;
-        let (outbound, whole) = if by_model || self.mode != Mode::Off {
+        let (outbound, whole) = if by_model || mode != Mode::Off {
             let whole = inbound.gather().await?;
             passage.came(whole.len() as u64);
             (Outbound::whole(whole.clone(), framing), whole)
@@ -230,31 +234,31 @@ impl Errand {
         self.may_use(upstream)?;
         passage.goes_to(upstream);
         let (head, headers) = self.addressed(upstream)?;
-        if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (self.mode, self.lane.call()) {
+        if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
             let purpose = route::purpose(self.head.uri.path());
-            let (body, mode) = (whole, self.mode);
+            let (body, policy) = (whole, Arc::clone(&self.treatment.policy));
             let means = if mode == Mode::Compact { gateway.summarisers.means(&head) } else { None };
             let request =
-                recording::Request { principal, format, headers, body, mode, purpose, wishes, means };
+                recording::Request { principal, format, headers, body, mode, policy, purpose, wishes, means };
             let request = Arc::new(request);
             if mode == Mode::Compact {
                 return Trip { passage, upstream, head, framing, request }.run(self.alive).await;
             }
             record(passage, self.alive, request).await?;
         }
-        let response = send(&gateway, upstream, Request::from_parts(head, outbound)).await?;
+        let response = send(passage, upstream, Request::from_parts(head, outbound)).await?;
         Ok(Reached::Provider(begun::unread(response)))
     }
 
     /// What the request wants of being composed.
-    fn wishes(&self, gateway: &Gateway) -> Result<Wishes, Trouble> {
+    fn wishes(&self) -> Result<Wishes, Trouble> {
         let wishes = wishes(&self.head.headers)?;
-        match (wishes.window, gateway.composing.window) {
+        match (wishes.window, self.treatment.window) {
             (Some(asked), Some(set)) if asked > set && !self.admitted.may_lower() => {
                 Err(Trouble::raised_window(set))
             }
-            _ => Ok(wishes),
+            (asked, set) => Ok(Wishes { window: asked.or(set), ..wishes }),
         }
     }
 
@@ -288,12 +292,12 @@ impl Errand {
 
 /// Sends a request to `upstream`, and waits for the head of its answer.
 pub(super) async fn send(
-    gateway: &Gateway,
+    passage: &Passage,
     upstream: &Upstream,
     request: Request<Outbound>,
 ) -> Result<Response<Incoming>, Failure> {
-    gateway.upstreams.send(request).await.map_err(|error| {
-        tracing::warn!(upstream = upstream.name(), error = error.code(), "a request got no answer");
+    passage.gateway().upstreams.send(request).await.map_err(|error| {
+        telemetry::unanswered(passage.principal(), upstream.name(), &error);
         Failure { how: error.how(), trouble: error.trouble(upstream.name()) }
     })
 }

@@ -111,8 +111,13 @@ pub(crate) async fn work_one(desk: &Arc<Desk>, worker: &str) -> Result<Worked, S
         .await?
     };
     let Some(job) = claimed else { return Ok(Worked::Nothing) };
-    let span =
-        tracing::info_span!(target: "epitome::compaction", "compaction", job = %job.job.id, thread = %thread);
+    let span = tracing::info_span!(
+        target: "epitome::compaction",
+        "compaction",
+        job = %job.job.id,
+        session = %desk.session,
+        thread = %thread,
+    );
     let started = desk.now();
     if let Err(error) = work(desk, worker, job.clone()).instrument(span).await {
         // However it ended, the job is not left as it is: it would be claimed again for ever.

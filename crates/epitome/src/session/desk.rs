@@ -195,6 +195,7 @@ impl Desk {
     ) -> Result<Self, SessionError> {
         let state = State::restore(&store, thread, setup)?;
         let (inbox, state) = (Inbox::default(), Mutex::new(state));
+        let listeners = listeners.of_session(session);
         Ok(Self { store, session, thread, hooks, maker, listeners, clock, inbox, state })
     }
 
@@ -208,7 +209,7 @@ impl Desk {
         clock: Clock,
     ) -> Self {
         let state = Mutex::new(State::fresh(thread, setup));
-        let inbox = Inbox::default();
+        let (inbox, listeners) = (Inbox::default(), listeners.of_session(session));
         Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use epitome_core::{
-    Seq, ThreadId, Tokens,
+    Seq, SessionId, ThreadId, Tokens,
     event::{Compaction, Trigger},
     id::JobId,
     meter::Meter,
@@ -115,6 +115,22 @@ pub enum Lifecycle {
     },
 }
 
+impl Lifecycle {
+    /// The thread it happened in.
+    pub fn thread(&self) -> ThreadId {
+        match self {
+            Self::Started { thread, .. }
+            | Self::Ended { thread, .. }
+            | Self::Failed { thread, .. }
+            | Self::Adopted { thread, .. }
+            | Self::Reverted { thread, .. }
+            | Self::Restored { thread, .. }
+            | Self::NotesFailed { thread, .. }
+            | Self::Thrashing { thread, .. } => *thread,
+        }
+    }
+}
+
 /// What of an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -150,6 +166,8 @@ pub(crate) struct Listeners {
     stream: tokio::sync::broadcast::Sender<Lifecycle>,
     pub(crate) before: Option<Callback>,
     pub(crate) after: Option<Callback>,
+    /// The session that is told of, for the log.
+    session: Option<SessionId>,
 }
 
 /// How many happenings a slow listener may be behind.
@@ -157,7 +175,12 @@ const BACKLOG: usize = 256;
 
 impl Listeners {
     pub(crate) fn new(before: Option<Callback>, after: Option<Callback>) -> Self {
-        Self { stream: tokio::sync::broadcast::Sender::new(BACKLOG), before, after }
+        Self { stream: tokio::sync::broadcast::Sender::new(BACKLOG), before, after, session: None }
+    }
+
+    /// The same listeners, told of one session.
+    pub(crate) fn of_session(self, session: SessionId) -> Self {
+        Self { session: Some(session), ..self }
     }
 
     pub(crate) fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Lifecycle> {
@@ -196,7 +219,12 @@ impl Listeners {
         {
             tracing::error!(target: "epitome::compaction", "a callback panicked");
         }
-        tracing::info!(target: "epitome::compaction", happened = %happened);
+        tracing::info!(
+            target: "epitome::compaction",
+            session = self.session.map(tracing::field::display),
+            thread = %happened.thread(),
+            happened = %happened,
+        );
         // Nobody need be listening.
         let _ = self.stream.send(happened);
     }

@@ -2,19 +2,22 @@
 //!
 //! What is wrong is told with its line, but never with what stands there: people put keys where they do not belong.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
-use epitome::wire::Format;
+use epitome::{core::policy::Policy, wire::Format};
 use http::Uri;
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value},
+};
 use toml::Spanned;
 
 use super::{
-    Access, Compact, Limits, Log, Mode, Token, TokenRules, Unrecorded, Upstream, address,
+    Access, Compact, Limits, Log, Mode, Rules, Token, Unrecorded, Upstream, address,
     allow::{RouteList, RouteListEntry},
-    compact::RawCompact,
+    compact::{RawCompact, window},
     units,
 };
 
@@ -33,7 +36,7 @@ pub(super) struct File {
     pub(super) upstreams: Vec<Upstream>,
     pub(super) tokens: Vec<Token>,
     pub(super) access: Access,
-    pub(super) routes: BTreeMap<String, Mode>,
+    pub(super) routes: BTreeMap<String, Rules>,
     pub(super) compact: Compact,
     pub(super) limits: Limits,
 }
@@ -41,22 +44,36 @@ pub(super) struct File {
 /// Looks up a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Finds a policy by its name or file.
+pub(super) type Policies<'a> = &'a dyn Fn(&str) -> anyhow::Result<Policy>;
+
 impl File {
     /// Reads a file, and the keys and tokens it names in the environment.
-    pub(super) fn read(path: &Path, environment: Environment<'_>) -> anyhow::Result<Self> {
+    pub(super) fn read(
+        path: &Path,
+        environment: Environment<'_>,
+        policies: Policies<'_>,
+    ) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        let mut file = Self::parse(&path.display().to_string(), &text, environment)?;
         // A file names the files beside it.
-        file.policy = file.policy.map(|policy| match path.parent().map(|folder| folder.join(&policy)) {
+        let beside = |policy: &str| match path.parent().map(|folder| folder.join(policy)) {
             Some(beside) if beside.is_file() => beside.display().to_string(),
-            _ => policy,
-        });
+            _ => policy.to_owned(),
+        };
+        let find = |policy: &str| policies(&beside(policy));
+        let mut file = Self::parse(&path.display().to_string(), &text, environment, &find)?;
+        file.policy = file.policy.map(|policy| beside(&policy));
         Ok(file)
     }
 
     /// Reads the text of a file that is called `name`.
-    pub(super) fn parse(name: &str, text: &str, environment: Environment<'_>) -> anyhow::Result<Self> {
+    pub(super) fn parse(
+        name: &str,
+        text: &str,
+        environment: Environment<'_>,
+        policies: Policies<'_>,
+    ) -> anyhow::Result<Self> {
         let page = Page { name, text };
         let raw: Raw = toml::from_str(text).map_err(|error| page.refused(&error))?;
         Ok(Self {
@@ -66,9 +83,9 @@ impl File {
             unrecorded: raw.on_store_failure,
             log: raw.log,
             upstreams: upstreams(&page, raw.upstream, environment)?,
-            tokens: tokens(&page, raw.token, environment)?,
+            tokens: tokens(&page, raw.token, environment, policies)?,
             access: access(&page, raw.allow, raw.allow_override)?,
-            routes: routes(&page, &raw.routes)?,
+            routes: routes(&page, raw.routes, policies)?,
             compact: raw.compact.read(&page, environment)?,
             limits: limits(&page, &raw.limits)?,
         })
@@ -90,7 +107,7 @@ struct Raw {
     #[serde(default)]
     token: Vec<RawToken>,
     #[serde(default)]
-    routes: BTreeMap<Spanned<String>, Mode>,
+    routes: BTreeMap<Spanned<String>, RawRules>,
     #[serde(default)]
     compact: RawCompact,
     #[serde(default)]
@@ -116,8 +133,57 @@ struct RawToken {
     env: Option<Spanned<String>>,
     blake3: Option<Spanned<String>>,
     mode: Option<Mode>,
+    window: Option<Spanned<u64>>,
+    policy: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
     allow_override: Option<bool>,
+}
+
+/// How requests of a route are treated: a mode, or a table.
+#[derive(Debug, Default)]
+struct RawRules {
+    mode: Option<Mode>,
+    window: Option<Spanned<u64>>,
+    policy: Option<Spanned<String>>,
+}
+
+impl<'de> Deserialize<'de> for RawRules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            mode: Option<Mode>,
+            window: Option<Spanned<u64>>,
+            policy: Option<Spanned<String>>,
+        }
+        struct ModeOrTable;
+        impl<'de> Visitor<'de> for ModeOrTable {
+            type Value = RawRules;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mode, or a table with mode, window and policy")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawRules, E> {
+                let mode = Mode::deserialize(value::StrDeserializer::new(text))?;
+                Ok(RawRules { mode: Some(mode), ..RawRules::default() })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawRules, A::Error> {
+                let Table { mode, window, policy } =
+                    Table::deserialize(value::MapAccessDeserializer::new(map))?;
+                Ok(RawRules { mode, window, policy })
+            }
+        }
+        deserializer.deserialize_any(ModeOrTable)
+    }
+}
+
+impl RawRules {
+    fn read(self, page: &Page<'_>, policies: Policies<'_>) -> anyhow::Result<Rules> {
+        let window = self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?;
+        let find = |said: Spanned<String>| {
+            page.read(&said, |name| policies(name).map(Arc::new).map_err(|error| format!("{error:#}")))
+        };
+        Ok(Rules { mode: self.mode, window, policy: self.policy.map(find).transpose()? })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -130,6 +196,7 @@ struct RawLimits {
     connect: Option<Spanned<String>>,
     answer: Option<Spanned<String>>,
     pause: Option<Spanned<String>>,
+    notice: Option<Spanned<String>>,
     shutdown: Option<Spanned<String>>,
 }
 
@@ -221,7 +288,12 @@ fn upstreams(
     Ok(upstreams)
 }
 
-fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> anyhow::Result<Vec<Token>> {
+fn tokens(
+    page: &Page<'_>,
+    raw: Vec<RawToken>,
+    environment: Environment<'_>,
+    policies: Policies<'_>,
+) -> anyhow::Result<Vec<Token>> {
     let mut tokens: Vec<Token> = Vec::new();
     for token in raw {
         let principal = page.read(&token.principal, |principal| word(principal))?;
@@ -247,7 +319,9 @@ fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> 
             return Err(page.value(&token.principal, why));
         }
         let access = access(page, token.allow, token.allow_override)?;
-        tokens.push(Token { principal, hash, rules: TokenRules { mode: token.mode, access } });
+        let RawToken { mode, window, policy, .. } = token;
+        let rules = RawRules { mode, window, policy }.read(page, policies)?;
+        tokens.push(Token { principal, hash, rules, access });
     }
     Ok(tokens)
 }
@@ -264,7 +338,11 @@ fn access(
     Ok(Access { allow: allow.map(list).transpose()?, allow_override })
 }
 
-fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
+fn routes(
+    page: &Page<'_>,
+    raw: BTreeMap<Spanned<String>, RawRules>,
+    policies: Policies<'_>,
+) -> anyhow::Result<BTreeMap<String, Rules>> {
     let known = |route: &Spanned<String>| {
         page.read(route, |route| {
             if ROUTES.contains(&route.as_str()) {
@@ -274,7 +352,7 @@ fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Res
             Err(format!("`{route}` is no route with a mode of its own: expected {routes}"))
         })
     };
-    raw.iter().map(|(route, mode)| Ok((known(route)?, *mode))).collect()
+    raw.into_iter().map(|(route, rules)| Ok((known(&route)?, rules.read(page, policies)?))).collect()
 }
 
 fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
@@ -299,6 +377,7 @@ fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
         connect: time(&raw.connect, usual.connect)?,
         answer: time(&raw.answer, usual.answer)?,
         pause: time(&raw.pause, usual.pause)?,
+        notice: raw.notice.as_ref().map(|said| page.read(said, |text| units::time_or_none(text))).transpose()?,
         shutdown: time(&raw.shutdown, usual.shutdown)?,
     })
 }
@@ -349,12 +428,13 @@ mod tests {
     use super::{super::Summariser, *};
 
     fn parse(text: &str) -> anyhow::Result<File> {
-        File::parse("gateway.toml", text, &|name| match name {
+        let environment = |name: &str| match name {
             "LOCAL_KEY" => Some("sk-canary\n".to_owned()),
             "ANNA_TOKEN" => Some("anna-canary".to_owned()),
             "BROKEN" => Some("two words".to_owned()),
             _ => None,
-        })
+        };
+        File::parse("gateway.toml", text, &environment, &|name| Ok(Policy::named(name)?.clone()))
     }
 
     #[track_caller]
@@ -393,6 +473,8 @@ mod tests {
             mode = "off"
             allow = ["inference", "GET /v1/files/*"]
             allow_override = true
+            window = 64_000
+            policy = "pivot"
 
             [[token]]
             principal = "ben"
@@ -400,6 +482,8 @@ mod tests {
 
             [routes]
             "/v1/messages" = "record"
+            "/v1/responses" = { mode = "compact", window = 32_000, policy = "tiered" }
+            "/v1/chat/completions" = { window = 16_000 }
 
             [compact]
             window = 128_000
@@ -417,6 +501,7 @@ mod tests {
             body = "32MiB"
             requests = 100
             answer = "5m"
+            notice = "0s"
             "#,
         )
         .expect("a right file");
@@ -434,11 +519,18 @@ mod tests {
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
         let rules = [&file.tokens[0].rules, &file.tokens[1].rules];
         assert_eq!(rules.map(|rules| rules.mode), [Some(Mode::Off), None]);
+        let named = |rules: &Rules| rules.policy.as_ref().map(|policy| policy.name.clone());
+        assert_eq!((rules[0].window, named(rules[0]).as_deref()), (Some(64_000), Some("pivot")));
         let allowed = |access: &Access| access.allow.as_ref().map(ToString::to_string);
+        let access = [&file.tokens[0].access, &file.tokens[1].access];
         assert_eq!(allowed(&file.access).as_deref(), Some("inference"));
-        assert_eq!(allowed(&rules[0].access).as_deref(), Some("inference, GET /v1/files/*"));
-        assert_eq!(rules.map(|rules| rules.access.allow_override), [Some(true), None]);
-        assert_eq!(file.routes["/v1/messages"], Mode::Record);
+        assert_eq!(allowed(access[0]).as_deref(), Some("inference, GET /v1/files/*"));
+        assert_eq!(access.map(|access| access.allow_override), [Some(true), None]);
+        assert_eq!(file.routes["/v1/messages"], Rules { mode: Some(Mode::Record), ..Rules::default() });
+        let responses = &file.routes["/v1/responses"];
+        assert_eq!((responses.mode, responses.window), (Some(Mode::Compact), Some(32_000)));
+        assert_eq!(named(responses).as_deref(), Some("tiered"));
+        assert_eq!(file.routes["/v1/chat/completions"].window, Some(16_000));
         let Compact { window, holdout, command, recall, summariser } = &file.compact;
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
         assert_eq!(command.as_deref(), Some("/compact"));
@@ -451,6 +543,7 @@ mod tests {
         assert_eq!((file.limits.body, file.limits.requests), (32 << 20, 100));
         assert_eq!(file.limits.answer, Duration::from_mins(5));
         assert_eq!(file.limits.pause, Limits::default().pause);
+        assert_eq!(file.limits.notice, Some(Duration::ZERO));
         assert!(!format!("{file:?}").contains("canary"));
     }
 
@@ -463,6 +556,12 @@ mod tests {
         refused("[limits]\npause = 'x'", "line 2: `x` is no time");
         refused("[limits]\nrequests = 0", "line 2: `requests` is 0");
         refused("[routes]\n'/v1/models' = 'off'", "line 2: `/v1/models` is no route");
+        refused("[routes]\n'/v1/messages' = 'loud'", "line 2: unknown variant `loud`");
+        refused("[routes]\n'/v1/messages' = { windo = 1 }", "line 2: unknown field `windo`");
+        refused("[routes]\n'/v1/messages' = { window = 0 }", "line 2: `window` is 0");
+        refused("[routes]\n'/v1/messages' = { policy = 'nobody' }", "line 2: ");
+        refused("[routes]\n'/v1/messages' = 1", "line 2: invalid type: integer");
+        refused("[limits]\nnotice = '25h'", "line 2: `25h` is no time");
         refused("[[upstream]]\nname = 'a'", "missing field `url`");
         refused("[[upstream]]\nname = 'a b'\nurl = 'http://x'", "line 2: `a b` is no name");
         refused("[[upstream]]\nname = 'a'\nurl = 'http://u:canary@x'", "line 3: the address");

@@ -9,7 +9,7 @@ use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
     Access, Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
-    file::{Environment, File},
+    file::{Environment, File, Policies},
     units,
 };
 
@@ -118,20 +118,20 @@ impl Flags {
     pub(crate) fn resolve(
         self,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let file = match &self.config {
-            Some(path) => File::read(path, environment)?,
+            Some(path) => File::read(path, environment, policies)?,
             None => File::default(),
         };
-        self.over(file, environment, policy)
+        self.over(file, environment, policies)
     }
 
     fn over(
         self,
         file: File,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let listen = self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 8787).into());
         if !address::is_local(listen) && file.tokens.is_empty() {
@@ -142,7 +142,7 @@ impl Flags {
             );
         }
         let named = self.policy.or(file.policy);
-        let policy = policy(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
+        let policy = policies(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
         let unrecorded = match (self.fail_closed, file.unrecorded) {
             (true, _) => Unrecorded::Refuse,
             (false, said) => said.unwrap_or(Unrecorded::Forward),
@@ -203,8 +203,9 @@ mod tests {
     fn resolve(args: &str, file: &str) -> anyhow::Result<(Config, Log)> {
         let line = Line::try_parse_from(["serve"].into_iter().chain(args.split_whitespace()))?;
         let environment = |name: &str| (name == "TOKEN").then(|| "secret".to_owned());
-        let file = File::parse("gateway.toml", file, &environment)?;
-        line.flags.over(file, &environment, |name| Ok(Policy::named(name)?.clone()))
+        let policies = |name: &str| Ok(Policy::named(name)?.clone());
+        let file = File::parse("gateway.toml", file, &environment, &policies)?;
+        line.flags.over(file, &environment, &policies)
     }
 
     fn bases(config: &Config) -> Vec<(String, String)> {

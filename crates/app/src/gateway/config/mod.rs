@@ -12,7 +12,7 @@ pub(crate) mod pattern;
 pub(crate) mod shown;
 mod units;
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use epitome::{core::policy::Policy, wire::Format};
 use secrecy::SecretString;
@@ -27,8 +27,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// What is done with a request, unless its route, token or header says otherwise.
     pub(crate) mode: Mode,
-    /// The mode of single routes, by path (`/v1/messages`).
-    pub(crate) routes: BTreeMap<String, Mode>,
+    /// How the requests of single routes are treated, by path (`/v1/messages`).
+    pub(crate) routes: BTreeMap<String, Rules>,
     /// The policy that `observe` and `compact` go by.
     pub(crate) policy: Policy,
     /// How requests are compacted where they are.
@@ -58,7 +58,7 @@ impl Config {
 
     fn modes(&self) -> impl Iterator<Item = Mode> {
         let tokens = self.tokens.iter().filter_map(|token| token.rules.mode);
-        self.routes.values().copied().chain(tokens).chain([self.mode])
+        self.routes.values().filter_map(|rules| rules.mode).chain(tokens).chain([self.mode])
     }
 }
 
@@ -158,16 +158,21 @@ pub(crate) struct Token {
     /// The BLAKE3 hash of the token: the token itself is not kept.
     pub(crate) hash: blake3::Hash,
     /// How their requests are treated.
-    pub(crate) rules: TokenRules,
-}
-
-/// How the requests of a token are treated, where that differs from everybody else's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TokenRules {
-    /// Their mode.
-    pub(crate) mode: Option<Mode>,
+    pub(crate) rules: Rules,
     /// What they may do.
     pub(crate) access: Access,
+}
+
+/// How the requests of a token or of a route are treated, where that differs from all others. A token's rules come before a
+/// route's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Their mode.
+    pub(crate) mode: Option<Mode>,
+    /// How many tokens the window holds for them.
+    pub(crate) window: Option<u64>,
+    /// The policy they go by.
+    pub(crate) policy: Option<Arc<Policy>>,
 }
 
 /// What requests may reach, and what their headers may change.
@@ -207,6 +212,9 @@ pub(crate) struct Limits {
     pub(crate) answer: Duration,
     /// How long a provider may pause within an answer, and a client in taking it.
     pub(crate) pause: Duration,
+    /// How long `/readyz` says that the gateway stops before its port closes; by default long enough for a load balancer
+    /// to see it, or not at all where only this machine reaches the gateway.
+    pub(crate) notice: Option<Duration>,
     /// How long streams may go on after the gateway was told to stop.
     pub(crate) shutdown: Duration,
 }
@@ -222,8 +230,20 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             answer: Duration::from_mins(10),
             pause: Duration::from_mins(10),
+            notice: None,
             shutdown: Duration::from_secs(30),
         }
+    }
+}
+
+/// How long load balancers may need to see that a gateway stops: most look every few seconds.
+const NOTICE: Duration = Duration::from_secs(5);
+
+impl Limits {
+    /// How long a gateway that listens there says that it stops before its port closes.
+    pub(crate) fn notice_at(&self, listen: SocketAddr) -> Duration {
+        let usual = if address::is_local(listen) { Duration::ZERO } else { NOTICE };
+        self.notice.unwrap_or(usual)
     }
 }
 

@@ -1,12 +1,12 @@
 //! A configuration as people and programs may see it: without a secret in it.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path};
 
 use epitome::wire::Format;
 use serde::Serialize;
 
 use super::{
-    Access, Compact, Config, Limits, Mode, Summariser, Unrecorded, Upstream, address::is_exposed,
+    Access, Compact, Config, Limits, Mode, Rules, Summariser, Unrecorded, Upstream, address::is_exposed,
     allow::RouteList, units,
 };
 
@@ -15,7 +15,7 @@ use super::{
 pub(crate) struct Shown<'a> {
     listen: String,
     mode: Mode,
-    routes: &'a BTreeMap<String, Mode>,
+    routes: BTreeMap<&'a str, ShownRules<'a>>,
     policy: &'a str,
     compact: ShownCompact<'a>,
     database: Option<String>,
@@ -77,10 +77,27 @@ enum Key {
 #[derive(Debug, Serialize)]
 struct ShownToken<'a> {
     principal: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<Mode>,
+    #[serde(flatten)]
+    rules: ShownRules<'a>,
     #[serde(flatten)]
     access: ShownAccess<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRules<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+}
+
+impl<'a> From<&'a Rules> for ShownRules<'a> {
+    fn from(rules: &'a Rules) -> Self {
+        let policy = rules.policy.as_ref().map(|policy| policy.name.as_str());
+        Self { mode: rules.mode, window: rules.window, policy }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -107,6 +124,7 @@ struct ShownLimits {
     connect: String,
     answer: String,
     pause: String,
+    notice: String,
     shutdown: String,
 }
 
@@ -117,7 +135,7 @@ impl<'a> Shown<'a> {
         Self {
             listen: config.listen.to_string(),
             mode: config.mode,
-            routes: &config.routes,
+            routes: config.routes.iter().map(|(route, rules)| (route.as_str(), rules.into())).collect(),
             policy: &config.policy.name,
             compact: ShownCompact::of(&config.compact),
             database: config.records().then(|| database.display().to_string()),
@@ -126,12 +144,12 @@ impl<'a> Shown<'a> {
             tokens: tokens
                 .map(|token| ShownToken {
                     principal: &token.principal,
-                    mode: token.rules.mode,
-                    access: (&token.rules.access).into(),
+                    rules: (&token.rules).into(),
+                    access: (&token.access).into(),
                 })
                 .collect(),
             access: (&config.access).into(),
-            limits: ShownLimits::of(&config.limits),
+            limits: ShownLimits::of(&config.limits, config.listen),
         }
     }
 }
@@ -174,7 +192,7 @@ impl<'a> ShownUpstream<'a> {
 }
 
 impl ShownLimits {
-    fn of(limits: &Limits) -> Self {
+    fn of(limits: &Limits, listen: SocketAddr) -> Self {
         Self {
             body: units::said_size(limits.body),
             head: units::said_size(limits.head),
@@ -183,6 +201,7 @@ impl ShownLimits {
             connect: units::said_time(limits.connect),
             answer: units::said_time(limits.answer),
             pause: units::said_time(limits.pause),
+            notice: units::said_time(limits.notice_at(listen)),
             shutdown: units::said_time(limits.shutdown),
         }
     }
@@ -239,6 +258,17 @@ pub(crate) fn asked_for(formats: &[Format], models: &[String]) -> String {
     }
 }
 
+impl fmt::Display for ShownRules<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = [
+            self.mode.map(|mode| format!("mode {}", mode.name())),
+            self.window.map(|tokens| format!("a window of {tokens} tokens")),
+            self.policy.map(|policy| format!("policy {policy}")),
+        ];
+        f.write_str(&said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
 fn overriding(is_allowed: bool) -> &'static str {
     if is_allowed {
         "headers may lower the mode and the window"
@@ -253,8 +283,8 @@ impl fmt::Display for Shown<'_> {
             |f: &mut fmt::Formatter<'_>, name: &str, said: &dyn fmt::Display| writeln!(f, "{name:<16}{said}");
         line(f, "listen", &self.listen)?;
         line(f, "mode", &self.mode.name())?;
-        for (route, mode) in self.routes {
-            line(f, "", &format_args!("{} for {route}", mode.name()))?;
+        for (route, rules) in &self.routes {
+            line(f, "", &format_args!("{route}: {rules}"))?;
         }
         line(f, "policy", &self.policy)?;
         for (index, told) in self.compact.told.iter().enumerate() {
@@ -283,8 +313,9 @@ impl fmt::Display for Shown<'_> {
         }
         for (index, token) in self.tokens.iter().enumerate() {
             let name = if index == 0 { "tokens" } else { "" };
-            let mode = token.mode.map_or_else(String::new, |mode| format!(", mode {}", mode.name()));
-            line(f, name, &format_args!("{}{mode}", token.principal))?;
+            let rules = token.rules.to_string();
+            let rules = if rules.is_empty() { rules } else { format!(": {rules}") };
+            line(f, name, &format_args!("{}{rules}", token.principal))?;
             if let Some(allow) = token.access.allow {
                 line(f, "", &format_args!("  routes: {allow}"))?;
             }
@@ -313,8 +344,13 @@ impl fmt::Display for Shown<'_> {
             f,
             "",
             &format_args!(
-                "client {}, connect {}, answer {}, pause {}, shutdown {}",
-                limits.client, limits.connect, limits.answer, limits.pause, limits.shutdown
+                "client {}, connect {}, answer {}, pause {}, notice {}, shutdown {}",
+                limits.client,
+                limits.connect,
+                limits.answer,
+                limits.pause,
+                limits.notice,
+                limits.shutdown
             ),
         )
     }

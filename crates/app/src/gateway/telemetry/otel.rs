@@ -111,6 +111,7 @@ fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
     let text = |name: &'static str, text: Option<&str>| {
         text.map(|text| KeyValue::new(name, plain(text).into_owned()))
     };
+    said.extend(text("enduser.id", Some(finished.principal).filter(|name| !name.is_empty())));
     said.extend(text("gen_ai.request.model", finished.model));
     said.extend(text("gen_ai.response.model", told.answered_by));
     said.extend(text("gen_ai.response.id", told.answer));

@@ -5,6 +5,7 @@ mod agent;
 mod bounds;
 mod broken;
 mod canary;
+mod certificates;
 mod compacted;
 mod composing;
 mod counting;
