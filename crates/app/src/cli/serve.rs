@@ -140,7 +140,10 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     let reload = || {
         let (config, said) = args.flags.clone().resolve(&environment, &policies::find)?;
         if said != log {
-            tracing::warn!(restart = "log", "this was changed in the configuration, and takes effect after a restart");
+            tracing::warn!(
+                restart = "log",
+                "this was changed in the configuration, and takes effect after a restart"
+            );
         }
         Ok(config)
     };

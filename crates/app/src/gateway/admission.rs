@@ -117,6 +117,12 @@ impl Admission {
         if self.holders.is_empty() { self.neighbour(headers) } else { self.holder(headers) }
     }
 
+    /// Decides about somebody who looks at a page that needs no token: a page in a browser learns nothing here, not even
+    /// that somebody listens.
+    pub(super) fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        if self.holders.is_empty() { self.neighbour(headers).map(drop) } else { Ok(()) }
+    }
+
     fn neighbour(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
         if headers.contains_key(header::ORIGIN) {
             return Err(Refusal::Page);

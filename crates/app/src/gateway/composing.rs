@@ -96,8 +96,7 @@ impl Trip<'_> {
         }
         self.passage.came_to(Fate::Unrecorded);
         let body = Outbound::whole(self.request.body.clone(), self.framing);
-        let response =
-            send(self.passage, self.upstream, Request::from_parts(self.head, body)).await?;
+        let response = send(self.passage, self.upstream, Request::from_parts(self.head, body)).await?;
         Ok(Reached::Provider(begun::unread(response)))
     }
 

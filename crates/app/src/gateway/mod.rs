@@ -187,7 +187,9 @@ impl Gateway {
     /// The same gateway under another configuration, and what of that only a restart would change.
     fn reloaded(&self, mut config: Config) -> anyhow::Result<(Self, Vec<&'static str>)> {
         if config.records() && self.shelf.is_none() {
-            bail!("the database is only opened when the gateway starts, with a mode that records: restart it");
+            bail!(
+                "the database is only opened when the gateway starts, with a mode that records: restart it"
+            );
         }
         let mut unchanged = Vec::new();
         let mut keep = |name, differs: bool| unchanged.extend(differs.then_some(name));

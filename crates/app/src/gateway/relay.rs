@@ -48,12 +48,7 @@ pub(super) async fn answer(
     let answered = match route {
         Route::Call(format) => relay(&gateway, alive, Lane::Call(format), head, body).await,
         Route::Pass(formats) => relay(&gateway, alive, Lane::Pass(formats), head, body).await,
-        Route::Greeting => Ok(own(StatusCode::OK, "text/plain", "Epitome's gateway is here.\n")),
-        Route::Health => Ok(own(StatusCode::OK, "text/plain", "ok\n")),
-        Route::Ready => Ok(match gateway.health.ready().await {
-            Ok(()) => own(StatusCode::OK, "text/plain", "ready\n"),
-            Err(why) => own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
-        }),
+        Route::Greeting | Route::Health | Route::Ready => page(&gateway, route, &head.headers).await,
         Route::Metrics => counted(&gateway, &head.headers),
         Route::Savings => saved(&gateway, &head.headers),
         Route::Socket => Err(Trouble::no_sockets()),
@@ -87,6 +82,20 @@ impl Lane {
     }
 }
 
+/// A page that anybody may see who is let in without a token.
+async fn page(gateway: &Gateway, route: Route, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
+    gateway.admission.admit_visitor(headers)?;
+    let text = match route {
+        Route::Ready => match gateway.health.ready().await {
+            Ok(()) => "ready\n".to_owned(),
+            Err(why) => return Ok(own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n"))),
+        },
+        Route::Health => "ok\n".to_owned(),
+        _ => "Epitome's gateway is here.\n".to_owned(),
+    };
+    Ok(own(StatusCode::OK, "text/plain", text))
+}
+
 fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
     const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     gateway.admission.admit(headers)?;
@@ -112,7 +121,14 @@ async fn relay(
         Ok((admitted, treatment, place))
     });
     let (admitted, treatment, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
-    let mut passage = Passage::new(gateway, place, Arc::clone(&admitted.principal), head.uri.clone(), lane.call(), treatment.mode);
+    let mut passage = Passage::new(
+        gateway,
+        place,
+        Arc::clone(&admitted.principal),
+        head.uri.clone(),
+        lane.call(),
+        treatment.mode,
+    );
     let errand = Errand { alive, lane, treatment, admitted, head };
     let answered = match errand.run(&mut passage, body).await {
         Ok(Reached::Provider(response)) => return Ok(passed(passage, response, None).await),

@@ -222,7 +222,10 @@ mod tests {
             check(&format!("POST {path}"), &[], Route::Call(Format::OpenaiChat));
         }
         check("POST /v1/responses//compact", &[], Route::Call(Format::OpenaiResponses));
-        assert_eq!((&*own("/v1//Responses/compact"), &*own("/v1/Messages/")), ("/v1/responses", "/v1/messages"));
+        assert_eq!(
+            (&*own("/v1//Responses/compact"), &*own("/v1/Messages/")),
+            ("/v1/responses", "/v1/messages")
+        );
         assert_eq!(purpose("/v1/responses/%63ompact"), Some(Purpose::Compaction));
         check("POST /v1/messages/batches", &[], Route::Pass(&[Format::Anthropic]));
     }
@@ -249,21 +252,19 @@ mod tests {
 
     #[test]
     fn a_path_that_climbs_leads_nowhere() {
-        for path in
-            [
-                "/v1/../admin",
-                "/v1/%2e%2E/admin",
-                "/v1/x/./y",
-                "/v1/..%2fadmin",
-                "/v1/..%5Cadmin",
-                "/v1/models/%2e%2e%2ffiles",
-                "/v1/models/%252e%252e/files",
-                "/v1/models/..;x=1/files",
-                "/v1/models/a%2f..%2f..%2ffiles",
-                "/v1/models/%252525252e",
-                "/v1/",
-            ]
-        {
+        for path in [
+            "/v1/../admin",
+            "/v1/%2e%2E/admin",
+            "/v1/x/./y",
+            "/v1/..%2fadmin",
+            "/v1/..%5Cadmin",
+            "/v1/models/%2e%2e%2ffiles",
+            "/v1/models/%252e%252e/files",
+            "/v1/models/..;x=1/files",
+            "/v1/models/a%2f..%2f..%2ffiles",
+            "/v1/models/%252525252e",
+            "/v1/",
+        ] {
             check(&format!("GET {path}"), &[], Route::Unknown);
         }
     }

@@ -134,7 +134,10 @@ fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::
             tracing::info!("the configuration was reloaded");
             if !unchanged.is_empty() {
                 let restart = unchanged.join(", ");
-                tracing::warn!(restart, "this was changed in the configuration, and takes effect after a restart");
+                tracing::warn!(
+                    restart,
+                    "this was changed in the configuration, and takes effect after a restart"
+                );
             }
         }
         Err(error) => {

@@ -332,6 +332,7 @@ mod tests {
             head: 1,
             requests: 1,
             client: long,
+            upload: long,
             connect: long,
             answer: long,
             pause: long,

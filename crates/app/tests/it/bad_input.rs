@@ -197,7 +197,8 @@ fn a_database_that_is_named_by_a_url_is_refused_and_nothing_is_made() {
                 assert!(!said.contains("canary"), "{said}");
             }
         }
-        let made: Vec<_> = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry")).collect();
+        let made: Vec<_> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry")).collect();
         assert_eq!(made.len(), 1, "{url}: {made:?}");
     }
 }

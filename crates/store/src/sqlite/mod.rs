@@ -116,7 +116,17 @@ impl fmt::Debug for Options {
 
 /// Schemes by which databases are named, with or without slashes behind.
 const DATABASES: [&str; 12] = [
-    "file", "sqlite", "sqlite3", "postgres", "postgresql", "mysql", "mariadb", "mssql", "jdbc", "libsql", "mongodb",
+    "file",
+    "sqlite",
+    "sqlite3",
+    "postgres",
+    "postgresql",
+    "mysql",
+    "mariadb",
+    "mssql",
+    "jdbc",
+    "libsql",
+    "mongodb",
     "redis",
 ];
 

@@ -216,9 +216,17 @@ mod tests {
     #[test]
     fn what_is_no_route_is_refused() {
         let long = format!("GET /v1/{}", "a".repeat(300));
-        for text in
-            ["", "Inference", "GET", "/v1/files", "get /v1/files", "GET /files", "GET /v1/f?x", "GET /v1/a b", &long]
-        {
+        for text in [
+            "",
+            "Inference",
+            "GET",
+            "/v1/files",
+            "get /v1/files",
+            "GET /files",
+            "GET /v1/f?x",
+            "GET /v1/a b",
+            &long,
+        ] {
             let said = RouteListEntry::read(text).expect_err(text);
             assert!(said.contains("GET /v1/files/*"), "{said}");
         }

@@ -193,6 +193,7 @@ struct RawLimits {
     head: Option<Spanned<String>>,
     requests: Option<Spanned<usize>>,
     client: Option<Spanned<String>>,
+    upload: Option<Spanned<String>>,
     connect: Option<Spanned<String>>,
     answer: Option<Spanned<String>>,
     pause: Option<Spanned<String>>,
@@ -374,10 +375,15 @@ fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
         head: size(&raw.head, usual.head)?,
         requests,
         client: time(&raw.client, usual.client)?,
+        upload: time(&raw.upload, usual.upload)?,
         connect: time(&raw.connect, usual.connect)?,
         answer: time(&raw.answer, usual.answer)?,
         pause: time(&raw.pause, usual.pause)?,
-        notice: raw.notice.as_ref().map(|said| page.read(said, |text| units::time_or_none(text))).transpose()?,
+        notice: raw
+            .notice
+            .as_ref()
+            .map(|said| page.read(said, |text| units::time_or_none(text)))
+            .transpose()?,
         shutdown: time(&raw.shutdown, usual.shutdown)?,
     })
 }

@@ -161,7 +161,8 @@ impl Flags {
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
-            access: Access { allow_override: self.allow_override.then_some(true), allow: None }.or(&file.access),
+            access: Access { allow_override: self.allow_override.then_some(true), allow: None }
+                .or(&file.access),
             limits: file.limits,
             unrecorded,
         };

@@ -63,7 +63,9 @@ impl Config {
 }
 
 /// What is done with a request: each does more than the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// It is forwarded, and not even recorded.
@@ -206,6 +208,8 @@ pub(crate) struct Limits {
     pub(crate) requests: usize,
     /// How long a client may take for its head, and pause in its body.
     pub(crate) client: Duration,
+    /// How long a client may take for its whole body, however steadily it comes.
+    pub(crate) upload: Duration,
     /// How long connecting to a provider may take.
     pub(crate) connect: Duration,
     /// How long a provider may take until it answers.
@@ -227,6 +231,7 @@ impl Default for Limits {
             head: 64 << 10,
             requests: 2_048,
             client: Duration::from_secs(30),
+            upload: Duration::from_mins(10),
             connect: Duration::from_secs(10),
             answer: Duration::from_mins(10),
             pause: Duration::from_mins(10),

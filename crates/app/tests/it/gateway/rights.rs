@@ -106,7 +106,8 @@ fn an_operator_says_which_routes_are_open_for_all_and_for_one() {
     check_refused(&gateway.ask(&request("DELETE /v1/files/f", BOB)), "route", &["GET /v1/files/*"]);
     check_refused(&gateway.ask(&get("/v1/models", BOB)), "route", &[]);
     assert!(provider.saw_nothing());
-    for asked in [get("/v1/files/f", BOB), post("/v1/messages", BOB, BODY), post("/v1/messages", ANNA, BODY)] {
+    for asked in [get("/v1/files/f", BOB), post("/v1/messages", BOB, BODY), post("/v1/messages", ANNA, BODY)]
+    {
         provider.answers(ok("", "{}"));
         assert_eq!(gateway.ask(&asked).status(), 200, "{asked}");
         provider.saw();
@@ -155,7 +156,11 @@ fn no_header_lowers_what_the_operator_set() {
     let gateway = keyed(&provider, "mode = \"compact\"\n[compact]\nwindow = 8000", "mode = \"record\"");
     for mode in ["off", "record", "observe"] {
         let answer = gateway.ask(&asked(ANNA, &format!("x-epitome-mode: {mode}")));
-        check_refused(&answer, "override", &["set to compact", &format!("asks for {mode}"), "allow_override"]);
+        check_refused(
+            &answer,
+            "override",
+            &["set to compact", &format!("asks for {mode}"), "allow_override"],
+        );
     }
     check_refused(&gateway.ask(&asked(BOB, "x-epitome-mode: off")), "override", &["set to record"]);
     check_refused(&gateway.ask(&asked(ANNA, "x-epitome-window: 8001")), "override", &["8000 tokens"]);
