@@ -73,11 +73,12 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   [[token]]
   principal = \"anna\"                          # sees her sessions only
   env = \"ANNA_TOKEN\"                          # or blake3 = \"...\":  printf %s \"$ANNA_TOKEN\" | b3sum
-  mode = \"compact\"                           # of her requests; so allow and allow_override
+  mode = \"compact\"                           # of her requests; so window, policy, allow, allow_override
   allow = [\"inference\", \"models\", \"GET /v1/files/*\"]
 
   [routes]
   \"/v1/messages\" = \"observe\"
+  \"/v1/responses\" = { mode = \"compact\", window = 64000, policy = \"tiered\" }
 
   [compact]                                   # how, where the mode is compact
   window = 128000                             # tokens; by default what is known of each model
@@ -97,8 +98,11 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   requests = 2048
   answer = \"10m\"
 
+  notice = \"5s\"                               # how long /readyz says that it stops before the port closes
+
   epitome serve --config gateway.toml --check (is it right?)
-  epitome serve --config gateway.toml")]
+  epitome serve --config gateway.toml
+  kill -HUP PID                               (read it again)")]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,

@@ -261,6 +261,7 @@ mod tests {
             ..Usage::default()
         };
         let finished = Finished {
+            principal: "anna",
             format: Some(Format::Anthropic),
             mode: Mode::Record,
             status: Some(200),
