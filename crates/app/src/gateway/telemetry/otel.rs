@@ -304,6 +304,7 @@ mod tests {
             let place = told.place.expect("it was recorded");
             let (session, thread) = (place.session.to_string(), place.thread.to_string());
             let expect = [
+                ("enduser.id", "anna"),
                 ("epitome.ending", "complete"),
                 ("epitome.mode", "record"),
                 ("epitome.thread.id", &thread),
