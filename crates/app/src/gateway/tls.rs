@@ -26,9 +26,11 @@ pub(super) enum TlsFault {
 impl TlsFault {
     /// What an error on the way to a provider says of TLS, if it is about that.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let error = inner.or_else(|| error.downcast_ref::<rustls::Error>())?;
+        // Errors of connections are wrapped in one another, and tell of what they wrap by their words only.
+        if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            return Self::of(inner);
+        }
+        let error = error.downcast_ref::<rustls::Error>()?;
         Some(match error {
             rustls::Error::InvalidCertificate(error) => Self::of_certificate(error),
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotTls,

@@ -209,13 +209,13 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     /// Something is wrong at a place.
-    fn wrong(&self, at: usize, why: impl std::fmt::Display) -> anyhow::Error {
+    fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         anyhow!("{}, line {line}: {why}", self.name)
     }
 
     /// Something is wrong with a value.
-    pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl std::fmt::Display) -> anyhow::Error {
+    pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl fmt::Display) -> anyhow::Error {
         self.wrong(value.span().start, why)
     }
 
