@@ -120,9 +120,9 @@ fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
         What::Written => "written anew later",
     };
     let line = format!(
-        "[{tool} result superseded: `{target}` {how}; {}; {}]",
+        "[{tool} result superseded: `{target}` {how}; {}{}]",
         size(segment),
-        scribe.handle(segment)
+        scribe.behind(segment)
     );
     Edit::line(line, Fidelity::Stub)
 }
