@@ -228,7 +228,9 @@ impl View {
         let last = self.line.last()?;
         let id = match (self.rehearsal, self.context.names()) {
             (Some(thread), _) => EventId { thread, seq: last.id.seq },
-            (None, Names::Thread(thread) | Names::Hidden(thread)) => EventId { thread, seq: last.id.seq.next() },
+            (None, Names::Thread(thread) | Names::Hidden(thread)) => {
+                EventId { thread, seq: last.id.seq.next() }
+            }
             (None, Names::Messages | Names::MessagesAfter(_)) => {
                 EventId { thread: last.id.thread, seq: last.id.seq.next() }
             }

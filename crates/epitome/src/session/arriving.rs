@@ -38,9 +38,7 @@ impl RecallOffer {
     pub(crate) fn holds(self, line: &Line) -> bool {
         match self {
             Self::None => false,
-            Self::IfNew => {
-                !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
-            }
+            Self::IfNew => !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. })),
             Self::Standing => true,
         }
     }

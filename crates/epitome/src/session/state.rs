@@ -131,7 +131,10 @@ impl State {
             named: None,
             noted: None,
             may_have_jobs: true,
-            offers_recall: last.as_ref().and_then(|last| last.call.script.as_deref()).is_some_and(Script::offers_recall),
+            offers_recall: last
+                .as_ref()
+                .and_then(|last| last.call.script.as_deref())
+                .is_some_and(Script::offers_recall),
         };
         state.show_names();
         if let Some(last) = &last {
