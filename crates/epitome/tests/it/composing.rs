@@ -537,10 +537,13 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
         let mut gateway = Gateway::new();
         gateway.composing.recall = true;
         let mut task = Task { gateway, agent: Agent::new(format), calls: Vec::new() };
-        task.goes_on_for(2);
+        // So long that no window holds it, of a model of which nothing else is known.
+        task.goes_on_for(14);
         assert!(task.last().contains(RECALL_TOOL), "{format}");
+        let history = task.agent.history.clone();
         user_says(&mut task.agent, "Summarise all of this.");
-        let with: Value = serde_json::from_str(&task.agent.body()).unwrap();
+        let body = task.agent.body().replace("claude-sonnet-4-5", "some-model");
+        let with: Value = serde_json::from_str(&body).unwrap();
         let (mut without, mut with_none) = (with.clone(), with.clone());
         without.as_object_mut().unwrap().remove("tools");
         with_none["tools"] = json!([]);
@@ -564,6 +567,7 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             assert_eq!(outgoing.recall, expect, "{format} {session}");
         }
         // The session itself has it still.
+        task.agent.history = history;
         task.goes_on_for(1);
         assert!(task.last().contains(RECALL_TOOL), "{format}");
     }
