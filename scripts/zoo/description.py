@@ -9,7 +9,7 @@ CACHE = pathlib.Path(os.environ.get("EPITOME_ZOO_CACHE", pathlib.Path.home() / "
 FORMATS = [CHAT, RESPONSES, MESSAGES]
 KEYS = {
     *("name", "about", "python", "node", "agent", "formats", "driver", "begin", "resume", "answers", "answer", "standing", "patterns"),
-    *("environment", "files", "proxy", "models", "letters", "patience"),
+    *("environment", "files", "proxy", "models", "letters", "patience", "folder"),
 }
 
 
@@ -30,17 +30,17 @@ class Description:
         self.environment, self.files = told.get("environment", {}), told.get("files", {})
         self.proxy, self.models = told.get("proxy"), {**agents.MODELS, **told.get("models", {})}
         self.letters, self.patience = told.get("letters"), told.get("patience", 240)
+        self.folder = CACHE / told.get("folder", self.name)
 
     def install(self):
         """Each client has a folder of its own: they do not agree on their dependencies, and the system stays as it is."""
-        folder = CACHE / self.name.replace(" ", "-")
         if self.agent:
             program = AGENT_PROGRAMS[self.agent]
             install.npm(CACHE / program, [install.AGENTS[program]])
         if self.python:
-            install.venv(folder, self.python)
+            install.venv(self.folder, self.python)
         if self.node:
-            install.npm(folder, self.node)
+            install.npm(self.folder, self.node)
 
     def client(self, form, folder, base, standing):
         """The client in a new home under `folder`, set up to ask `base`."""
@@ -78,8 +78,7 @@ class Commanded(agents.Agent):
 
     def __init__(self, description, form, folder, base, standing):
         self.description, self.standing = description, standing
-        cache = CACHE / description.name.replace(" ", "-")
-        places = [cache / "bin", cache / "node_modules" / ".bin"]
+        places = [description.folder / "bin", description.folder / "node_modules" / ".bin"]
         self.places = [place for place in places if place.exists()]
         super().__init__(self.find((description.begin or ["python"])[0]), form, folder, base)
 
@@ -120,9 +119,8 @@ class Driven(Commanded):
 
     def link_modules(self):
         """Node looks for packages beside a program, so the driver is copied to where they are."""
-        folder = CACHE / self.description.name.replace(" ", "-")
         for path in (HERE / "drivers").glob("*.mjs"):
-            (folder / path.name).write_text(path.read_text())
+            (self.description.folder / path.name).write_text(path.read_text())
 
     def environment(self):
         told = {"BASE": self.base, "FORM": self.form, "MODEL": self.description.models[self.form]}
@@ -137,5 +135,5 @@ class Driven(Commanded):
         return [self.prompt("")]
 
     def begin(self, words):
-        inside = CACHE / self.description.name.replace(" ", "-") if self.description.node else HERE / "drivers"
+        inside = self.description.folder if self.description.node else HERE / "drivers"
         return [str(inside / self.description.driver)]

@@ -1,5 +1,5 @@
 """LiteLLM's proxy, before the gateway or behind it."""
-import os, pathlib, socket, subprocess, sys, time, urllib.error, urllib.request
+import socket, subprocess, sys, time, urllib.error, urllib.request
 
 # It imports for a long time on a busy machine.
 START = 120
@@ -9,9 +9,7 @@ class Proxy:
     """A running proxy that asks `upstream` for every model."""
 
     def __init__(self, description, folder, upstream):
-        from description import CACHE
-
-        programs = CACHE / description.name.replace(" ", "-") / "bin"
+        programs = description.folder / "bin"
         port = free_port()
         self.url, self.log = f"http://127.0.0.1:{port}", open(folder / "proxy.log", "ab")
         settings = folder / "proxy.yaml"

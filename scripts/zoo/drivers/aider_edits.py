@@ -8,9 +8,9 @@ from aider.models import Model
 import zoo
 
 # What stands in the file besides the values is there for good.
-quoted = "\n".join(f"# {line}" for line in zoo.SYSTEM.split("\n"))
-pathlib.Path("parts.py").write_text("\n".join([quoted, *(f"value_{number} = None" for number in range(len(zoo.PROMPTS)))]) + "\n")
-model = Model(f"openai/{zoo.MODEL}", weak_model=False)
+values = "".join(f"value_{number} = None\n" for number in range(len(zoo.PROMPTS)))
+pathlib.Path("parts.py").write_text(f'"""\n{zoo.SYSTEM}\n"""\n{values}')
+model = Model(f"openai/{zoo.MODEL}", weak_model=None)
 model.edit_format, model.use_repo_map, model.streaming = "diff", False, True
 # Its own summaries are not what is tried here.
 model.max_chat_history_tokens = 10**6

@@ -27,12 +27,20 @@ def client():
     return instructor.from_openai(OpenAI(api_key=zoo.KEY, base_url=zoo.OPENAI))
 
 
+def marked(messages):
+    """Anthropic caches what is marked: the newest message."""
+    if zoo.FORM != "messages":
+        return list(messages)
+    block = {"type": "text", "text": messages[-1]["content"], "cache_control": {"type": "ephemeral"}}
+    return [*messages[:-1], {**messages[-1], "content": [block]}]
+
+
 asking = client()
 history = [{"role": "system", "content": zoo.SYSTEM}]
 for prompt in zoo.PROMPTS:
     history.append({"role": "user", "content": prompt})
     record = asking.chat.completions.create(
-        model=zoo.MODEL, max_tokens=zoo.ANSWER, messages=list(history), response_model=Record, max_retries=3
+        model=zoo.MODEL, max_tokens=zoo.ANSWER, messages=marked(history), response_model=Record, max_retries=3
     )
     history.append({"role": "assistant", "content": record.model_dump_json()})
     zoo.done(record.number)
