@@ -3,7 +3,7 @@
 It knows nothing of the gateway: legality is judged by what providers document, and the cache by what they promise. The script
 answers each turn with the next step of a list, whatever the request says, so that no client can send it in circles.
 """
-import dataclasses, json, re
+import dataclasses, json, re, time
 
 import billing, history, legality, script, strict
 from answers import Say
@@ -35,7 +35,7 @@ class Finish:
 
 class Provider:
     """Takes `limit` tokens of input at most. Each request carries what was found: `bill`, `refused` (None, "long", "illegal"), `why`
-    and `purpose` ("turn", "title", "compaction", "other")."""
+    and `purpose` ("turn", "title", "compaction", "other"). `pace` is how many seconds the model thinks."""
 
     def __init__(self, answers, enough):
         self.answers, self.enough, self.limit, self.steps = answers, enough, 10**9, []
@@ -56,6 +56,7 @@ class Provider:
         if request.bill.tokens > self.limit:
             request.refused = "long"
             return strict.too_long(request.form, request.bill.tokens, self.limit)
+        time.sleep(self.pace)
         say = self.say(request)
         say.usage, say.cached, say.written = request.bill.tokens, request.bill.read, request.bill.written
         self.ledger.note(request.form, request.json)

@@ -1,7 +1,7 @@
 """One run of a client: what it is asked to do, in which setting it does so, and what came of it."""
-import collections, dataclasses, json, pathlib, re, subprocess, time
+import collections, dataclasses, json, re, time
 
-import agents, provider, texts
+import provider, texts
 from gateway import Gateway
 from provider import Finish, Flawed, Read
 from proxy import Proxy
@@ -113,6 +113,7 @@ def run(description, form, task, setting, folder):
     stack, address = chain(description, upstream.url, setting, place)
     try:
         client = description.client(form, place / "client", address, task.standing)
+        script.pace = client.pace
         task.lay_out(client.work)
         prompts = getattr(client, "prompts", lambda every: [client.prompt(words) for words in every])
         codes = [code for code in prompts(task.prompts) if code]
