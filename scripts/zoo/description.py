@@ -9,7 +9,7 @@ CACHE = pathlib.Path(os.environ.get("EPITOME_ZOO_CACHE", pathlib.Path.home() / "
 FORMATS = [CHAT, RESPONSES, MESSAGES]
 KEYS = {
     *("name", "about", "python", "node", "agent", "formats", "driver", "begin", "resume", "answers", "answer", "standing", "patterns"),
-    *("environment", "files", "proxy", "models", "letters", "patience", "folder"),
+    *("environment", "files", "proxy", "models", "letters", "patience", "folder", "prompts"),
 }
 
 
@@ -30,6 +30,7 @@ class Description:
         self.environment, self.files = told.get("environment", {}), told.get("files", {})
         self.proxy, self.models = told.get("proxy"), {**agents.MODELS, **told.get("models", {})}
         self.letters, self.patience = told.get("letters"), told.get("patience", 240)
+        self.prompts = told.get("prompts", 4)
         self.folder = CACHE / told.get("folder", self.name)
 
     def install(self):
@@ -113,8 +114,9 @@ class Driven(Commanded):
 
     def __init__(self, description, form, folder, base, standing):
         super().__init__(description, form, folder, base, standing)
-        self.program = "node" if description.driver.endswith(".mjs") else self.find("python")
-        if description.node:
+        self.is_node = description.driver.endswith(".mjs")
+        self.program = "node" if self.is_node else self.find("python") if description.python else sys.executable
+        if self.is_node:
             self.link_modules()
 
     def link_modules(self):
@@ -126,7 +128,8 @@ class Driven(Commanded):
         told = {"BASE": self.base, "FORM": self.form, "MODEL": self.description.models[self.form]}
         told |= {"SYSTEM": self.standing.get("system", ""), "EXAMPLES": self.standing.get("examples", ""), "ANSWER": str(self.description.answer)}
         told |= {"PROMPTS": str(self.said)}
-        return {**{f"ZOO_{name}": value for name, value in told.items()}, **super().environment()}
+        paths = ":".join(map(str, [*self.places, pathlib.Path(self.program).parent, "/usr/local/bin", "/usr/bin", "/bin", agents.node_folder()]))
+        return {"PATH": paths, **{f"ZOO_{name}": value for name, value in told.items()}, **super().environment()}
 
     def prompts(self, every):
         # A file, because one variable of the environment holds no more than 128 KB.
@@ -135,5 +138,5 @@ class Driven(Commanded):
         return [self.prompt("")]
 
     def begin(self, words):
-        inside = self.description.folder if self.description.node else HERE / "drivers"
+        inside = self.description.folder if self.is_node else HERE / "drivers"
         return [str(inside / self.description.driver)]

@@ -1,5 +1,5 @@
 """Windows that follow from a direct run, and what a run missed beside it."""
-import pathlib
+import json, pathlib
 
 # The largest direct request fills so much of the window in which all fits.
 FILLED = 0.8
@@ -42,6 +42,8 @@ def each(result, direct):
         yield f"cost {result.cost / direct.cost - 1:+.0%}"
     if result.setting != "tight" and result.cached < direct.cached - POINTS:
         yield f"cached {100 * (result.cached - direct.cached):+.0f} points"
+    if result.claimed is not None and result.claimed > 1 - result.cost / direct.cost + POINTS:
+        yield f"claims to save {result.claimed:.0%}"
     if result.own > direct.own:
         yield f"compacted by itself {result.own} times"
     if result.setting == "tight" and not result.compactions:
@@ -74,6 +76,28 @@ def line(result, direct):
     """The same while it runs, with the direct run beside it."""
     told = [result.client, result.format, result.setting, *numbers(result)]
     return [*told, f"cost {result.cost / direct.cost:.2f} of direct"] if direct and direct.cost else told
+
+
+def markdown(path):
+    """The table of a file of results, a row for each client and format."""
+    rows = {}
+    for line in pathlib.Path(path).read_text().splitlines():
+        result = json.loads(line)
+        # The newest run of each setting counts.
+        rows.setdefault((result["client"], result["format"]), {})[result["setting"]] = result
+    print("| client | format | direct: cached | sessions, record · fit · tight | fit: compactions, epochs, cached, cost | tight: the same | missed |")
+    print("|---|---|---|---|---|---|---|")
+    for (client, form), settings in sorted(rows.items()):
+        direct = settings["direct"]
+        sessions = " · ".join(str(settings[name]["sessions"]) for name in ("record", "fit", "tight") if name in settings)
+        cells = [short(settings[name], direct) if name in settings else "-" for name in ("fit", "tight")]
+        every = [f"{name}: {', '.join(result['missed'])}" for name, result in settings.items() if result["missed"]]
+        print(f"| {client} | {form} | {direct['cached']:.0%} | {sessions} | {cells[0]} | {cells[1]} | {'; '.join(every) or 'nothing'} |")
+
+
+def short(result, direct):
+    cost = result["cost"] / direct["cost"] if direct["cost"] else 0
+    return f"{result['compactions']}, {result['epochs']}, {result['cached']:.0%}, ×{cost:.2f}"
 
 
 def dash(value):

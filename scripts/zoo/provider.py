@@ -86,9 +86,11 @@ class Provider:
         reader = find(offered, READERS)
         if reader:
             return Say("", [script.fill(reader, {("number",): step.number})])
+        command = f"cat notes/part-{step.number}.md && touch read-{step.number}"
         shell = script.pick(offered, SHELLS)
-        call = script.fill(shell, {("command", "cmd", "commands"): f"cat notes/part-{step.number}.md && touch read-{step.number}"})
-        return Say("The next part.", [call])
+        if "commands" in (shell[1].get("properties") or {}):
+            return Say("The next part.", [script.Call(shell[0], {"commands": [command]})])
+        return Say("The next part.", [script.fill(shell, {("command", "cmd"): command})])
 
     def by_code(self, step, offered):
         """Programs in the text, as smolagents' CodeAgent runs them."""

@@ -1,5 +1,5 @@
 """One run of a client: what it is asked to do, in which setting it does so, and what came of it."""
-import collections, dataclasses, json, re, time
+import collections, dataclasses, json, re, time, urllib.request
 
 import provider, texts
 from gateway import Gateway
@@ -7,7 +7,6 @@ from provider import Finish, Flawed, Read
 from proxy import Proxy
 from upstream import Upstream
 
-PROMPTS = 4
 # Letters of what a tool returns or a user brings along, unless a description says otherwise.
 LETTERS = 4000, 6000
 # Letters of a standing text: about what project instructions have.
@@ -49,6 +48,8 @@ class Result:
     sessions: int | None = None
     compactions: int | None = None
     epochs: int | None = None
+    # The share of the cost that the gateway says it saved, if it says so.
+    claimed: float | None = None
     causes: dict = dataclasses.field(default_factory=dict)
     # Standing texts that some request lacked, with how many requests of all did.
     lost: dict = dataclasses.field(default_factory=dict)
@@ -67,12 +68,12 @@ class Task:
         self.pages = [writer.page(writer.random.randrange(*(description.letters or LETTERS))) for _ in range(calls)]
         self.standing = {name: standing(name) for name in description.standing}
         self.patterns = description.patterns
-        self.prompts, self.steps = self.several() if description.answers in ("tools", "code") else self.one_by_one()
+        self.prompts, self.steps = self.several(description.prompts) if description.answers in ("tools", "code") else self.one_by_one()
 
-    def several(self):
+    def several(self, count):
         """A few prompts, each of which takes many calls."""
         prompts, steps = [], []
-        size = -(-self.calls // PROMPTS)
+        size = -(-self.calls // count)
         for first in range(0, self.calls, size):
             numbers = range(first, min(first + size, self.calls))
             prompts.append(f"Read parts {numbers[0]} to {numbers[-1]} of the notes in notes/, one after another, then say that you are done.")
@@ -200,4 +201,6 @@ def recorded(result, gateway):
             rows |= {(row["thread"], row["call"]): row for row in gateway.ask("calls", session["id"], "--thread", thread["id"], "--json")}
     causes = collections.Counter(row["cause"] for row in rows.values() if row["cause"])
     result.causes = dict(causes)
+    with urllib.request.urlopen(f"{gateway.url}/epitome/savings", timeout=30) as told:
+        result.claimed = (json.load(told).get("estimated") or {}).get("point")
     result.epochs = len({(row["thread"], row["epoch"]) for row in rows.values()}) if rows else None
