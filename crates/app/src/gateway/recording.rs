@@ -281,7 +281,7 @@ impl Desk {
         let Refused { request, body, overflow } = refused;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
-        let Gateway { composing, .. } = &*self.gateway;
+        let composing = &request.policy.composing;
         let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
     }
