@@ -3,7 +3,12 @@
 //! The certificates are beside this file, made once with openssl: `good`, `expired` and `other` (of another name) by
 //! `issuer`, all with the one `key`, for 127.0.0.1 and for a hundred years.
 
-use std::{io::Read, net::SocketAddr, net::TcpListener, sync::Arc, thread};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread,
+};
 
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
@@ -13,7 +18,7 @@ use rustls::{
 
 use super::{
     super::harness::{Bench, text, workspace},
-    played::{Gateway, Provider, Setup, ok, post},
+    played::{Gateway, Setup, ok, post},
 };
 
 fn file(name: &str) -> std::path::PathBuf {
@@ -42,9 +47,24 @@ fn provider(certificate: &str) -> SocketAddr {
                 // Whoever does not trust it hangs up here.
                 let mut some = [0; 4096];
                 if stream.read(&mut some).is_ok_and(|count| count > 0) {
-                    let _ = std::io::Write::write_all(&mut stream, ok("", "{}").as_bytes());
+                    let _ = stream.write_all(ok("", "{}").as_bytes());
                 }
             });
+        }
+    });
+    address
+}
+
+/// Somebody who does not speak TLS, and says so to whoever tries.
+fn plain() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut some = [0; 4096];
+            let _ = stream.read(&mut some);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }
     });
     address
@@ -79,8 +99,7 @@ fn why_a_certificate_is_not_trusted_is_told_to_the_client_and_in_the_log() {
         let line = log.lines().find(|line| line.contains("a request got no answer")).expect("a line of log");
         assert!(line.contains("\"error\":\"tls\"") && line.contains(says), "{line}");
     }
-    let plain = Provider::new();
-    let (status, text, log) = asked(plain.address, "issuer.pem");
+    let (status, text, log) = asked(plain(), "issuer.pem");
     assert_eq!(status, 502, "{text}");
     assert!(text.contains("does not speak TLS") && text.contains("http://"), "{text}");
     assert!(log.contains("does not speak TLS"), "{log}");
