@@ -38,16 +38,22 @@ def each(result, direct):
         more = requests - direct.lost.get(name, 0)
         if more > 0:
             yield f"{name} lost in {more} requests"
+    if not result.restless:
+        yield from billed(result, direct)
+    if result.own > direct.own:
+        yield f"compacted by itself {result.own} times"
+    if result.setting == "tight" and not result.compactions:
+        yield "never compacted"
+
+
+def billed(result, direct):
+    """What the two bills say."""
     if result.cost > direct.cost * SLACK:
         yield f"cost {result.cost / direct.cost - 1:+.0%}"
     if result.setting != "tight" and result.cached < direct.cached - POINTS:
         yield f"cached {100 * (result.cached - direct.cached):+.0f} points"
     if result.claimed is not None and result.claimed > 1 - result.cost / direct.cost + POINTS:
         yield f"claims to save {result.claimed:.0%}"
-    if result.own > direct.own:
-        yield f"compacted by itself {result.own} times"
-    if result.setting == "tight" and not result.compactions:
-        yield "never compacted"
 
 
 def head(programs):
