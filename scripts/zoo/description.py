@@ -9,7 +9,7 @@ CACHE = pathlib.Path(os.environ.get("EPITOME_ZOO_CACHE", pathlib.Path.home() / "
 FORMATS = [CHAT, RESPONSES, MESSAGES]
 KEYS = {
     *("name", "about", "python", "node", "agent", "formats", "driver", "begin", "resume", "answers", "answer", "standing", "patterns"),
-    *("environment", "files", "proxy", "models", "letters", "patience", "folder", "prompts", "restless"),
+    *("environment", "files", "proxy", "models", "letters", "patience", "folder", "prompts", "restless", "room"),
 }
 
 
@@ -31,6 +31,7 @@ class Description:
         self.proxy, self.models = told.get("proxy"), {**agents.MODELS, **told.get("models", {})}
         self.letters, self.patience = told.get("letters"), told.get("patience", 240)
         self.prompts, self.restless = told.get("prompts", 4), told.get("restless", False)
+        self.share = told.get("room", 0.45)
         self.folder = CACHE / told.get("folder", self.name)
 
     def install(self):
