@@ -229,7 +229,9 @@ impl View {
         let last = self.line.last()?;
         let id = match (self.rehearsal, self.context.names()) {
             (Some(thread), _) => EventId { thread, seq: last.id.seq },
-            (None, Names::Thread(thread)) => EventId { thread, seq: last.id.seq.next() },
+            (None, Names::Thread(thread) | Names::Hidden(thread)) => {
+                EventId { thread, seq: last.id.seq.next() }
+            }
             (None, Names::Messages | Names::MessagesAfter(_)) => {
                 EventId { thread: last.id.thread, seq: last.id.seq.next() }
             }
@@ -263,6 +265,13 @@ impl View {
     /// What would be sent now. After [`prepare`](Self::prepare), what is to be sent.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Says whether the model can ask for what requests leave out: only then are they to name it. What was named before
+    /// stays as it was sent.
+    pub fn show_names_if(&mut self, can_ask: bool) {
+        let names = self.context.names().shown_if(can_ask);
+        self.context.set_names(names);
     }
 
     /// What happened.

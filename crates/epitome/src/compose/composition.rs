@@ -205,7 +205,8 @@ impl<'b> Composition<'_, '_, 'b> {
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens, taught: Taught::Doubted, writing };
+            let taught = Taught::Doubted;
+            let arriving = Arriving { events, records, opens, taught, writing, ..Arriving::default() };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
@@ -500,10 +501,11 @@ fn as_it_came(body: &str, left: Left) -> Way {
 /// Makes the next request of a thread out of its client's. `None` if the log has another history, or it would be too large.
 pub(super) fn weave_request(
     live: &Live,
-    (after, arriving): (Seq, Arriving),
+    (after, mut arriving): (Seq, Arriving),
     request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let mut loom = live.loom()?;
+    arriving.recall = loom.recall_offer(&request);
     let mut request = request;
     let mut woven = None;
     let mut is_other = false;
@@ -515,7 +517,7 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         }
-        request.recall = loom.offers_recall(state.view.line(), &request);
+        request.recall = state.offers_recall();
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);
