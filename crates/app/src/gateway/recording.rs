@@ -272,7 +272,7 @@ impl Desk {
         } else {
             // Nobody waits for an observation.
             let _ = tell.send(Ok(None));
-            let observed = unless_it_panics(|| self.observe(recorder.store(), request, &ticket)).flatten();
+            let observed = unless_it_panics(|| observe(recorder.store(), request, &ticket)).flatten();
             self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed, asked_back: 0 })));
         }
     }
@@ -380,27 +380,6 @@ impl Desk {
         let composed = recorder.compose(&arrival, &request.policy.composing, &request.wishes, &summariser);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(Composed { way, body: plain })))
-    }
-
-    /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
-    fn observe(&self, store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
-        // What is sent again has been observed.
-        if request.mode != Mode::Observe
-            || ticket.purpose != Purpose::Turn
-            || ticket.placed == Placed::Retried
-        {
-            return None;
-        }
-        let Ticket { thread, head, model, .. } = ticket;
-        let observer = &request.policy.observer;
-        let seen = observer.call(store, *thread, *head, model.as_ref(), request.format, now());
-        match seen {
-            Ok(observed) => Some(observed),
-            Err(error) => {
-                telemetry::unobserved(&error);
-                None
-            }
-        }
     }
 
     /// Nothing in here waits for the store to write.
@@ -538,6 +517,24 @@ impl Request {
 fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     // What was held is let go of, and whoever finds it half done reads it again.
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
+fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
+    // What is sent again has been observed.
+    if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn || ticket.placed == Placed::Retried {
+        return None;
+    }
+    let Ticket { thread, head, model, .. } = ticket;
+    let policy = &request.policy;
+    let seen = policy.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
+    match seen {
+        Ok(observed) => Some(observed),
+        Err(error) => {
+            telemetry::unobserved(&error);
+            None
+        }
+    }
 }
 
 /// Whether what is left to do is done before a thread that waits for work would begin with it.

@@ -325,12 +325,11 @@ impl fmt::Display for Shown<'_> {
                 line(f, "", &format_args!("  {}", overriding(allowed)))?;
             }
         }
-        match self.access.allow {
-            Some(allow) => line(f, "routes", allow)?,
-            None => {
-                line(f, "routes", &format_args!("{} with a key of the gateway's", RouteList::default()))?;
-                line(f, "", &"all with a key of the client's")?;
-            }
+        if let Some(allow) = self.access.allow {
+            line(f, "routes", allow)?;
+        } else {
+            line(f, "routes", &format_args!("{} with a key of the gateway's", RouteList::default()))?;
+            line(f, "", &"all with a key of the client's")?;
         }
         line(f, "overrides", &overriding(self.access.allow_override.unwrap_or(false)))?;
         let limits = &self.limits;
