@@ -55,9 +55,10 @@ const BROTLI: &str = "cfffff7ff82540e2b14020f7fe9ffffffff04b00c4610180eefd3fffff
 /// A few bytes that stand for 200 MiB, in each coding.
 fn bombs() -> [(&'static str, Vec<u8>); 3] {
     const BLOCK: usize = 128 << 10;
+    let blanks = vec![b' '; BLOCK];
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     for _ in 0..(200 << 20) / BLOCK {
-        gzip.write_all(&[b' '; BLOCK]).expect("a vector takes all");
+        gzip.write_all(&blanks).expect("a vector takes all");
     }
     let digits = BROTLI.as_bytes().chunks(2).map(|two| str::from_utf8(two).expect("digits"));
     let brotli = digits.map(|two| u8::from_str_radix(two, 16).expect("a byte")).collect();
