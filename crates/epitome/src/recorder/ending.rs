@@ -184,9 +184,10 @@ impl Recorder {
         }
     }
 
-    /// How the call of a composed request ended.
+    /// How the call of a request ended, composed or relayed.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
-        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at);
+        let call = ticket.call.or(ticket.relayed)?;
+        let mut outcome = self.outcome_of(ticket, call, &end.answer, end.at);
         outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
             Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
             None => end.ending.name().to_owned(),

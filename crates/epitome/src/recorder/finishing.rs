@@ -160,9 +160,11 @@ impl Recorder {
             then(match written {
                 Ok(head) => {
                     let thread = unfinished.ticket.thread;
-                    if let Some(live) = live {
-                        let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
-                        live.appended(Appended { after, events, head });
+                    let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
+                    let appended = Appended { after, events, head };
+                    match live {
+                        Some(live) => live.appended(appended),
+                        None => lives.appended(thread, appended),
                     }
                     unfinished.ends(&known, (thread, head));
                     Ok(Finish::Done)

@@ -104,10 +104,10 @@ impl<'s> Past<'s> {
         }
         let passes = self.passes.iter().filter(|(number, _)| *number <= row.number);
         let passes = passes.map(|(_, pass)| pass.clone()).collect();
-        let sent = parse::<Sent>("sent", row.number, &row.call.sent)?;
+        let sent = parse::<Option<Sent>>("sent", row.number, &row.call.sent)?;
         // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
         let names = Names::Thread(row.thread);
-        let view = View::restore(&line, passes, Some(sent), Arc::clone(&self.meter), names);
+        let view = View::restore(&line, passes, sent, Arc::clone(&self.meter), names);
         let rendered = match &rendering.weave {
             Some(plan) => {
                 let body = self.scripts.body(self.store, self.thread, &row, &rendering, plan, &line)?;
@@ -123,7 +123,7 @@ impl<'s> Past<'s> {
 
     /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
     pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<View, SessionError> {
-        let sent = last.map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
+        let sent = last.map(|row| parse::<Option<Sent>>("sent", row.number, &row.call.sent)).transpose()?.flatten();
         let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
         Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
     }

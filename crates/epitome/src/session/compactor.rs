@@ -153,7 +153,7 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
     };
     let maker = maker_for(desk, &row, started)?;
     let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
-    desk.listeners.tell(Lifecycle::Started {
+    desk.listeners.tell(desk.session, Lifecycle::Started {
         thread: row.job.thread,
         job: Some(row.job.id),
         trigger: row.job.trigger,
@@ -322,7 +322,7 @@ fn finish(
                 created: desk.now(),
             };
             if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
-                desk.listeners.tell(Lifecycle::Ended {
+                desk.listeners.tell(desk.session, Lifecycle::Ended {
                     thread: row.job.thread,
                     job: Some(row.job.id),
                     by,
@@ -346,7 +346,7 @@ fn finish(
             let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error: why, next });
+                desk.listeners.tell(desk.session, Lifecycle::Failed { thread, job, by, fault, error: why, next });
             }
         }
     }
@@ -373,7 +373,7 @@ fn give_up(
     if desk.store.fail_job(row.job.id, worker, attempt, then)? {
         let (thread, job) = (row.job.thread, row.job.id);
         let fault = Fault::Unasked;
-        desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error, next });
+        desk.listeners.tell(desk.session, Lifecycle::Failed { thread, job, by, fault, error, next });
     }
     Ok(())
 }

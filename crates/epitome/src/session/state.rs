@@ -101,7 +101,11 @@ impl Named {
 impl State {
     /// What the log and the records beside it say.
     pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
-        let last = store.last_call(thread)?;
+        let newest = store.last_call(thread)?;
+        let last = match &newest {
+            Some(row) if row.call.is_relayed() => store.last_made_call(thread)?,
+            _ => newest.clone(),
+        };
         let mut passes = Vec::new();
         for (call, _, pass) in store.passes(thread)? {
             passes.push(parse::<Pass>("pass", call, &pass)?);
@@ -122,7 +126,7 @@ impl State {
             setup,
             head: end,
             sent: last_prompt,
-            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
+            last: newest.map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
             named: None,

@@ -163,6 +163,22 @@ fn output(id: &str, text: &str) -> Value {
 }
 
 #[test]
+fn an_answer_has_the_time_of_this_clock_whatever_its_provider_says() {
+    let mut gateway = Gateway::new();
+    for (format, body, answer) in [
+        (CHAT, chat(&[user("a")]), chat_answer("1", "b")),
+        (RESPONSES, responses(&json!([user("a")])), response("r", &json!([output("m", "b")]))),
+    ] {
+        let begun = gateway.clock;
+        let placed = gateway.call(format, NOBODY, &body, &answer);
+        let events = gateway.recorder.store().read(placed.thread, Seq(1), 10).unwrap();
+        let times: Vec<_> = events.iter().map(|event| event.event.time.unwrap().0).collect();
+        assert_eq!(times, [begun + 1_000, begun + 1_500, begun + 1_500], "{format}");
+        assert!(events.iter().any(|event| event.event.raw.json.contains(":1,")), "what it says is kept");
+    }
+}
+
+#[test]
 fn a_history_continues_its_thread_without_an_id() {
     let mut gateway = Gateway::new();
     let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &chat_answer("1", "b"));
