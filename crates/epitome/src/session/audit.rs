@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Logged, Seq, ThreadId,
+    Digest, Logged, Seq, ThreadId, Tokens,
     context::Names,
     cost::Prompt,
     meter::{Meter, Overhead},
@@ -20,6 +20,7 @@ use super::{
     error::SessionError,
     reading::{parse, read_line, read_window},
     setup::Rendering,
+    state::window_of,
 };
 use crate::compose::Scripts;
 
@@ -127,6 +128,19 @@ impl<'s> Past<'s> {
         let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
         Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
     }
+}
+
+/// The window that the newest call of a thread's view was made for, of those that saw nothing after `through`; nothing if
+/// nobody gave one, so that what is known of the model counts.
+pub fn window(store: &Sqlite, thread: ThreadId, through: Option<Seq>) -> Result<Option<Tokens>, SessionError> {
+    let mut row = store.last_made_call(thread)?;
+    while let Some(CallRow { number, call, .. }) = row {
+        if through.is_none_or(|through| call.head <= through) {
+            return Ok(window_of(&call));
+        }
+        row = number.checked_sub(1).map(|before| store.call(thread, before)).transpose()?;
+    }
+    Ok(None)
 }
 
 /// The same, and it must be what was sent.

@@ -41,6 +41,15 @@ struct Made {
     injected: Vec<String>,
     learned: Learned,
     thrash: Thrash,
+    /// The window that somebody gave, whatever is known of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Tokens>,
+}
+
+/// The window that a call was made for, if somebody gave one: a setting of its gateway, a header, an option of its session.
+pub(crate) fn window_of(call: &NewCall) -> Option<Tokens> {
+    // Written by another version, it says nothing.
+    serde_json::from_str::<Made>(&call.steps).unwrap_or_default().window
 }
 
 /// No answer has as many events.
@@ -344,6 +353,7 @@ impl State {
             injected: injected.to_vec(),
             learned: self.learned,
             thrash: self.thrash,
+            window: self.limit.map_or(setup.window, |limit| limit.window),
         };
         let estimated = self.view.context().tokens();
         let pass = self.view.sent(Some(now)).map(json);
