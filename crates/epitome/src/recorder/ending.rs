@@ -161,7 +161,11 @@ impl Recorder {
         Ok(Some(moved))
     }
 
-    fn fork_away(&self, ticket: &mut Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
+    fn fork_away(
+        &self,
+        ticket: &mut Ticket,
+        request: &Commit,
+    ) -> Result<(ThreadId, Seq, Placed), RecordError> {
         let (of, at, end) = (request.thread, request.after, ticket.link);
         let key = ticket.key.clone();
         let id = ThreadId::derived(&[
@@ -177,7 +181,8 @@ impl Recorder {
         let opens = Opens { session: None, thread, head };
         // The fork shares the calls before its own: what this one says of itself follows them.
         let calls = unwritten::calls_of(&mut request.clone());
-        let mut commit = Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), calls) };
+        let mut commit =
+            Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), calls) };
         let mut written = self.store.commit(commit.clone());
         if let Err(StoreError::CallsConflict { .. }) = written {
             (ticket.relayed, commit.records) = (None, Vec::new());

@@ -409,8 +409,7 @@ impl Recorder {
         place: Place,
         writing: Writing,
     ) -> Result<Ticket, RecordError> {
-        let is_fork =
-            matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
+        let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
             // What a fork shares is read as soon as it is there. What is asked again is in the log.
             let mut ticket = self.take(arrival, seen, caller, place)?;

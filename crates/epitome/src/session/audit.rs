@@ -124,7 +124,8 @@ impl<'s> Past<'s> {
 
     /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
     pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<View, SessionError> {
-        let sent = last.map(|row| parse::<Option<Sent>>("sent", row.number, &row.call.sent)).transpose()?.flatten();
+        let sent =
+            last.map(|row| parse::<Option<Sent>>("sent", row.number, &row.call.sent)).transpose()?.flatten();
         let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
         Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
     }
@@ -132,7 +133,11 @@ impl<'s> Past<'s> {
 
 /// The window that the newest call of a thread's view was made for, of those that saw nothing after `through`; nothing if
 /// nobody gave one, so that what is known of the model counts.
-pub fn window(store: &Sqlite, thread: ThreadId, through: Option<Seq>) -> Result<Option<Tokens>, SessionError> {
+pub fn window(
+    store: &Sqlite,
+    thread: ThreadId,
+    through: Option<Seq>,
+) -> Result<Option<Tokens>, SessionError> {
     let mut row = store.last_made_call(thread)?;
     while let Some(CallRow { number, call, .. }) = row {
         if through.is_none_or(|through| call.head <= through) {

@@ -475,14 +475,17 @@ impl Desk {
         let Fact::Compacted(compaction) = &logged.event.fact else { return None };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         let made = Some((compaction.trigger, by.clone()));
-        self.listeners.tell(self.session, Lifecycle::Adopted {
-            thread: self.thread,
-            compaction: logged.id.seq,
-            by,
-            trigger: compaction.trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
+        self.listeners.tell(
+            self.session,
+            Lifecycle::Adopted {
+                thread: self.thread,
+                compaction: logged.id.seq,
+                by,
+                trigger: compaction.trigger,
+                tokens_before: compaction.tokens_before,
+                tokens_after: compaction.tokens_after,
+            },
+        );
         made
     }
 

@@ -178,15 +178,8 @@ impl Listeners {
         let saved = compaction.tokens_before.zip(compaction.tokens_after);
         // The rest of the context is the same before and after.
         let tokens_before = saved.map_or(Tokens(0), |(before, after)| before.less(after)) + tokens_after;
-        let started = Lifecycle::Started {
-            thread,
-            job: None,
-            trigger,
-            by: by.clone(),
-            first,
-            through,
-            tokens_before,
-        };
+        let started =
+            Lifecycle::Started { thread, job: None, trigger, by: by.clone(), first, through, tokens_before };
         self.tell(session, started);
         self.tell(session, Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
     }

@@ -65,8 +65,7 @@ impl<'a> Frame<'a> {
 
     /// Whether its pieces and its units, with what stands between them, are the whole request.
     pub fn is_whole(&self) -> bool {
-        let follows =
-            |pair: &[Range<usize>]| pair[0].end + self.between.len() == pair[1].start;
+        let follows = |pair: &[Range<usize>]| pair[0].end + self.between.len() == pair[1].start;
         self.is_even && self.units.windows(2).all(follows)
     }
 

@@ -185,7 +185,8 @@ fn a_summariser_that_is_not_there_holds_up_nobody() {
 /// The log warns of a summary that failed, and names its session and the reason.
 #[track_caller]
 fn check_warned(gateway: &Gateway, reason: &[&str]) {
-    let sessions: Vec<String> = gateway.bench.json(&["sessions"]).iter().map(|row| told(&row["id"])).collect();
+    let sessions: Vec<String> =
+        gateway.bench.json(&["sessions"]).iter().map(|row| told(&row["id"])).collect();
     eventually("the log warns", || {
         gateway.log().lines().any(|line| {
             let is_warning = line.contains("WARN") && line.contains("the summary by ");
