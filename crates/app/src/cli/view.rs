@@ -189,7 +189,7 @@ impl Source {
                 None => line.push_uncounted(Arc::new(event)),
             }
         }
-        let names = Names::Thread(thread.id);
+        let names = audit::names_of(store, thread.id, &line)?;
         let window = audit::window(store, thread.id, last)?;
         let counted_by = store.tokenizer().map(str::to_owned);
         Ok(Self { line, names, title: session.title, counted_by, window })

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Logged, Seq, ThreadId, Tokens,
+    Digest, Fact, Logged, Seq, ThreadId, Tokens,
     context::Names,
     cost::Prompt,
+    event::Instruction,
     meter::{Meter, Overhead},
     profile::Tokenizer,
     project::Line,
@@ -22,7 +23,7 @@ use super::{
     setup::Rendering,
     state::window_of,
 };
-use crate::compose::Scripts;
+use crate::compose::{Script, Scripts};
 
 /// A past call, made again.
 #[derive(Clone, Debug)]
@@ -146,6 +147,19 @@ pub fn window(
         row = number.checked_sub(1).map(|before| store.call(thread, before)).transpose()?;
     }
     Ok(None)
+}
+
+/// How the requests of a thread name what they leave out: by handles if its model has a tool to ask for it, given by its
+/// client or offered with its last call, and else not at all.
+pub fn names_of(store: &Sqlite, thread: ThreadId, line: &Line) -> Result<Names, SessionError> {
+    let last = store.last_made_call(thread)?;
+    let script = last.as_ref().and_then(|last| last.call.script.as_deref());
+    let is_tools =
+        |event: &&Arc<Logged>| matches!(event.event.fact, Fact::Instructed { what: Instruction::Tools, .. });
+    let tools = line.events().rfind(is_tools);
+    let can_ask = script.is_some_and(Script::offers_recall)
+        || tools.is_some_and(|tools| tools.event.fact.has_recall_tool());
+    Ok(Names::Thread(thread).shown_if(can_ask))
 }
 
 /// The same, and it must be what was sent.
