@@ -173,7 +173,11 @@ const WEIGHT: Tokens = Tokens(24_000_000);
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default(), relayed: Default::default() }
+        Self {
+            kept: Mutex::new(Kept::new(WEIGHT)),
+            setups: Mutex::default(),
+            relayed: RelayedThreads::default(),
+        }
     }
 }
 

@@ -133,7 +133,9 @@ impl RelayedThread {
         if self.head.seq != after {
             return false;
         }
-        events.iter().for_each(|event| self.push(event));
+        for event in &events {
+            self.push(event);
+        }
         self.head == head
     }
 
@@ -165,7 +167,9 @@ impl RelayedThread {
         if self.head.seq != commit.after && commit.opens.is_none() {
             *self = Self::read(store, commit.thread)?;
         }
-        commit.events.iter().for_each(|event| self.push(event));
+        for event in &commit.events {
+            self.push(event);
+        }
         let count = self.loom.units.ends(seen.units().iter().map(|unit| unit.digest)).len();
         let is_here = seen.follows() == Follows::Nothing;
         let frame = seen.frame().filter(|frame| is_here && frame.is_whole() && frame.units.len() <= count);

@@ -222,13 +222,12 @@ impl Recorder {
                 Ok(head) => return Ok((unfinished.ticket.thread, head)),
                 Err(error) if error.is_conflict() && unfinished.ticket.relayed.is_some() => {
                     self.lives.forget(unfinished.ticket.thread);
-                    match error {
-                        StoreError::Conflict { head, .. } => head,
+                    if let StoreError::Conflict { head, .. } = error {
+                        head
+                    } else {
                         // Somebody else told of a call here: what this one says of itself follows another.
-                        _ => {
-                            unfinished.forgets_its_call();
-                            continue;
-                        }
+                        unfinished.forgets_its_call();
+                        continue;
                     }
                 }
                 Err(error) if error.is_conflict() && unfinished.is_composed() => {
