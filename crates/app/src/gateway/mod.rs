@@ -154,7 +154,7 @@ impl Gateway {
         check_exposure(&config, lasting.listening)?;
         let Config { listen, mode, routes, upstreams, tokens, access, limits, unrecorded, policy, compact } =
             config;
-        let window = compact.window.map(Tokens);
+        let (window, summary_time) = (compact.window.map(Tokens), compact.summary_time());
         let in_use = |policy: &Policy| {
             let profiles = &lasting.profiles;
             let composing = Composing {
@@ -179,7 +179,7 @@ impl Gateway {
             limits,
             unrecorded,
             listen,
-            summarisers: Summarisers::new(compact.summariser, window, &lasting.profiles)?,
+            summarisers: Summarisers::new(compact.summariser, summary_time, window, &lasting.profiles)?,
             lasting,
         })
     }
