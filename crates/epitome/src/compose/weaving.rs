@@ -63,6 +63,9 @@ pub(super) struct Loom {
     hidden: usize,
     /// Whether the client has asked its provider's cache for something.
     marked: bool,
+    /// Whether another plan than the last request's is in force: units may be kept that it left out, and whose form is
+    /// recorded nowhere.
+    replanned: bool,
 }
 
 /// A client's request that is to be taken over.
@@ -136,6 +139,7 @@ impl Loom {
     pub(super) fn decides_nothing(&mut self) {
         self.plan = Plan::default();
         (self.rendering, self.planned, self.grown) = (None, None, None);
+        self.replanned = true;
     }
 
     /// Tells of a request that is relayed as it came. `logged` says what the log has of a unit.
@@ -267,6 +271,7 @@ impl Loom {
         self.last = Some(Last { body, units: frame.units, start, end, between });
         self.taken.take(script);
         self.grown = grown;
+        self.replanned = false;
     }
 
     /// Takes what happened since.
@@ -322,6 +327,7 @@ impl Loom {
         self.plan = plan;
         self.rendering = None;
         self.grown = None;
+        self.replanned = true;
         Ok(goes_on)
     }
 
@@ -365,7 +371,8 @@ impl Loom {
             let was_sent = is_same_history && unit < taken.last.units;
             let before =
                 last.filter(|_| was_sent).and_then(|last| Some(&last.body[last.units.get(unit)?.clone()]));
-            if before == Some(sent.as_bytes()) && last.is_some_and(|last| *last.between == *frame.between) {
+            let is_same_frame = last.is_some_and(|last| *last.between == *frame.between);
+            if !self.replanned && is_same_frame && before == Some(sent.as_bytes()) {
                 continue;
             }
             let form = taken.forms.get(&unit).filter(|_| is_same_history);

@@ -409,3 +409,27 @@ proptest! {
         check(Format::OpenaiResponses, &deeds);
     }
 }
+
+#[test]
+fn what_a_compaction_shows_again_is_on_record_as_the_client_wrote_it() {
+    let deeds = [
+        Deed::Runs(2, 9),
+        Deed::Runs(3, 46),
+        Deed::Runs(1, 18),
+        Deed::Talks(39),
+        Deed::Runs(1, 80),
+        Deed::Overflows,
+        Deed::Runs(2, 59),
+        Deed::Runs(2, 46),
+        Deed::Runs(2, 40),
+        // From here on it writes its requests in another form than the log has them.
+        Deed::Spaces,
+        Deed::Edits(0),
+        Deed::Runs(1, 76),
+        Deed::Breaks,
+        Deed::Runs(1, 1),
+        Deed::Compacts,
+        Deed::Runs(1, 1),
+    ];
+    check(Format::OpenaiChat, &deeds);
+}
