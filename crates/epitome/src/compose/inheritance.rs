@@ -75,7 +75,7 @@ fn shared_compaction(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Option
         // What a client compacted itself is another history.
         Fact::Compacted(compaction) if logged.event.normal.is_none() => {
             logged.id.seq > at
-                && compaction.kept_from(logged.id.seq) <= at
+                && compaction.kept_from(logged.id.seq) <= at.next()
                 && !undone.contains(&logged.id.seq)
         }
         _ => false,
