@@ -38,7 +38,7 @@ impl Inheritance {
         at: Seq,
         units: usize,
     ) -> Result<Option<Self>, StoreError> {
-        let Some(call) = store.last_call(of)?.filter(|row| row.call.head > at) else { return Ok(None) };
+        let Some(call) = store.last_made_call(of)?.filter(|row| row.call.head > at) else { return Ok(None) };
         let Ok(sent) = serde_json::from_str::<Sent>(&call.call.sent) else { return Ok(None) };
         let compaction = shared_compaction(store, of, at)?;
         let moved = compaction.as_ref().map(|logged| (logged.id.seq, at.next()));

@@ -11,6 +11,7 @@ mod grown;
 mod inheritance;
 mod live;
 mod recalling;
+mod relayed;
 mod script;
 mod units;
 mod weaving;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     inheritance::Inheritance,
     live::{Live, Lives},
     recalling::as_told,
+    relayed::RelayedThread,
     script::Script,
 };
 use crate::{
