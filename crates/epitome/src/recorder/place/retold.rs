@@ -113,7 +113,7 @@ fn letters_of(events: &[Event]) -> String {
             all.extend(letters(&call.id.0).chain(letters(&call.arguments)));
         }
         if let Fact::ToolReturned { results, .. } = &event.fact {
-            results.iter().for_each(|result| all.extend(letters(&result.call.0)));
+            all.extend(results.iter().flat_map(|result| letters(&result.call.0)));
         }
     }
     all
