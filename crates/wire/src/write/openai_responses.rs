@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     json::{self, Json, quoted},
+    openai_responses::is_empty_reasoning,
     request::bare_item,
 };
 
@@ -225,7 +226,7 @@ impl<'e> Pen<'e, '_> {
             let call = own.text_at("type").is_some_and(item::is_call);
             call && !entry.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
         };
-        if is_unreadable() {
+        if is_unreadable() || is_empty_reasoning(own) {
             return None;
         }
         let content = own.get("content").filter(|_| fragment.places.is_some());
