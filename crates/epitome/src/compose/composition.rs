@@ -227,6 +227,8 @@ impl<'b> Composition<'_, '_, 'b> {
             Left::HeldOut
         } else if self.unfit.get() {
             Left::Unfit
+        } else if self.seen.illegal().is_some() {
+            Left::Illegal
         } else {
             Left::Composed
         }
@@ -247,9 +249,24 @@ impl<'b> Composition<'_, '_, 'b> {
         let ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
         let way = match self.command() {
             Some(_) => answer(command::not_compacted(left)),
-            None => as_it_came(self.arrival.body, left),
+            None => self.as_it_came(left),
         };
         Ok((ticket, way))
+    }
+
+    /// The request as it came. What is illegal about it is said with its place: by the header, and in the log.
+    fn as_it_came(&self, left: Left) -> Way {
+        let way = as_it_came(self.arrival.body, left);
+        match (way, self.seen.illegal().filter(|_| left == Left::Illegal)) {
+            (Way::Forward(mut outgoing), Some((place, rule))) => {
+                tracing::warn!(
+                    target: "epitome::compose", %place, rule, "a request that its provider would refuse goes on as it came"
+                );
+                outgoing.done.cause = Some(format!("{rule} at {place}"));
+                Way::Forward(outgoing)
+            }
+            (way, _) => way,
+        }
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.

@@ -203,6 +203,8 @@ pub enum Left {
     Aside,
     /// It was not: no request could be made that the provider would take.
     Unfit,
+    /// It was not: the client's request itself holds what its provider would refuse, and only the client can mend it.
+    Illegal,
 }
 
 impl Left {
@@ -215,6 +217,7 @@ impl Left {
             Self::Remote => "remote",
             Self::Aside => "aside",
             Self::Unfit => "unfit",
+            Self::Illegal => "illegal",
         }
     }
 }

@@ -143,7 +143,7 @@ impl Composed {
                 price(&full).or_else(|| price(&uncached))
             }),
             // It went on as it came.
-            Left::Unfit => cost,
+            Left::Unfit | Left::Illegal => cost,
             Left::HeldOut | Left::Managed | Left::Remote | Left::Aside => None,
         };
         if let (Some(cost), Some(full)) = (cost, full) {
