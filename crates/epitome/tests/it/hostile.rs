@@ -191,7 +191,7 @@ fn made(format: Format, body: &str, limit: u64) -> Vec<(&'static str, String, To
     let asked = Asked { model: None, format: Some(format) };
     let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
     let (budget, margin) = plan.trust.within(Tokens(limit));
-    let policy = Policy::named("default").unwrap();
+    let policy = Policy::named("epitome").unwrap();
     if let Ok(rehearsed) = plan.rehearse(policy, compact::numbered(&plan.line), &budget, margin) {
         let compacted = rehearsed.compacted;
         assert!(compacted.report.after.tokens <= Tokens(limit), "{body}");
