@@ -181,7 +181,9 @@ impl<'e> Walk<'e> {
             Part::Media(media) => {
                 self.media += match &media.place {
                     // As base64 in a data URL.
-                    Place::Inline { size, .. } => usize::try_from(size.div_ceil(3) * 4).unwrap_or(usize::MAX) + 64,
+                    Place::Inline { size, .. } => {
+                        usize::try_from(size.div_ceil(3) * 4).unwrap_or(usize::MAX) + 64
+                    }
                     Place::Elsewhere(link) => link.len(),
                 };
             }
@@ -308,7 +310,8 @@ fn whole<'r>(key: Option<&str>, raw: &'r str, scope: &mut Scope<'r>) {
 }
 
 fn is_known(key: &str) -> bool {
-    let names: [&[&str]; 4] = [&CONTAINERS, &FRAMING, &MEDIA, &["text", "refusal", "thinking", "arguments", "input"]];
+    let names: [&[&str]; 4] =
+        [&CONTAINERS, &FRAMING, &MEDIA, &["text", "refusal", "thinking", "arguments", "input"]];
     names.iter().any(|names| names.contains(&key))
 }
 

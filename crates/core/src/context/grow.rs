@@ -243,13 +243,7 @@ impl Context {
         }
     }
 
-    fn answer_call(
-        &mut self,
-        (at, part): (Seq, usize),
-        event: &Arc<Logged>,
-        index: usize,
-        costs: &Costs,
-    ) {
+    fn answer_call(&mut self, (at, part): (Seq, usize), event: &Arc<Logged>, index: usize, costs: &Costs) {
         let seq = event.id.seq;
         let counts = costs.results.get(index).cloned().unwrap_or_default();
         let beside = costs.beside_results.get(index).copied().unwrap_or_default();

@@ -93,7 +93,8 @@ impl Meter {
             },
             _ => Tokens(0),
         };
-        let whole = results.iter().flatten().chain(&parts).chain(beside).copied().sum::<Tokens>() + rest + sealed;
+        let whole =
+            results.iter().flatten().chain(&parts).chain(beside).copied().sum::<Tokens>() + rest + sealed;
         Costs {
             results,
             parts,

@@ -21,8 +21,23 @@ const FRAMING: [&str; 9] =
 
 /// Members that every reader knows: their names are wrapping.
 const KNOWN: [&str; 17] = [
-    "content", "text", "tool_calls", "function", "arguments", "input", "output", "refusal", "thinking", "summary",
-    "source", "data", "signature", "encrypted_content", "cache_control", "is_error", "reasoning_content",
+    "content",
+    "text",
+    "tool_calls",
+    "function",
+    "arguments",
+    "input",
+    "output",
+    "refusal",
+    "thinking",
+    "summary",
+    "source",
+    "data",
+    "signature",
+    "encrypted_content",
+    "cache_control",
+    "is_error",
+    "reasoning_content",
 ];
 
 /// What a request says, counted leaf by leaf from its bytes.
@@ -51,7 +66,8 @@ fn leaves(key: &str, value: &Value) -> u64 {
         Value::Object(members) => {
             let is_known = |key: &str| KNOWN.contains(&key) || FRAMING.contains(&key);
             let member = |(key, value): (&String, &Value)| {
-                let named = if is_known(key) || value.is_null() || value.is_boolean() { 0 } else { count(key) };
+                let named =
+                    if is_known(key) || value.is_null() || value.is_boolean() { 0 } else { count(key) };
                 named + leaves(key, value)
             };
             members.iter().map(member).sum()
@@ -117,8 +133,20 @@ fn realistic(format: Format) -> Value {
 
 /// Names under which values turn up where nobody expects them.
 const ODD: [&str; 14] = [
-    "refusal", "thinking", "text", "content", "output", "arguments", "input", "summary", "note", "annotations",
-    "signature", "id", "reasoning_content", "provider_specific_fields",
+    "refusal",
+    "thinking",
+    "text",
+    "content",
+    "output",
+    "arguments",
+    "input",
+    "summary",
+    "note",
+    "annotations",
+    "signature",
+    "id",
+    "reasoning_content",
+    "provider_specific_fields",
 ];
 
 /// Changes one value somewhere in `root`, as `choice` says.
@@ -134,9 +162,10 @@ fn mutate(root: &mut Value, choice: u64) {
     let path = paths[draw(paths.len())].clone();
     let odd = ODD[draw(ODD.len())];
     let kind = draw(9);
-    let saying = [Value::String(words("odd", 40)), json!([words("odd", 20)]), json!({ "deep": [words("odd", 15)] })]
-        [draw(3)]
-    .clone();
+    let saying =
+        [Value::String(words("odd", 40)), json!([words("odd", 20)]), json!({ "deep": [words("odd", 15)] })]
+            [draw(3)]
+        .clone();
     let elsewhere = root.pointer(&paths[draw(paths.len())]).cloned().unwrap_or_default();
     let Some(value) = root.pointer_mut(&path) else { return };
     match (kind, &mut *value) {
@@ -168,12 +197,19 @@ fn pointers(value: &Value, at: String, into: &mut Vec<String>) {
     let step = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
         Value::Array(elements) => {
-            elements.iter().enumerate().for_each(|(index, value)| pointers(value, step(&index.to_string()), into));
+            elements
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| pointers(value, step(&index.to_string()), into));
         }
         Value::Object(members) => {
-            let read = |key: &str| !at.is_empty() || matches!(key, "messages" | "input" | "system" | "instructions");
+            let read =
+                |key: &str| !at.is_empty() || matches!(key, "messages" | "input" | "system" | "instructions");
             let members: &Map<String, Value> = members;
-            members.iter().filter(|(key, _)| read(key)).for_each(|(key, value)| pointers(value, step(key), into));
+            members
+                .iter()
+                .filter(|(key, _)| read(key))
+                .for_each(|(key, value)| pointers(value, step(key), into));
         }
         _ => {}
     }

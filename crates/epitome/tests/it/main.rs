@@ -12,6 +12,7 @@ mod composing_as_before;
 mod composing_at_random;
 mod composing_with_answers;
 mod examples;
+mod handles;
 mod hostile;
 mod lifecycle_crash;
 mod lineage;

@@ -73,9 +73,17 @@ pub const RULES: [LegalityRule; 37] = [
     mended("prefill-not-space", ANTHROPIC, "An answer that is to be continued does not end in white space."),
     mended("reasoning-followed", RESPONSES, "Reasoning is followed by the item it led to."),
     mended("compaction-first", ANTHROPIC, "A signed compaction is the first thing."),
-    mended("thinking-unchanged", ANTHROPIC, "Thinking comes back byte for byte, with all that stood before it."),
+    mended(
+        "thinking-unchanged",
+        ANTHROPIC,
+        "Thinking comes back byte for byte, with all that stood before it.",
+    ),
     mended("thinking-kept", ANTHROPIC, "Thinking of an open tool loop stays."),
-    mended("reasoning-kept", OPENAI, "Reasoning stays with what it led to, where its provider wants it back."),
+    mended(
+        "reasoning-kept",
+        OPENAI,
+        "Reasoning stays with what it led to, where its provider wants it back.",
+    ),
     mended("breakpoints", ANTHROPIC, "There are at most four cache marks."),
     mended("call-signed", CHAT, "Where the model demands it, the first call of a turn has its signature."),
 ];

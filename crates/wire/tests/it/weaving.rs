@@ -76,7 +76,10 @@ fn only_what_a_provider_reads_is_a_mark() {
 fn with_empty_reasoning(reasoning: &str) -> String {
     let call = |id: &str| {
         format!(r#"{{"type":"function_call","call_id":"{id}","name":"t","arguments":"{{}}"}},"#)
-            + &format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"{}"}}"#, "word ".repeat(40))
+            + &format!(
+                r#"{{"type":"function_call_output","call_id":"{id}","output":"{}"}}"#,
+                "word ".repeat(40)
+            )
     };
     let user = r#"{"role":"user","content":"go"}"#;
     format!(r#"{{"input":[{user},{},{reasoning},{}]}}"#, call("a"), call("b"))
