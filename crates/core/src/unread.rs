@@ -282,6 +282,10 @@ impl<'e> Walk<'e> {
         if !key.is_none_or(|key| is_known(key)) {
             scope.rest.push(Cow::Owned(key.unwrap_or_default().to_owned()));
         }
+        // The id of a call stands once more in whatever answers it, be that only a stand-in.
+        if is_named(&["id", "call_id"]) {
+            scope.rest.push(text.clone());
+        }
         scope.rest.push(text);
     }
 

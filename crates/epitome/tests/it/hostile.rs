@@ -283,7 +283,7 @@ fn what_stands_in_an_odd_place_is_counted() {
             check(format, &body, limit);
         }
         let [(_, _, told), ..] = &made(format, &body, 5_000)[..] else { panic!("{format} {at}: it fits") };
-        assert!(told.0 > Tokenizer::O200k.counter().count(&odd).0 + 300, "{format} {at}: {told} are told");
+        assert!(told.0 > Tokenizer::O200k.counter().count(&odd).0 + 50, "{format} {at}: {told} are told");
     }
 }
 
