@@ -114,6 +114,7 @@ impl Gateway {
         let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact, listen: _ } =
             config;
         let profiles = Arc::new(Profiles::builtin());
+        let summary_time = compact.summary_time();
         let composing = Composing {
             policy: policy.clone(),
             profiles: Arc::clone(&profiles),
@@ -124,7 +125,7 @@ impl Gateway {
             with_answers: unrecorded == Unrecorded::Forward,
             heard: Heard::default(),
         };
-        let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;
+        let summarisers = Summarisers::new(compact.summariser, summary_time, composing.window, &profiles)?;
         let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
         Ok(Self {
             admission: Admission::new(tokens, listening),

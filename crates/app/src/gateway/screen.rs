@@ -197,13 +197,14 @@ mod tests {
                 format: epitome::wire::Format::OpenaiChat,
                 key: Some("sk-canary".into()),
             },
+            summary_time: None,
         };
         insta::assert_snapshot!(told(compact), @r"
           mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old
           policy     epitome
           compact    a window of 128000 tokens
                      2.5 % of sessions are left as they are, to measure savings
-                     summaries by small at http://10.0.0.3:8080 (openai-chat, a key of its own, which anybody on the way can read: use https)
+                     summaries by small at http://10.0.0.3:8080 (openai-chat, a key of its own, which anybody on the way can read: use https), 5m for each
                      `/compact` compacts, the model may recall
         What it saves:  curl http://127.0.0.1:1/epitome/savings
         ");

@@ -89,6 +89,7 @@ fn what_mode_compact_is_told_is_shown_without_its_key() {
             "key": "configured",
             "exposed": true,
         },
+        "summariser_timeout": "5m",
     });
     assert_eq!(shown["compact"], expect);
     let (right, said) = text_of(&["--summariser", "session", "--json"]);

@@ -11,11 +11,15 @@ use epitome_core::{
     event::{Time, Usage},
     profile::{CacheRules, Prices, Profiles},
 };
-use epitome_store::{Sqlite, StoreError};
+use epitome_store::{Sqlite, StoreError, records::Opens};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
-use super::{Composing, Summariser, weaving::Loom};
+use super::{
+    Composing, Summariser,
+    relayed::{RelayedThread, RelayedThreads},
+    weaving::Loom,
+};
 use crate::{
     observe::kept::Kept,
     recorder::Ticket,
@@ -154,6 +158,8 @@ impl Live {
 pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
+    /// The threads whose newest requests were relayed as they came.
+    relayed: RelayedThreads,
 }
 
 /// How requests are made, by format and model.
@@ -167,7 +173,11 @@ const WEIGHT: Tokens = Tokens(24_000_000);
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default() }
+        Self {
+            kept: Mutex::new(Kept::new(WEIGHT)),
+            setups: Mutex::default(),
+            relayed: RelayedThreads::default(),
+        }
     }
 }
 
@@ -185,10 +195,37 @@ impl Lives {
         // A token is about four bytes.
         let weight = Tokens(live.loom().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
         self.kept().put(thread, Arc::clone(live), weight);
+        drop(self.relayed.take(thread));
     }
 
     pub(crate) fn forget(&self, thread: ThreadId) {
         drop(self.kept().take(thread));
+        drop(self.relayed.take(thread));
+    }
+
+    /// What a request to be relayed goes on from, in a thread that is there or that it opens.
+    pub(crate) fn relayed(
+        &self,
+        store: &Sqlite,
+        thread: ThreadId,
+        opens: Option<&Opens>,
+    ) -> Result<RelayedThread, SessionError> {
+        match (opens, self.relayed.take(thread)) {
+            (Some(_), _) => Ok(RelayedThread::fresh()),
+            (None, Some(relayed)) => Ok(relayed),
+            (None, None) => RelayedThread::read(store, thread),
+        }
+    }
+
+    /// The newest request of a thread was relayed: whoever composes the next one reads the thread again.
+    pub(crate) fn relays(&self, thread: ThreadId, relayed: RelayedThread) {
+        drop(self.kept().take(thread));
+        self.relayed.put(thread, relayed);
+    }
+
+    /// Something was appended to a thread whose newest request was relayed.
+    pub(crate) fn appended(&self, thread: ThreadId, appended: Appended) {
+        self.relayed.appended(thread, appended);
     }
 
     /// How requests of a model are made.

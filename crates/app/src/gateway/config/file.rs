@@ -385,6 +385,7 @@ mod tests {
             url = "http://127.0.0.1:8080/v1"
             format = "anthropic"
             key_env = "LOCAL_KEY"
+            timeout = "90s"
 
             [limits]
             body = "32MiB"
@@ -407,7 +408,8 @@ mod tests {
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
         assert_eq!((file.tokens[0].mode, file.tokens[1].mode), (Some(Mode::Off), None));
         assert_eq!(file.routes["/v1/messages"], Mode::Record);
-        let Compact { window, holdout, command, recall, summariser } = &file.compact;
+        let Compact { window, holdout, command, recall, summariser, summary_time } = &file.compact;
+        assert_eq!(*summary_time, Some(Duration::from_secs(90)));
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
         assert_eq!(command.as_deref(), Some("/compact"));
         let Summariser::Model { model, base, format, key } = summariser else { panic!("{summariser:?}") };

@@ -1,7 +1,7 @@
 //! What the command line says of a gateway, put together with what its file says. Where both speak, the command line
 //! counts.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
@@ -88,6 +88,10 @@ struct CompactFlags {
     /// The environment variable that holds its key.
     #[arg(long, value_name = "NAME", requires = "summariser")]
     summariser_key_env: Option<String>,
+
+    /// How long a model may take for a summary, such as 90s. [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    summariser_timeout: Option<Duration>,
 }
 
 impl CompactFlags {
@@ -105,6 +109,7 @@ impl CompactFlags {
             command: self.compact_command.or(file.command),
             recall: self.recall || file.recall,
             summariser,
+            summary_time: self.summariser_timeout.or(file.summary_time),
         })
     }
 }
@@ -240,8 +245,9 @@ mod tests {
     #[test]
     fn mode_compact_leaves_nothing_out_unless_it_is_told_to() {
         let (config, _) = resolve("--mode compact", "").expect("the default");
-        let Compact { window, holdout, command, recall, summariser } = &config.compact;
+        let Compact { window, holdout, command, recall, summariser, summary_time } = &config.compact;
         assert_eq!((*window, *holdout, command, *recall), (None, 0, &None, false));
+        assert_eq!(*summary_time, None);
         assert!(matches!(summariser, Summariser::BuiltIn));
         assert!(config.records() && config.compacts());
         assert!(!resolve("", "").expect("record").0.compacts());
@@ -253,14 +259,17 @@ mod tests {
     #[test]
     fn flags_of_mode_compact_win_over_the_file_one_by_one() {
         let file = "[compact]\nwindow = 1000\nholdout = 0.1\ncommand = '/file'\nrecall = true\n\
-                    [compact.summariser]\nuse = 'session'";
+                    [compact.summariser]\nuse = 'session'\ntimeout = '90s'";
         let (config, _) = resolve("--window 64k", file).expect("one flag");
-        let Compact { window, holdout, command, recall, summariser } = config.compact;
+        let Compact { window, holdout, command, recall, summariser, summary_time } = config.compact;
         assert_eq!(
             (window, holdout, command.as_deref(), recall),
             (Some(64_000), 100_000, Some("/file"), true)
         );
         assert!(matches!(summariser, Summariser::Session));
+        assert_eq!(summary_time, Some(Duration::from_secs(90)));
+        let (config, _) = resolve("--summariser-timeout 2m", file).expect("another flag");
+        assert_eq!(config.compact.summary_time, Some(Duration::from_mins(2)));
         let args = "--holdout 0 --compact-command !c --summariser http://host/v1 --summariser-model small \
                     --summariser-key-env TOKEN";
         let (config, _) = resolve(args, file).expect("more flags");
@@ -294,6 +303,8 @@ mod tests {
             "--holdout 0.6",
             "--compact-command compact",
             "--summariser-model small",
+            "--summariser-timeout 0s",
+            "--summariser-timeout soon",
         ] {
             assert!(resolve(args, "").is_err(), "{args}");
         }

@@ -12,7 +12,7 @@ mod units;
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use epitome::{core::policy::Policy, wire::Format};
+use epitome::{core::policy::Policy, summarise::Timeouts, wire::Format};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,15 @@ pub(crate) struct Compact {
     pub(crate) recall: bool,
     /// Who writes summaries.
     pub(crate) summariser: Summariser,
+    /// How long a model may take for a summary; nothing if nobody says.
+    pub(crate) summary_time: Option<Duration>,
+}
+
+impl Compact {
+    /// How long a model may take for a summary.
+    pub(crate) fn summary_time(&self) -> Duration {
+        self.summary_time.unwrap_or_else(|| Timeouts::default().whole)
+    }
 }
 
 /// Who writes summaries.

@@ -29,6 +29,8 @@ struct ShownCompact<'a> {
     command: Option<&'a str>,
     recall: bool,
     summariser: ShownSummariser<'a>,
+    /// How long a model may take for a summary.
+    summariser_timeout: String,
     #[serde(skip)]
     told: Vec<String>,
 }
@@ -129,6 +131,7 @@ impl<'a> ShownCompact<'a> {
             command: compact.command.as_deref(),
             recall: compact.recall,
             summariser,
+            summariser_timeout: units::said_time(compact.summary_time()),
             told: compacting(compact),
         }
     }
@@ -183,14 +186,16 @@ pub(crate) fn compacting(compact: &Compact) -> Vec<String> {
             format!("{} of sessions are left as they are, to measure savings", units::percent(millionths))
         }
     };
+    let time = units::said_time(compact.summary_time());
     let summaries = match &compact.summariser {
         Summariser::BuiltIn => "summaries by the built-in summariser".to_owned(),
-        Summariser::Session => "summaries by each session's own model".to_owned(),
+        Summariser::Session => format!("summaries by each session's own model, {time} for each"),
         Summariser::Model { model, base, format, key } => {
             let key = if key.is_some() { "a key of its own" } else { "no key" };
             let exposed =
                 if is_exposed(base) { ", which anybody on the way can read: use https" } else { "" };
-            format!("summaries by {} at {} ({format}, {key}{exposed})", units::plain(model), bare(base))
+            let (model, at) = (units::plain(model), bare(base));
+            format!("summaries by {model} at {at} ({format}, {key}{exposed}), {time} for each")
         }
     };
     let command = match &compact.command {

@@ -179,6 +179,39 @@ fn a_summariser_that_is_not_there_holds_up_nobody() {
     let url = format!("http://{nobody}");
     let gateway = gateway(&provider, &["--summariser", &url, "--summariser-model", "m"]);
     check_carried_on(&provider, &gateway, Some("failed"), &[]);
+    check_warned(&gateway, &[" failed: "]);
+}
+
+/// The log warns of a summary that failed, and names its session and the reason.
+#[track_caller]
+fn check_warned(gateway: &Gateway, reason: &[&str]) {
+    let sessions: Vec<String> =
+        gateway.bench.json(&["sessions"]).iter().map(|row| told(&row["id"])).collect();
+    eventually("the log warns", || {
+        gateway.log().lines().any(|line| {
+            let is_warning = line.contains("WARN") && line.contains("the summary by ");
+            is_warning
+                && reason.iter().all(|word| line.contains(word))
+                && sessions.iter().any(|session| line.contains(session.as_str()))
+        })
+    });
+}
+
+fn told(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn how_long_a_summary_may_take_is_a_setting() {
+    let provider = Watchful::new(|_| Vec::new());
+    for flags in [
+        &["--summariser", "session", "--summariser-timeout", "100ms"][..],
+        &["--summariser", &provider.url(), "--summariser-model", "m", "--summariser-timeout", "100ms"],
+    ] {
+        let gateway = gateway(&provider, flags);
+        check_carried_on(&provider, &gateway, Some("failed"), &[]);
+        check_warned(&gateway, &["took more than "]);
+    }
 }
 
 #[test]
