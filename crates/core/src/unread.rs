@@ -279,7 +279,7 @@ impl<'e> Walk<'e> {
             // Reasoning that stands in a second member is the same reasoning.
             return;
         }
-        if !key.is_none_or(|key| is_known(key)) {
+        if !key.is_none_or(is_known) {
             scope.rest.push(Cow::Owned(key.unwrap_or_default().to_owned()));
         }
         // The id of a call stands once more in whatever answers it, be that only a stand-in.
