@@ -82,8 +82,10 @@ fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
         }
     };
     writeln!(f, "  {:<11}{does}", "mode")?;
-    for (route, mode) in &config.routes {
-        writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+    for (route, rules) in &config.routes {
+        if let Some(mode) = rules.mode {
+            writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+        }
     }
     if config.compacts() {
         writeln!(f, "  {:<11}{}", "policy", config.policy.name)?;
@@ -136,7 +138,7 @@ mod tests {
 
     fn screen_with(change: impl FnOnce(&mut Config), address: &str) -> String {
         let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
-        let (mut config, _) = Flags::default().resolve(&|_| None, policy).expect("the default");
+        let (mut config, _) = Flags::default().resolve(&|_| None, &policy).expect("the default");
         change(&mut config);
         Screen::of(&config, Path::new("/home/anna/epitome.db")).at(address.parse().expect("an address"))
     }

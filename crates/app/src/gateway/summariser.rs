@@ -303,6 +303,7 @@ impl Own {
         match error {
             SendError::Silent => self.late(Waited::FirstByte),
             SendError::Unreached(why) | SendError::Broken(why) => self.broken("sending the question", why),
+            SendError::Untrusted(fault) => self.broken("sending the question", fault.to_string()),
             SendError::Intake(error) => self.broken("sending the question", error),
         }
     }

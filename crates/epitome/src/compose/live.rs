@@ -9,6 +9,7 @@ use epitome_core::{
     SessionId, ThreadId, Tokens,
     cost::Terms,
     event::{Time, Usage},
+    policy::Policy,
     profile::{CacheRules, Prices, Profiles},
 };
 use epitome_store::{Sqlite, StoreError, records::Opens};
@@ -162,11 +163,14 @@ pub(crate) struct Lives {
     relayed: RelayedThreads,
 }
 
-/// How requests are made, by format and model.
-type Setups = HashMap<(Format, String), Arc<Setup>>;
+/// How requests are made, by format and model, for each policy that is in use there.
+type Setups = HashMap<(Format, String), Vec<(Policy, Arc<Setup>)>>;
 
 /// How many models anybody asks.
 const MODELS: usize = 256;
+
+/// How many policies are in use at a time.
+const POLICIES: usize = 64;
 
 /// How much of what is remembered may weigh in all: the last bodies of some hundred large sessions, which are the most of it.
 const WEIGHT: Tokens = Tokens(24_000_000);
@@ -234,12 +238,18 @@ impl Lives {
         if setups.len() >= MODELS {
             setups.clear();
         }
-        let make = || {
-            let setup = Setup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
-            Arc::new(setup)
-        };
-        let setup = setups.entry((format, model.to_owned())).or_insert_with(make);
-        Arc::clone(setup)
+        let known = setups.entry((format, model.to_owned())).or_default();
+        // A policy may be changed under its name while the gateway runs: what it says counts, not what it is called.
+        if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
+            return Arc::clone(setup);
+        }
+        if known.len() >= POLICIES {
+            known.clear();
+        }
+        let setup = Setup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = Arc::new(setup);
+        known.push((composing.policy.clone(), Arc::clone(&setup)));
+        setup
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<Arc<Live>>> {
@@ -358,7 +368,8 @@ mod tests {
         let usual = Setup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, Overhead::default()));
         let setup = Arc::new(Setup { meter, ..usual });
-        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setup);
+        let setups = vec![(composing.policy.clone(), setup)];
+        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
         recorder
     }
 

@@ -136,7 +136,7 @@ pub(super) fn summariser(
 }
 
 /// A model's window.
-fn window(tokens: u64) -> Result<u64, String> {
+pub(super) fn window(tokens: u64) -> Result<u64, String> {
     if tokens == 0 {
         return Err("`window` is 0, so that nothing would fit: give the tokens of the model's window, \
                     or leave it out"

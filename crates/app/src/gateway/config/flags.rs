@@ -8,8 +8,8 @@ use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
-    file::{Environment, File},
+    Access, Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
+    file::{Environment, File, Policies},
     units,
 };
 
@@ -44,6 +44,10 @@ pub(crate) struct Flags {
     /// Refuse what cannot be recorded. By default it is forwarded all the same, and the log, /metrics and /readyz say so.
     #[arg(long)]
     fail_closed: bool,
+
+    /// Let requests lower what is set here by their headers, such as `x-epitome-mode: off`. By default that is refused.
+    #[arg(long)]
+    allow_override: bool,
 
     /// How to log, to standard error; EPITOME_LOG or RUST_LOG say how much. [default: text]
     #[arg(long, value_enum)]
@@ -119,20 +123,20 @@ impl Flags {
     pub(crate) fn resolve(
         self,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let file = match &self.config {
-            Some(path) => File::read(path, environment)?,
+            Some(path) => File::read(path, environment, policies)?,
             None => File::default(),
         };
-        self.over(file, environment, policy)
+        self.over(file, environment, policies)
     }
 
     fn over(
         self,
         file: File,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let listen = self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 8787).into());
         if !address::is_local(listen) && file.tokens.is_empty() {
@@ -143,7 +147,7 @@ impl Flags {
             );
         }
         let named = self.policy.or(file.policy);
-        let policy = policy(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
+        let policy = policies(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
         let unrecorded = match (self.fail_closed, file.unrecorded) {
             (true, _) => Unrecorded::Refuse,
             (false, said) => said.unwrap_or(Unrecorded::Forward),
@@ -162,6 +166,8 @@ impl Flags {
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
+            access: Access { allow_override: self.allow_override.then_some(true), allow: None }
+                .or(&file.access),
             limits: file.limits,
             unrecorded,
         };
@@ -203,8 +209,9 @@ mod tests {
     fn resolve(args: &str, file: &str) -> anyhow::Result<(Config, Log)> {
         let line = Line::try_parse_from(["serve"].into_iter().chain(args.split_whitespace()))?;
         let environment = |name: &str| (name == "TOKEN").then(|| "secret".to_owned());
-        let file = File::parse("gateway.toml", file, &environment)?;
-        line.flags.over(file, &environment, |name| Ok(Policy::named(name)?.clone()))
+        let policies = |name: &str| Ok(Policy::named(name)?.clone());
+        let file = File::parse("gateway.toml", file, &environment, &policies)?;
+        line.flags.over(file, &environment, &policies)
     }
 
     fn bases(config: &Config) -> Vec<(String, String)> {

@@ -231,6 +231,22 @@ fn a_summariser_that_answers_with_garbage_is_not_heard() {
 }
 
 #[test]
+fn a_summary_without_end_is_let_go_of() {
+    // Of an answer no more than 8 MiB are read.
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let provider = Watchful::new(move |_| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let piece = super::talk::one(&"endless words ".repeat(75_000));
+        std::iter::once(head.into()).chain((0..64).map(move |_| piece.clone())).collect()
+    });
+    let gateway = gateway(&provider, &["--summariser", "session"]);
+    check_carried_on(&provider, &gateway, Some("failed"), &["endless words"]);
+    assert!(sent.load(std::sync::atomic::Ordering::SeqCst) > 0, "somebody was asked");
+}
+
+#[test]
 fn a_summariser_that_calls_a_tool_is_not_heard() {
     let provider = Watchful::new(|question| {
         let call =
