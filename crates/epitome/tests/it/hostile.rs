@@ -152,7 +152,7 @@ const ODD: [&str; 14] = [
 /// Changes one value somewhere in `root`, as `choice` says.
 fn mutate(root: &mut Value, choice: u64) {
     let mut paths = Vec::new();
-    pointers(root, String::new(), &mut paths);
+    pointers(root, "", &mut paths);
     let mut rest = choice;
     let mut draw = |below: usize| {
         let drawn = rest % below as u64;
@@ -190,9 +190,9 @@ fn mutate(root: &mut Value, choice: u64) {
 }
 
 /// Where the values of a request are that a provider reads.
-fn pointers(value: &Value, at: String, into: &mut Vec<String>) {
+fn pointers(value: &Value, at: &str, into: &mut Vec<String>) {
     if !at.is_empty() {
-        into.push(at.clone());
+        into.push(at.to_owned());
     }
     let step = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
@@ -200,7 +200,7 @@ fn pointers(value: &Value, at: String, into: &mut Vec<String>) {
             elements
                 .iter()
                 .enumerate()
-                .for_each(|(index, value)| pointers(value, step(&index.to_string()), into));
+                .for_each(|(index, value)| pointers(value, &step(&index.to_string()), into));
         }
         Value::Object(members) => {
             let read =
@@ -209,7 +209,7 @@ fn pointers(value: &Value, at: String, into: &mut Vec<String>) {
             members
                 .iter()
                 .filter(|(key, _)| read(key))
-                .for_each(|(key, value)| pointers(value, step(key), into));
+                .for_each(|(key, value)| pointers(value, &step(key), into));
         }
         _ => {}
     }
@@ -249,6 +249,8 @@ fn check(format: Format, body: &str, limit: u64) {
 
 #[test]
 fn what_stands_in_an_odd_place_is_counted() {
+    use Format::{Anthropic, OpenaiChat, OpenaiResponses};
+
     let odd = words("odd", 60);
     let with = |format: Format, at: &str, value: Value| {
         let mut request = realistic(format);
@@ -256,7 +258,6 @@ fn what_stands_in_an_odd_place_is_counted() {
         request.pointer_mut(parent).unwrap()[key] = value;
         request.to_string()
     };
-    use Format::{Anthropic, OpenaiChat, OpenaiResponses};
     for (format, at, value) in [
         (OpenaiChat, "/messages/2/refusal", json!([odd])),
         (OpenaiChat, "/messages/1/refusal", json!(odd)),
@@ -295,7 +296,9 @@ proptest! {
         limit in prop::sample::select(vec![100_u64, 300, 700, 1_500, 6_000]),
     ) {
         let mut request = realistic(format);
-        choices.iter().for_each(|choice| mutate(&mut request, *choice));
+        for choice in &choices {
+            mutate(&mut request, *choice);
+        }
         check(format, &request.to_string(), limit);
     }
 }

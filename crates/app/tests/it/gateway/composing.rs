@@ -130,7 +130,7 @@ fn a_title_is_only_recorded() {
 fn what_its_provider_would_refuse_goes_on_as_it_came_and_is_named() {
     let provider = Provider::new();
     let gateway = Gateway::with(&provider, &["--mode", "compact", "--allow-override"], "");
-    let long: Vec<_> = (0..80)
+    let turns: Vec<_> = (0..80)
         .map(|turn| {
             let role = if turn % 2 == 0 { "user" } else { "assistant" };
             json!({ "role": role, "content": format!("{turn} {}", "and so on ".repeat(50)) })
@@ -146,7 +146,7 @@ fn what_its_provider_would_refuse_goes_on_as_it_came_and_is_named() {
         ("messages", nameless, "call-has-name at /messages/80/content/0"),
     ];
     for ((_, path), (history, message, named)) in PATHS.into_iter().zip(cases) {
-        let messages = [&long[..], &[message]].concat();
+        let messages = [&turns[..], &[message]].concat();
         // Spaces and escapes that nobody would write again.
         let body = format!(" {}\n", json!({ "model": "m", history: messages, "x": 1.0 })).replacen(
             "and so on",
