@@ -268,6 +268,8 @@ impl<'b> Composition<'_, '_, 'b> {
             Left::Unfit
         } else if self.caller.purpose == Purpose::Compaction && self.fits_its_provider() {
             Left::OwnSummary
+        } else if self.seen.illegal().is_some() {
+            Left::Illegal
         } else {
             Left::Composed
         }
@@ -305,7 +307,22 @@ impl<'b> Composition<'_, '_, 'b> {
             return Ok((ticket, answer(command::not_compacted(left))));
         }
         let ticket = self.recorder.relay(arrival, seen, caller, place, Writing::Now)?;
-        Ok((ticket, as_it_came(arrival.body, left)))
+        Ok((ticket, self.as_it_came(left)))
+    }
+
+    /// The request as it came. What is illegal about it is said with its place: by the header, and in the log.
+    fn as_it_came(&self, left: Left) -> Way {
+        let way = as_it_came(self.arrival.body, left);
+        match (way, self.seen.illegal().filter(|_| left == Left::Illegal)) {
+            (Way::Forward(mut outgoing), Some((place, rule))) => {
+                tracing::warn!(
+                    target: "epitome::compose", %place, rule, "a request that its provider would refuse goes on as it came"
+                );
+                outgoing.done.cause = Some(format!("{rule} at {place}"));
+                Way::Forward(outgoing)
+            }
+            (way, _) => way,
+        }
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.

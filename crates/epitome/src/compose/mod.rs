@@ -209,6 +209,8 @@ pub enum Left {
     OwnSummary,
     /// It was not: no request could be made that the provider would take.
     Unfit,
+    /// It was not: the client's request itself holds what its provider would refuse, and only the client can mend it.
+    Illegal,
 }
 
 impl Left {
@@ -222,6 +224,7 @@ impl Left {
             Self::Aside => "aside",
             Self::OwnSummary => "own-summary",
             Self::Unfit => "unfit",
+            Self::Illegal => "illegal",
         }
     }
 }

@@ -62,6 +62,8 @@ pub(super) struct Loom {
     saved_through: Seq,
     /// How many events the client does not have.
     hidden: usize,
+    /// How many events the client sends that no composed request holds.
+    unsendable: usize,
     /// Whether the client has asked its provider's cache for something.
     marked: bool,
     /// Whether another plan than the last request's is in force: units may be kept that it left out, and whose form is
@@ -93,6 +95,8 @@ struct Planned {
     standing: Option<Seq>,
     /// How many events the client does not have.
     hidden: usize,
+    /// How many events the client sends that no composed request holds.
+    unsendable: usize,
     /// The first event that the client has not sent, though it is to be sent.
     unsent: Option<Seq>,
 }
@@ -288,6 +292,7 @@ impl Loom {
         let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
         for event in news.into_iter().rev() {
             self.hidden += usize::from(weave::is_hidden(&event.event));
+            self.unsendable += usize::from(weave::is_unsendable(&event.event));
             self.units.push(event);
         }
     }
@@ -301,7 +306,8 @@ impl Loom {
     ) -> Result<bool, SessionError> {
         let Request { seen, frame, unsent, .. } = request;
         let (changes, standing) = (context.changes(), context.standing());
-        let now = Planned { changes, standing, hidden: self.hidden, unsent: *unsent };
+        let now =
+            Planned { changes, standing, hidden: self.hidden, unsendable: self.unsendable, unsent: *unsent };
         if self.planned == Some(now) {
             return Ok(true);
         }

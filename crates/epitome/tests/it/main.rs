@@ -14,6 +14,7 @@ mod composing_rewritten;
 mod composing_with_answers;
 mod examples;
 mod handles;
+mod hostile;
 mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;
