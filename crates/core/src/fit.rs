@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit},
+    context::{Body, Context, Edit, Tier},
     pipeline::{Pipeline, Reduced, Reducer, State, Step},
     reducers::{DropMiddle, SplitTurn},
+    standing::STANDING_LETTERS,
     tokens::Tokens,
 };
 
@@ -49,7 +50,9 @@ pub struct Refusal {
 
 /// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
 /// ceiling in any case. A context that is within all of them comes back as it is.
-pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
+pub fn fit(mut context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
+    let room = budget.ceiling().less(context.tier_tokens(Tier::Prefix));
+    context.limit_standing(STANDING_LETTERS, room);
     let (reduced, mut steps) = pipeline.run(context, budget, state);
     let (Reduced { context, state }, more) = last_resorts(reduced, budget)?;
     steps.extend(more);
@@ -66,7 +69,12 @@ pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, V
             Box::new(DropMiddle::default()),
             Box::new(DropNotes),
         ]);
-        (reduced, steps) = last_resorts.run(reduced.context, &ceiling, reduced.state);
+        let Reduced { context: mut given, state } = reduced;
+        (reduced, steps) = last_resorts.run(given.clone(), &ceiling, state.clone());
+        // Where there is no room for all of it, standing context goes too, the largest block first.
+        while reduced.context.tokens() > budget.ceiling() && given.release_standing() {
+            (reduced, steps) = last_resorts.run(given.clone(), &ceiling, state.clone());
+        }
     }
     let context = &reduced.context;
     if context.tokens() > budget.ceiling() {

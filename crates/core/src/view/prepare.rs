@@ -16,6 +16,7 @@ use crate::{
     plan::{Plan, Summariser},
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
+    standing::STANDING_LETTERS,
     summary::compaction::{Finished, Keep, NothingGained},
     tokens::Tokens,
 };
@@ -124,7 +125,9 @@ impl View {
         self.abandon();
         self.needed = SeqSet::default();
         let mut making = Making::of(self, moment);
-        let context = self.take_context();
+        let mut context = self.take_context();
+        let standing = policy.summary.map_or(STANDING_LETTERS, |rules| rules.caps.standing);
+        context.limit_standing(standing, budget.ceiling().less(context.tier_tokens(Tier::Prefix)));
         let context = making.arrivals(context, policy);
         // A copy of the window is dear: it is made only if something that was sent may change.
         let mut before = (policy.has(When::EveryCall) || making.cause.is_some()).then(|| context.clone());
