@@ -22,6 +22,7 @@ mod specs;
 mod specs_policies;
 #[cfg(test)]
 mod stage;
+mod standing;
 #[cfg(test)]
 mod summaries;
 #[cfg(test)]
