@@ -134,7 +134,7 @@ proptest! {
                 }
                 let whole = project(&Line::new(events[..=at].iter().cloned()), meter(), Names::Messages);
                 let ceiling = Tokens(room) + view.context().tier_tokens(Tier::Prefix);
-                let budget = policy.budget(Budget::new(ceiling), None);
+                let budget = policy.budget(Budget::new(ceiling));
                 let moment = Moment { standby: Standby::BuiltIn, ..Moment::default() };
                 if view.prepare(policy, &budget, &moment).is_ok() {
                     check(&whole, view.context());
