@@ -22,6 +22,7 @@ mod specs;
 mod specs_policies;
 #[cfg(test)]
 mod stage;
+#[cfg(test)]
 mod standing;
 #[cfg(test)]
 mod summaries;
