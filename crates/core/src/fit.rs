@@ -50,7 +50,12 @@ pub struct Refusal {
 
 /// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
 /// ceiling in any case. A context that is within all of them comes back as it is.
-pub fn fit(mut context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
+pub fn fit(
+    mut context: Context,
+    budget: &Budget,
+    pipeline: &Pipeline,
+    state: State,
+) -> Result<Fitted, Refusal> {
     let room = budget.ceiling().less(context.tier_tokens(Tier::Prefix));
     context.limit_standing(STANDING_LETTERS, room);
     let (reduced, mut steps) = pipeline.run(context, budget, state);

@@ -182,8 +182,10 @@ struct Block<'t> {
 }
 
 /// Texts that are standing context as a whole, by how they begin: Gemini CLI and Qwen Code before they used tags.
-const SETUPS: [&str; 2] =
-    ["This is the Gemini CLI. We are setting up the context", "This is the Qwen Code. We are setting up the context"];
+const SETUPS: [&str; 2] = [
+    "This is the Gemini CLI. We are setting up the context",
+    "This is the Qwen Code. We are setting up the context",
+];
 
 /// The heading under which Codex sends AGENTS.md, and the tag that ends it.
 const AGENTS: (&str, &str) = ("# AGENTS.md instructions", "</INSTRUCTIONS>");
@@ -489,7 +491,8 @@ mod tests {
     const CONTEXT: &str = "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n\
         # claudeMd\nUse tabs. Mention `<system-reminder>` never.\n# currentDate\nToday's date is 2026-11-16.\n\
         </system-reminder>";
-    const KIND: &str = "system-reminder: As you answer the user's questions, you can use the following context:";
+    const KIND: &str =
+        "system-reminder: As you answer the user's questions, you can use the following context:";
 
     #[test]
     fn standing_blocks_are_told_from_a_prompt_in_the_same_text() {
@@ -503,7 +506,12 @@ mod tests {
             &[(KIND, CONTEXT), ("system-reminder: Today's date is #-#-#.", date)],
             "Fix it.\n\nNow.",
         );
-        check("What is <system-reminder>a</system-reminder> for?", opening, &[], "What is <system-reminder>a</system-reminder> for?");
+        check(
+            "What is <system-reminder>a</system-reminder> for?",
+            opening,
+            &[],
+            "What is <system-reminder>a</system-reminder> for?",
+        );
         check("<system-reminder>never closed", opening, &[], "<system-reminder>never closed");
         check("<b>bold</b> # no", opening, &[], "<b>bold</b> # no");
     }
@@ -513,12 +521,19 @@ mod tests {
         let check = |text: &str, kind: &str| check(text, Position::Later, &[(kind, text)], "");
         check("<environment_context>\n  <cwd>/src</cwd>\n</environment_context>", "environment_context");
         check("<user_instructions>\n\nBe kind.\n\n</user_instructions>", "user_instructions");
-        check("# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>", "# AGENTS.md instructions for /src");
-        check("<permissions instructions>\nAsk first.\n</permissions instructions>", "permissions instructions");
+        check(
+            "# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>",
+            "# AGENTS.md instructions for /src",
+        );
+        check(
+            "<permissions instructions>\nAsk first.\n</permissions instructions>",
+            "permissions instructions",
+        );
         check("<environment_details>\n# Visible files\na.rs\n</environment_details>", "environment_details");
         check("<session_context>\nToday is Monday.\n</session_context>", "session_context");
         check("<info-msg>\nIt is 10:31\n</info-msg>", "info-msg");
-        let setup = "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Monday.";
+        let setup =
+            "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Monday.";
         check(setup, SETUPS[1]);
     }
 
@@ -539,7 +554,12 @@ mod tests {
         let odd = "<system-reminder>\nMind the gap.\n</system-reminder>";
         check(odd, Position::Opening, &[("system-reminder: Mind the gap.", odd)], "");
         check(odd, Position::Later, &[], odd);
-        check("<task-notification>\nDone.\n</task-notification>", Position::Opening, &[], "<task-notification>\nDone.\n</task-notification>");
+        check(
+            "<task-notification>\nDone.\n</task-notification>",
+            Position::Opening,
+            &[],
+            "<task-notification>\nDone.\n</task-notification>",
+        );
         let changed = "<system-reminder>\nNote: /src/CLAUDE.md was modified, either by the user or by a linter.\n</system-reminder>";
         assert_eq!(blocks(changed, Position::Later).len(), 1);
     }
@@ -554,7 +574,8 @@ mod tests {
 
     #[test]
     fn newer_blocks_take_the_place_of_older_ones_and_two_of_a_message_are_two() {
-        let fact = |texts: &[&str]| Fact::UserSaid { parts: texts.iter().map(|text| Part::text(*text)).collect() };
+        let fact =
+            |texts: &[&str]| Fact::UserSaid { parts: texts.iter().map(|text| Part::text(*text)).collect() };
         let found = |texts: &[&str], at| pieces(&fact(texts), Seq(at), Position::Later);
         let two = found(&["<rules>a</rules>", "<rules>b</rules>"], 1);
         let kinds: Vec<&str> = two.iter().map(|piece| piece.kind.as_str()).collect();

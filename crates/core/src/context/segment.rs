@@ -260,7 +260,8 @@ impl Segment {
 
     /// Whether a summary of everything before an event tells of it.
     pub(crate) fn is_before(&self, first_kept: Seq) -> bool {
-        matches!(self.body, Body::Summary(_)) || self.stands_for().first().is_some_and(|first| first < first_kept)
+        matches!(self.body, Body::Summary(_))
+            || self.stands_for().first().is_some_and(|first| first < first_kept)
     }
 
     /// Whether it is what a user said.

@@ -96,7 +96,8 @@ impl Context {
         let (kept, others): (Vec<_>, Vec<_>) =
             standing.pieces.iter().cloned().partition(|piece| index.holds(piece));
         let newest = others.into_iter().filter(|piece| index.is_newest(&piece.kind, piece.at));
-        let left = newest.map(|StandingPiece { kind, at, text }| LeftOutPiece { kind, at, letters: text.len() });
+        let left =
+            newest.map(|StandingPiece { kind, at, text }| LeftOutPiece { kind, at, letters: text.len() });
         let known = standing.left_out.iter().filter(|left| index.is_newest(&left.kind, left.at)).cloned();
         Standing { pieces: kept, left_out: left.chain(known).collect() }
     }
@@ -216,7 +217,13 @@ impl Context {
     }
 
     /// Puts other parts in place of what a segment shows, if they are smaller.
-    pub(super) fn replace_one(&mut self, by: &Author, segment: &mut Segment, parts: Vec<Part>, fidelity: Fidelity) {
+    pub(super) fn replace_one(
+        &mut self,
+        by: &Author,
+        segment: &mut Segment,
+        parts: Vec<Part>,
+        fidelity: Fidelity,
+    ) {
         let before = segment.tokens();
         if segment.replace(&parts, fidelity, &self.meter) == super::segment::Replacement::Made {
             self.replaced_one(by, segment, before);
@@ -237,5 +244,10 @@ pub(super) enum Left {
 /// Whether a segment of the prefix says a text word for word.
 fn says(segment: &Segment, text: &str) -> bool {
     let Body::Prefix(event) = &segment.body else { return false };
-    event.event.fact.parts().iter().any(|part| matches!(part, Part::Text { text: said } if said.contains(text)))
+    event
+        .event
+        .fact
+        .parts()
+        .iter()
+        .any(|part| matches!(part, Part::Text { text: said } if said.contains(text)))
 }

@@ -105,7 +105,8 @@ impl SplitTurn {
         let room = (ceiling + cuttable).0.saturating_sub((needed + request).0);
         let standing: Vec<Standing> =
             context.segments().iter().map(|segment| context.standing_in(segment)).collect();
-        let span = |(index, segment): &(usize, &Segment)| Span::of_segment(&scribe, segment, &standing[*index]);
+        let span =
+            |(index, segment): &(usize, &Segment)| Span::of_segment(&scribe, segment, &standing[*index]);
         let spans: Vec<Span> = able.iter().map(span).collect();
         let shares = share_out(&spans, Tokens(room));
         let mut limits = vec![None; context.segments().len()];
@@ -129,7 +130,8 @@ fn reserved(context: &Context, budget: &Budget) -> Tokens {
     let room = budget.ceiling().less(prefix);
     let is_kept = taken.0 <= room.0 / 4 * 3;
     let segments = context.segments().iter().enumerate();
-    let others = segments.filter(|(index, segment)| !essential.contains(*index) && !(is_kept && is_summary(segment)));
+    let others =
+        segments.filter(|(index, segment)| !essential.contains(*index) && !(is_kept && is_summary(segment)));
     let standing: Tokens =
         others.map(|(_, segment)| tokens_of(&context.standing_in(segment), context.meter())).sum();
     standing + if is_kept { taken } else { Tokens(0) }
@@ -213,7 +215,10 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
     for part in segment.shown().unwrap_or_default() {
         match part {
             Part::Text { text } => {
-                let own = standing.pieces.iter().fold(text.clone(), |text, piece| text.replacen(&piece.text, "", 1));
+                let own = standing
+                    .pieces
+                    .iter()
+                    .fold(text.clone(), |text, piece| text.replacen(&piece.text, "", 1));
                 rest.push_str(own.trim());
                 rest.push('\n');
             }
@@ -233,7 +238,8 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
     let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
     let half = Tokens(room.less(marked).0.saturating_sub(4) / 2);
     let keep = Keep { head: half, tail: half, lines: None };
-    let words = cut(rest, tokens, keep, &scribe.meter, |left| marker(scribe, segment, left.lines, left.tokens));
+    let words =
+        cut(rest, tokens, keep, &scribe.meter, |left| marker(scribe, segment, left.lines, left.tokens));
     parts.push(Part::text(words.filter(|_| half > Tokens(0)).unwrap_or_else(|| stub(scribe, segment))));
     Edit::Replace { parts, fidelity: Fidelity::Cut }
 }

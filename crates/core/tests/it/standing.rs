@@ -147,7 +147,8 @@ proptest! {
 
 #[test]
 fn a_record_of_it_reads_back_as_it_was_written() {
-    let events = with_standing(&crate::notation::read("user: Go.\nassistant: Done.\nuser: More.\n"), &[Some(0)]);
+    let events =
+        with_standing(&crate::notation::read("user: Go.\nassistant: Done.\nuser: More.\n"), &[Some(0)]);
     let context = project(&Line::new(events), meter(), Names::Messages);
     let mut folded = context.clone();
     folded.start_recording();

@@ -118,7 +118,9 @@ fn what_stands_beside_a_prompt_is_in_every_request() {
     let project = project("Use tabs.", "2026-11-15");
     let blocks = [project.as_str(), SKILLS, SURROUNDINGS];
     for policy in Policy::builtin() {
-        for (format, is_one_text) in Format::ALL.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+        for (format, is_one_text) in
+            Format::ALL.into_iter().flat_map(|format| [(format, false), (format, true)])
+        {
             let first = message(format, &[&project, SKILLS, SURROUNDINGS, NAG, PROMPT], is_one_text);
             let mut task = Task::new(policy, format, first);
             for turn in 0..36 {
@@ -172,8 +174,10 @@ fn the_newest_form_takes_the_place_of_the_older_one() {
 fn what_codex_sends_between_turns_stays_too() {
     let agents = "# AGENTS.md instructions for /work/shop\n\n<INSTRUCTIONS>\nUse \"tabs\".\n</INSTRUCTIONS>";
     let here = "<environment_context>\n  <cwd>/work/shop</cwd>\n  <shell>zsh</shell>\n</environment_context>";
-    let there = "<environment_context>\n  <cwd>/work/shop/till</cwd>\n  <shell>zsh</shell>\n</environment_context>";
-    let nested = "# AGENTS.md instructions for /work/shop/till\n\n<INSTRUCTIONS>\nRound down.\n</INSTRUCTIONS>";
+    let there =
+        "<environment_context>\n  <cwd>/work/shop/till</cwd>\n  <shell>zsh</shell>\n</environment_context>";
+    let nested =
+        "# AGENTS.md instructions for /work/shop/till\n\n<INSTRUCTIONS>\nRound down.\n</INSTRUCTIONS>";
     let format = Format::OpenaiResponses;
     let policy = Policy::named("epitome").unwrap();
     let mut task = Task::new(policy, format, message(format, &[agents, here, PROMPT], false));
@@ -183,7 +187,9 @@ fn what_codex_sends_between_turns_stays_too() {
     task.agent.history.push(message(format, &[nested], false));
     task.agent.history.push(message(format, &[there], false));
     let allowed = "<permissions instructions>\nNever ask.\n</permissions instructions>";
-    task.agent.history.push(json!({"role": "developer", "content": [{"type": "input_text", "text": allowed}]}));
+    task.agent
+        .history
+        .push(json!({"role": "developer", "content": [{"type": "input_text", "text": allowed}]}));
     task.agent.history.push(json!({"role": "user", "content": "Now the till."}));
     while task.epochs < 5 {
         holds(&task.turn(), &[agents, nested, there, allowed], "codex, elsewhere");
@@ -195,7 +201,10 @@ fn what_codex_sends_between_turns_stays_too() {
 #[test]
 fn what_there_is_no_room_for_is_named_and_the_rest_stays() {
     let format = Format::Anthropic;
-    let large = format!("<system-reminder>\n# Handbook instructions\n{}</system-reminder>", "Mind the gap.\n".repeat(2_000));
+    let large = format!(
+        "<system-reminder>\n# Handbook instructions\n{}</system-reminder>",
+        "Mind the gap.\n".repeat(2_000)
+    );
     let policy = Policy::named("epitome").unwrap();
     let mut task = Task::new(policy, format, message(format, &[&large, SURROUNDINGS, SKILLS, PROMPT], false));
     for turn in 0..20 {
@@ -203,7 +212,10 @@ fn what_there_is_no_room_for_is_named_and_the_rest_stays() {
         holds(&sent, &[SURROUNDINGS, SKILLS], &format!("turn {turn}"));
         if task.epochs > 0 {
             assert!(!sent.contains(&large), "turn {turn}");
-            assert!(sent.contains("[no room for system-reminder: # Handbook instructions: "), "turn {turn}: {sent}");
+            assert!(
+                sent.contains("[no room for system-reminder: # Handbook instructions: "),
+                "turn {turn}: {sent}"
+            );
         }
     }
     assert!(task.epochs > 1, "{}", task.epochs);
@@ -235,8 +247,7 @@ async fn a_session_of_the_library_keeps_it_whoever_summarises_and_when_it_is_reo
         let hands = Hands::default();
         let store = Arc::new(Sqlite::temporary(Options::default()).unwrap());
         let builder = || {
-            let builder =
-                agent::builder(&hands).policy(&agent::summaries_only()).store(Arc::clone(&store));
+            let builder = agent::builder(&hands).policy(&agent::summaries_only()).store(Arc::clone(&store));
             if by_model { builder.summariser(Faithful) } else { builder }
         };
         let mut session = builder().begin().await.unwrap();
