@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
-    event::{Compaction, Event, Fact, Logged, Time},
+    event::{Compaction, Event, Fact, Instruction, Logged, Time},
     id::{EventId, ModelName, Seq, ThreadId},
     meter::Meter,
     pipeline::State,
@@ -192,9 +192,10 @@ impl View {
             self.abandon();
         }
         self.needed = SeqSet::default();
-        let moved = match &event.event.fact {
+        let cause = match &event.event.fact {
             Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
             Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
+            Fact::Instructed { what: Instruction::Tools, .. } => Cause::Tools,
             _ => Cause::Client,
         };
         let extended = self.context.extend(&event, pieces.as_deref());
@@ -209,17 +210,17 @@ impl View {
             self.rebuild();
         }
         if self.last.is_some() {
-            self.disturb(extended, moved);
+            self.disturb(extended, cause);
         }
     }
 
     /// Something has happened to what was sent. The newest move is what counts: what was before it need not have been
     /// read by whoever opens the session, who must come to the same cause.
-    fn disturb(&mut self, extended: Extended, moved: Cause) {
+    fn disturb(&mut self, extended: Extended, cause: Cause) {
         if extended == Extended::Moved {
-            self.disturbed = Some(moved);
+            self.disturbed = Some(cause);
         } else if self.context.is_disturbed() {
-            self.disturbed.get_or_insert(Cause::Client);
+            self.disturbed.get_or_insert(cause);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_core::{Seq, SessionId, ThreadId, Tokens, context::Names, event::Trigger, project::project};
 use epitome_store::{
     Head, NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
@@ -18,6 +18,7 @@ use super::{
     live::Live, weaving::Request,
 };
 use crate::{
+    compact,
     holdout::Arm,
     recorder::{
         Arrival, Placed, RecordError, Recorder, Ticket,
@@ -28,7 +29,7 @@ use crate::{
         arriving::{Arriving, Taught, Writing},
         desk::{BUILT_IN, Made},
         orders,
-        setup::{Limit, Setup},
+        setup::{Learned, Limit, Setup},
     },
 };
 
@@ -73,15 +74,19 @@ impl Recorder {
         &self,
         ticket: &mut Ticket,
         arrival: &Arrival<'_>,
+        composing: &Composing,
         refused: Overflow,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         if !self.write_now(ticket)? {
             return Ok(None);
         }
+        if ticket.call.is_none() && ticket.purpose == Purpose::Compaction {
+            return self.compose_own_summary(ticket, (&seen, frame), (arrival, composing), refused);
+        }
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let unsent = ticket.unsent;
         let request = Request {
             seen: &seen,
@@ -94,6 +99,39 @@ impl Recorder {
         };
         let made = smaller(&live, request, (call, refused));
         live.work();
+        self.once_more(ticket, made)
+    }
+
+    /// A client's own summary was sent as it came, and its provider refused it as too long: it is made to fit.
+    fn compose_own_summary(
+        &self,
+        ticket: &mut Ticket,
+        (seen, frame): (&Seen<'_>, Frame<'_>),
+        (arrival, composing): (&Arrival<'_>, &Composing),
+        refused: Overflow,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        let Some(model) = seen.model() else { return Ok(None) };
+        let setup = self.lives.setup(seen.format(), &model.0, composing);
+        let window = composing.window.into_iter().chain(refused.limit).min();
+        let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
+        let place = (ticket.session, ticket.thread);
+        let made = Live::open(self.store(), place, setup, composing, None).and_then(|live| {
+            live.is_limited(limit)?;
+            let request = Request {
+                seen,
+                shared: arrival.shared,
+                frame,
+                unsent: None,
+                recall: false,
+                takes_tools: seen.has_tools(),
+                below: None,
+            };
+            Ok((weave_request(&live, (ticket.head, Arriving::default()), request)?, live))
+        });
+        let made = made.map(|(made, live)| {
+            ticket.live = Some(Arc::new(live));
+            made
+        });
         self.once_more(ticket, made)
     }
 
@@ -228,19 +266,35 @@ impl<'b> Composition<'_, '_, 'b> {
             Left::HeldOut
         } else if self.unfit.get() {
             Left::Unfit
+        } else if self.caller.purpose == Purpose::Compaction && self.fits_its_provider() {
+            Left::OwnSummary
         } else {
             Left::Composed
         }
     }
 
-    /// How the request is made, and what it says of its limit.
+    /// How the request is made, and what it says of its limit. A client's own summary has its provider's window: a smaller
+    /// one that somebody set is for the conversation.
     fn setup(&self) -> Option<(Arc<Setup>, Limit)> {
         let model = self.seen.model()?;
-        let window = self.wishes.window.or(self.composing.window);
         let answer = self.seen.answer_limit().map(Tokens);
         let setup = self.recorder.lives.setup(self.seen.format(), &model.0, self.composing);
+        let is_known = setup.profile.is_some() && self.caller.purpose == Purpose::Compaction;
+        let window = self.wishes.window.or(self.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);
         Some((setup, limit))
+    }
+
+    /// Whether the provider's window holds the request as the client sent it.
+    fn fits_its_provider(&self) -> bool {
+        let Some((setup, limit)) = self.setup() else { return true };
+        let ceiling = setup.budget_within(limit, Learned::default()).ceiling();
+        // No token is shorter than a byte.
+        if self.seen.body().len() as u64 <= ceiling.0 {
+            return true;
+        }
+        let line = compact::line(self.seen.opening().into_iter().chain(self.seen.events(0)));
+        project(&line, Arc::clone(&setup.meter), Names::Messages).tokens() <= ceiling
     }
 
     /// Records the request, which goes on as it came, unless it is not meant for the provider.
