@@ -45,7 +45,7 @@ pub(super) struct Growth {
     /// The newest event it has seen.
     pub(super) head: Seq,
     /// The standing context that it holds.
-    pub(super) standing: StandingIndex,
+    pub(super) blocks: StandingIndex,
 }
 
 impl Context {
@@ -138,7 +138,7 @@ impl Context {
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
         self.standing = Some(compaction.id.seq);
-        self.growth.standing.answered = true;
+        self.growth.blocks.answered = true;
         self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
         let carried = match &compaction.event.fact {
             Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => {
@@ -224,7 +224,7 @@ impl Context {
     fn answer(&mut self, event: &Arc<Logged>, answer: Option<&AnswerId>, parts: &[Part], costs: &Costs) {
         let seq = event.id.seq;
         self.growth.turns.answer(answer);
-        self.growth.standing.answered = true;
+        self.growth.blocks.answered = true;
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
         for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {

@@ -29,7 +29,7 @@ pub use self::{
     message::{Answer, Fragment, Message, Messages, Outcome, Returned},
     segment::{Body, Content, Fidelity, Folded, Key, Note, Segment, Shown, Tier, UNANSWERED},
 };
-use self::{grow::Growth, segment::Replacement, standing::Left};
+use self::{grow::Growth, standing::Left};
 use crate::{
     event::{Logged, Part},
     id::{Seq, ThreadId},

@@ -73,7 +73,7 @@ impl Note {
 impl Context {
     /// The standing blocks of an event that joins the context.
     pub(super) fn standing_of(&mut self, event: &Logged) -> Option<Arc<Standing>> {
-        let position = if self.growth.standing.answered { Position::Later } else { Position::Opening };
+        let position = if self.growth.blocks.answered { Position::Later } else { Position::Opening };
         let pieces = pieces(&event.event.fact, event.id.seq, position);
         let standing = Standing { pieces, left_out: Vec::new() };
         (!standing.is_empty()).then(|| self.hold(standing))
@@ -81,18 +81,18 @@ impl Context {
 
     /// Takes blocks for the newest of their kinds, unless newer ones are known.
     pub(super) fn hold(&mut self, standing: Standing) -> Arc<Standing> {
-        self.growth.standing.take(&standing);
+        self.growth.blocks.take(&standing);
         Arc::new(standing)
     }
 
     /// The same for what a note carries.
     pub(super) fn hold_carried(&mut self, standing: &Standing) {
-        self.growth.standing.take(standing);
+        self.growth.blocks.take(standing);
     }
 
     /// What of some blocks holds: the newest of each kind, and a word about those for which there is no room.
     fn holding(&self, standing: &Standing) -> Standing {
-        let index = &self.growth.standing;
+        let index = &self.growth.blocks;
         let (kept, others): (Vec<_>, Vec<_>) =
             standing.pieces.iter().cloned().partition(|piece| index.holds(piece));
         let newest = others.into_iter().filter(|piece| index.is_newest(&piece.kind, piece.at));
@@ -121,7 +121,7 @@ impl Context {
 
     /// About what the standing blocks cost that hold, the prefix aside.
     pub(crate) fn standing_tokens(&self) -> Tokens {
-        let index = &self.growth.standing;
+        let index = &self.growth.blocks;
         let kinds = index.newest.iter().filter(|(kind, _)| !index.released.contains(*kind));
         // Four letters a token: this is for plans, and nobody counts the same text with every call.
         Tokens(kinds.map(|(_, newest)| newest.letters as u64 / 4).sum())
@@ -130,7 +130,7 @@ impl Context {
     /// Lets so many letters of standing blocks hold. The smallest come first: the date and the folder cost nothing, and
     /// one file that is too large is no reason to lose the others.
     pub(crate) fn limit_standing(&mut self, most: usize, room: Tokens) {
-        let index = &mut self.growth.standing;
+        let index = &mut self.growth.blocks;
         index.released.clear();
         if index.newest.is_empty() {
             return;
@@ -153,7 +153,7 @@ impl Context {
 
     /// Gives up the largest standing block that holds; `false` if none does.
     pub(crate) fn release_standing(&mut self) -> bool {
-        let index = &mut self.growth.standing;
+        let index = &mut self.growth.blocks;
         let held = index.newest.iter().filter(|(kind, _)| !index.released.contains(*kind));
         let largest = held.max_by_key(|(_, newest)| newest.letters).map(|(kind, _)| kind.clone());
         largest.is_some_and(|kind| index.released.insert(kind))
