@@ -64,8 +64,28 @@ pub fn fit(
     Ok(Fitted { context, state, steps })
 }
 
-/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is.
+/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is. Where there
+/// is no room for all of it, standing context goes too, the largest block first.
 pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, Vec<Step>), Refusal> {
+    if reduced.context.tokens() <= budget.ceiling() {
+        return Ok((reduced, Vec::new()));
+    }
+    loop {
+        let refusal = match last_resorts_but_standing(reduced.clone(), budget) {
+            Err(refusal) => refusal,
+            fitted => return fitted,
+        };
+        if !reduced.context.release_standing() {
+            return Err(refusal);
+        }
+    }
+}
+
+/// The same, but all standing context that holds stays.
+pub(crate) fn last_resorts_but_standing(
+    mut reduced: Reduced,
+    budget: &Budget,
+) -> Result<(Reduced, Vec<Step>), Refusal> {
     let mut steps = Vec::new();
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());
@@ -74,12 +94,7 @@ pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, V
             Box::new(DropMiddle::default()),
             Box::new(DropNotes),
         ]);
-        let Reduced { context: mut given, state } = reduced;
-        (reduced, steps) = last_resorts.run(given.clone(), &ceiling, state.clone());
-        // Where there is no room for all of it, standing context goes too, the largest block first.
-        while reduced.context.tokens() > budget.ceiling() && given.release_standing() {
-            (reduced, steps) = last_resorts.run(given.clone(), &ceiling, state.clone());
-        }
+        (reduced, steps) = last_resorts.run(reduced.context, &ceiling, reduced.state);
     }
     let context = &reduced.context;
     if context.tokens() > budget.ceiling() {

@@ -229,7 +229,14 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
         }
     }
     let rest = rest.trim();
-    let room = limit.less(parts.iter().map(|part| scribe.meter.part(part)).sum());
+    let taken: Tokens = parts.iter().map(|part| scribe.meter.part(part)).sum();
+    if taken + scribe.meter.text(&stub(scribe, segment)) > limit {
+        // What can be neither cut nor told in a line has no room beside it.
+        parts.truncate(standing.pieces.len());
+        parts.push(Part::text(stub(scribe, segment)));
+        return Edit::Replace { parts, fidelity: Fidelity::Cut };
+    }
+    let room = limit.less(taken);
     let tokens = scribe.meter.text(rest);
     if tokens <= room {
         parts.extend((!rest.is_empty()).then(|| Part::text(rest)));
