@@ -380,7 +380,8 @@ impl Making {
         let reduced = Reduced { context, state: std::mem::take(&mut self.state) };
         // What is cut to the ceiling is over it again with the next call.
         let roomier = Budget::new(budget.ceiling()).reserve(STRIDE.of(budget.ceiling()));
-        let reached = last_resorts_but_standing(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
+        let reached =
+            last_resorts_but_standing(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
         let (Reduced { context, state }, steps) = reached?;
         self.state = state;
         self.steps.extend(steps);

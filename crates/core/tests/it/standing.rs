@@ -89,6 +89,14 @@ fn check(given: &Context, reduced: &Context) {
     }
 }
 
+/// The same, unless there is no room: what is essential and cannot be cut may take all of it.
+fn check_within(given: &Context, reduced: &Context, ceiling: Tokens) {
+    let blocks: Tokens = newest(given).iter().map(|block| reduced.meter().text(block) + Tokens(10)).sum();
+    if reduced.tokens() + blocks <= ceiling {
+        check(given, reduced);
+    }
+}
+
 fn places() -> impl Strategy<Value = Vec<Option<usize>>> {
     prop::collection::vec(prop::option::of(0..KINDS.len()), 1..9)
 }
@@ -113,7 +121,7 @@ proptest! {
         let ceiling = Tokens(ceiling) + whole.tier_tokens(Tier::Prefix);
         let budget = Budget::new(ceiling).aim(Tokens(target));
         if let Ok(fitted) = fit(whole.clone(), &budget, &default_pipeline(), State::default()) {
-            check(&whole, &fitted.context);
+            check_within(&whole, &fitted.context, ceiling);
         }
     }
 
@@ -139,7 +147,7 @@ proptest! {
                 let budget = policy.budget(Budget::new(ceiling));
                 let moment = Moment { standby: Standby::BuiltIn, ..Moment::default() };
                 if view.prepare(policy, &budget, &moment).is_ok() {
-                    check(&whole, view.context());
+                    check_within(&whole, view.context(), ceiling);
                     view.sent(None);
                 }
             }
@@ -149,8 +157,10 @@ proptest! {
 
 #[test]
 fn a_record_of_it_reads_back_as_it_was_written() {
-    let events =
-        with_standing(&crate::notation::read("user: Go.\nassistant: 40 words of \"done\"\nuser: More.\n"), &[Some(0), None]);
+    let events = with_standing(
+        &crate::notation::read("user: Go.\nassistant: 40 words of \"done\"\nuser: More.\n"),
+        &[Some(0), None],
+    );
     let context = project(&Line::new(events), meter(), Names::Messages);
     let mut folded = context.clone();
     folded.start_recording();
