@@ -565,6 +565,20 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_follow_each_other_are_all_found() {
+        let skills = "<system-reminder>\nThe following skills are available for use with the Skill tool:\n\n- deploy\n</system-reminder>";
+        let surroundings =
+            "<system-reminder>\n# Environment\nPrimary working directory: /work\n</system-reminder>";
+        for between in ["", "\n", "\n\n"] {
+            let text = [CONTEXT, skills, surroundings, "Fix it."].join(between);
+            for position in [Position::Opening, Position::Later] {
+                let found: Vec<&str> = blocks(&text, position).iter().map(|block| block.text).collect();
+                assert_eq!(found, [CONTEXT, skills, surroundings], "{between:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_block_ends_with_its_own_tag() {
         let nested = "<rules>\n<rules>\ninner\n</rules>\nouter\n</rules>";
         check(&format!("{nested}\nGo."), Position::Later, &[("rules", nested)], "\nGo.");

@@ -68,6 +68,20 @@ fn texts(body: &str) -> String {
     all
 }
 
+impl Agent {
+    /// The user speaks while tools run: beside their results, where a provider wants the roles to alternate.
+    fn asked(&mut self, texts: &[&str]) {
+        let said = message(self.format, texts, true);
+        match self.history.last_mut() {
+            Some(last) if self.format == Format::Anthropic => {
+                let block = json!({"type": "text", "text": said["content"]});
+                last["content"].as_array_mut().unwrap().push(block);
+            }
+            _ => self.history.push(said),
+        }
+    }
+}
+
 /// A task behind a gateway.
 struct Task {
     gateway: Gateway,
@@ -131,7 +145,7 @@ fn what_stands_beside_a_prompt_is_in_every_request() {
                 let of = format!("{}, {format}, one text: {is_one_text}, turn {turn}", policy.name);
                 holds(&sent, &blocks, &of);
                 for block in blocks {
-                    assert_eq!(sent.matches(block).count(), 1, "{of}: {block}");
+                    assert_eq!(sent.matches(block).count(), 1, "{of}: {block}\nin\n{sent}");
                 }
                 assert!(sent.contains(PROMPT) || policy.name != "epitome", "{of}: {sent}");
             }
@@ -154,7 +168,7 @@ fn the_newest_form_takes_the_place_of_the_older_one() {
         for _ in 0..14 {
             holds(&task.turn(), &[&old, SURROUNDINGS], "before");
         }
-        task.agent.history.push(message(format, &[&new, "Go on with the tests.", changed], true));
+        task.agent.asked(&[&new, "Go on with the tests.", changed]);
         let epochs = task.epochs;
         let mut turns = 0;
         while task.epochs < epochs + 3 {
