@@ -296,7 +296,7 @@ fn tagged<'t>(
     }
     let inside = rest.get(name_end + 1..end.checked_sub(name.len() + 3)?)?.trim();
     if inside.is_empty() || is_of_the_moment(inside) || (position == Position::Later && !is_known(inside)) {
-        return Some(Tagged::Other(end));
+        return Some(Tagged::Other(start + end));
     }
     let kind = format!("{name}: {}", headline(inside));
     Some(Tagged::Standing(Block { start, kind, text: whole }))
@@ -569,8 +569,9 @@ mod tests {
         let skills = "<system-reminder>\nThe following skills are available for use with the Skill tool:\n\n- deploy\n</system-reminder>";
         let surroundings =
             "<system-reminder>\n# Environment\nPrimary working directory: /work\n</system-reminder>";
+        let nag = "<system-reminder>\nThe TodoWrite tool hasn't been used recently.\n</system-reminder>";
         for between in ["", "\n", "\n\n"] {
-            let text = [CONTEXT, skills, surroundings, "Fix it."].join(between);
+            let text = [CONTEXT, skills, surroundings, nag, "Fix it."].join(between);
             for position in [Position::Opening, Position::Later] {
                 let found: Vec<&str> = blocks(&text, position).iter().map(|block| block.text).collect();
                 assert_eq!(found, [CONTEXT, skills, surroundings], "{between:?}");
