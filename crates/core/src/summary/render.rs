@@ -6,8 +6,8 @@
 //! items first, and what is left is counted with the handle by which it is found again.
 //!
 //! Around the sections stands what has room of its own: before them standing context and what users said, behind them the
-//! index. Standing context stays as it is until its client sends another, and what users said only grows, so that the next summary begins as this one does and a provider's cache holds as much of it. Where there is not
-//! even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed at.
+//! index. Standing context stays as it is until its client sends another, and what users said only grows, so that the next
+//! summary begins as this one does and a provider's cache holds as much of it. Where there is not even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed at.
 
 use std::collections::{BTreeMap, BTreeSet};
 

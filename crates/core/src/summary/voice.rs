@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_first_and_the_newest_stay_and_what_clients_wrote_goes_first() {
         let long = "word ".repeat(100);
-        let note = format!("<system-reminder>{long}</system-reminder>");
+        let note = format!("<task-notification>{long}</task-notification>");
         let check = |texts: &[&str], cap: usize, expect: &str| {
             assert_eq!(show(&voice(texts, cap)), expect, "{cap}");
         };
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_note_does_not_become_the_first_request() {
-        let note = format!("<environment_context>{}</environment_context>", "path ".repeat(200));
+        let note = format!("<task-notification>{}</task-notification>", "done ".repeat(200));
         let first = format!("Build it. {}", "Mind the details. ".repeat(30));
         let mut voice = voice(&[&note, &first], 1_000);
         assert_eq!(show(&voice), "1… 2");
