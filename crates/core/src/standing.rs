@@ -101,13 +101,18 @@ impl Standing {
 
     /// The blocks as they were sent, each in lines of its own, and a line for each that was left out.
     pub(crate) fn write(&self, names: Names, text: &mut String) {
-        for piece in &self.pieces {
-            text.push_str(&piece.text);
-            text.push_str(if piece.text.ends_with('\n') { "\n" } else { "\n\n" });
-        }
+        self.write_pieces(text);
         for left in &self.left_out {
             let LeftOutPiece { kind, at, letters } = left;
             let _ = writeln!(text, "[no room for {kind}: {letters} letters{}]", names.behind(*at));
+        }
+    }
+
+    /// The blocks alone, for where there is room for nothing else.
+    pub(crate) fn write_pieces(&self, text: &mut String) {
+        for piece in &self.pieces {
+            text.push_str(&piece.text);
+            text.push_str(if piece.text.ends_with('\n') { "\n" } else { "\n\n" });
         }
     }
 }

@@ -203,7 +203,7 @@ impl Context {
         folded.add(segment);
         let folded = self.settled(folded);
         let mut text = String::new();
-        folded.standing.write(self.names, &mut text);
+        folded.standing.write_pieces(&mut text);
         text.truncate(text.trim_end_matches('\n').len());
         let (fixed, content) = self.note_cost(&text);
         if fixed + content < segment.tokens() {
