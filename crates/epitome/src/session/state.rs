@@ -42,6 +42,15 @@ struct Made {
     injected: Vec<String>,
     learned: Learned,
     thrash: Thrash,
+    /// The window that somebody gave, whatever is known of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Tokens>,
+}
+
+/// The window that a call was made for, if somebody gave one: a setting of its gateway, a header, an option of its session.
+pub(crate) fn window_of(call: &NewCall) -> Option<Tokens> {
+    // Written by another version, it says nothing.
+    serde_json::from_str::<Made>(&call.steps).unwrap_or_default().window
 }
 
 /// No answer has as many events.
@@ -104,7 +113,11 @@ impl Named {
 impl State {
     /// What the log and the records beside it say.
     pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
-        let last = store.last_call(thread)?;
+        let newest = store.last_call(thread)?;
+        let last = match &newest {
+            Some(row) if row.call.is_relayed() => store.last_made_call(thread)?,
+            _ => newest.clone(),
+        };
         let mut passes = Vec::new();
         for (call, _, pass) in store.passes(thread)? {
             passes.push(parse::<Pass>("pass", call, &pass)?);
@@ -125,7 +138,7 @@ impl State {
             setup,
             head: end,
             sent: last_prompt,
-            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
+            last: newest.map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
             named: None,
@@ -366,6 +379,7 @@ impl State {
             injected: injected.to_vec(),
             learned: self.learned,
             thrash: self.thrash,
+            window: self.limit.map_or(setup.window, |limit| limit.window),
         };
         let estimated = self.view.context().tokens();
         let pass = self.view.sent(Some(now)).map(json);
