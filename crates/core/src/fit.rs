@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit},
+    context::{Body, Context, Edit, Tier},
     pipeline::{Pipeline, Reduced, Reducer, State, Step},
     reducers::{DropMiddle, SplitTurn},
+    standing::STANDING_LETTERS,
     tokens::Tokens,
 };
 
@@ -49,15 +50,42 @@ pub struct Refusal {
 
 /// Reduces a context until it is at the budget's target and under its caps as far as `pipeline` can, and under the
 /// ceiling in any case. A context that is within all of them comes back as it is.
-pub fn fit(context: Context, budget: &Budget, pipeline: &Pipeline, state: State) -> Result<Fitted, Refusal> {
+pub fn fit(
+    mut context: Context,
+    budget: &Budget,
+    pipeline: &Pipeline,
+    state: State,
+) -> Result<Fitted, Refusal> {
+    let room = budget.ceiling().less(context.tier_tokens(Tier::Prefix));
+    context.limit_standing(STANDING_LETTERS, room);
     let (reduced, mut steps) = pipeline.run(context, budget, state);
     let (Reduced { context, state }, more) = last_resorts(reduced, budget)?;
     steps.extend(more);
     Ok(Fitted { context, state, steps })
 }
 
-/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is.
+/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is. Where there
+/// is no room for all of it, standing context goes too, the largest block first.
 pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, Vec<Step>), Refusal> {
+    if reduced.context.tokens() <= budget.ceiling() {
+        return Ok((reduced, Vec::new()));
+    }
+    loop {
+        let refusal = match last_resorts_but_standing(reduced.clone(), budget) {
+            Err(refusal) => refusal,
+            fitted => return fitted,
+        };
+        if !reduced.context.release_standing() {
+            return Err(refusal);
+        }
+    }
+}
+
+/// The same, but all standing context that holds stays.
+pub(crate) fn last_resorts_but_standing(
+    mut reduced: Reduced,
+    budget: &Budget,
+) -> Result<(Reduced, Vec<Step>), Refusal> {
     let mut steps = Vec::new();
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());

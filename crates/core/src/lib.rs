@@ -30,6 +30,7 @@ pub mod profile;
 pub mod project;
 pub mod reducers;
 pub mod seq_set;
+pub mod standing;
 pub mod summary;
 pub mod tokens;
 pub mod tracker;

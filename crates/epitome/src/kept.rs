@@ -89,6 +89,7 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
         next_steps: usize::MAX,
         user_words: 0,
         index: 0,
+        standing: 0,
     };
     let fresh = summarise(span, None, &everything);
     let page = Page::of(&compaction.summary, names);

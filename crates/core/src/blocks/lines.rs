@@ -78,7 +78,8 @@ fn note(record: &LoopRecord<'_>, run: Range<usize>, limit: Tokens, whole: Tokens
     let limit = Tokens(u64::try_from(part).unwrap_or(limit.0)).min(half);
     let scribe = Scribe::of(record.context());
     let cost = |text: &str| {
-        let (wrapping, words) = record.context().note_cost(text);
+        let context = record.context();
+        let (wrapping, words) = context.note_cost(&context.told(text, &folded));
         wrapping + words
     };
     let lines = lines(segments);
@@ -133,7 +134,7 @@ fn of_turn(segments: &[Segment]) -> Vec<Line> {
 
 /// The lines of an earlier note; a note that has none is one.
 fn of_note(note: &Note) -> Vec<Line> {
-    let lines: Option<Vec<Line>> = note.text.lines().skip(1).map(Line::read).collect();
+    let lines: Option<Vec<Line>> = note.words().lines().skip(1).map(Line::read).collect();
     if let Some(lines) = lines.filter(|lines| !lines.is_empty()) {
         return lines;
     }

@@ -183,6 +183,7 @@ impl Context {
         let before = self.growth.turns.clone();
         if let Some(moves) = &gap.turns {
             moves.apply(&mut self.growth.turns);
+            self.growth.blocks.answered |= moves.answered.is_some();
             if let Some(Place::Within(key)) = gap.at {
                 let mut first = before;
                 first.go_on(&moves.first);
@@ -210,6 +211,7 @@ impl Context {
             sent: Vec::new(),
             fidelity: Fidelity::Summary,
             touched: None,
+            standing: None,
         });
     }
 }

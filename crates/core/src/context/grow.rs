@@ -9,9 +9,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     context::{
         Body, Content, Context, Fidelity, Key, Segment, Shown, UNANSWERED, calls::OpenCalls, less,
-        turns::Turns,
+        standing::StandingIndex, turns::Turns,
     },
-    event::{Fact, Instruction, Logged, Part, Pin},
+    event::{Compaction, Fact, Instruction, Logged, Part, Pin, Summary},
     id::{AnswerId, Seq},
     meter::Costs,
     seq_set::SeqSet,
@@ -44,6 +44,8 @@ pub(super) struct Growth {
     pub(super) pins: BTreeSet<Seq>,
     /// The newest event it has seen.
     pub(super) head: Seq,
+    /// The standing context that it holds.
+    pub(super) blocks: StandingIndex,
 }
 
 impl Context {
@@ -136,9 +138,17 @@ impl Context {
         self.growth.begun = true;
         self.growth.head = self.growth.head.max(compaction.id.seq);
         self.standing = Some(compaction.id.seq);
+        self.growth.blocks.answered = true;
         self.push(place, events, Body::Summary(Arc::clone(compaction)), fixed);
+        let carried = match &compaction.event.fact {
+            Fact::Compacted(Compaction { summary: Summary::Structured { brief, .. }, .. }) => {
+                (!brief.standing.is_empty()).then(|| self.hold(brief.standing.clone()))
+            }
+            _ => None,
+        };
         if let Some(summary) = self.segments.last_mut() {
             summary.fidelity = Fidelity::Summary;
+            summary.standing = carried;
         }
         self.growth.turns.newest = 1;
     }
@@ -180,6 +190,10 @@ impl Context {
         if self.growth.begun {
             self.ask();
             self.push(seq, SeqSet::one(seq), Body::Instruction(Arc::clone(event)), fixed);
+            let standing = self.standing_of(event);
+            if let Some(instruction) = self.segments.last_mut() {
+                instruction.standing = standing;
+            }
         } else {
             self.push(seq, SeqSet::one(seq), Body::Prefix(Arc::clone(event)), fixed);
             self.growth.prefix += 1;
@@ -198,8 +212,11 @@ impl Context {
         let (seq, fixed) = (event.id.seq, self.meter.overhead().message + beside);
         let body = Body::User { event: Arc::clone(event), content: Content::AsSent };
         self.push(seq, SeqSet::one(seq), body, fixed);
+        // What a hook adds is the program's own, which says itself how long it holds.
+        let standing = if fidelity == Fidelity::Injected { None } else { self.standing_of(event) };
         if let Some(user) = self.segments.last_mut() {
             user.fidelity = fidelity;
+            user.standing = standing;
             user.content = counts.iter().copied().sum();
             user.counts = counts;
             self.total += user.content;
@@ -209,6 +226,7 @@ impl Context {
     fn answer(&mut self, event: &Arc<Logged>, answer: Option<&AnswerId>, parts: &[Part], costs: &Costs) {
         let seq = event.id.seq;
         self.growth.turns.answer(answer);
+        self.growth.blocks.answered = true;
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
         let counts = costs.parts.iter().zip(&costs.beside_parts).map(|(part, beside)| *part + *beside);
@@ -293,6 +311,7 @@ impl Context {
             sent: Vec::new(),
             fidelity: Fidelity::Verbatim,
             touched: None,
+            standing: None,
         });
     }
 }

@@ -13,6 +13,7 @@ mod grow;
 mod journal;
 mod message;
 mod segment;
+mod standing;
 mod turns;
 
 use std::{ops::Range, sync::Arc};
@@ -28,7 +29,7 @@ pub use self::{
     message::{Answer, Fragment, Message, Messages, Outcome, Returned},
     segment::{Body, Content, Fidelity, Folded, Key, Note, Segment, Shown, Tier, UNANSWERED},
 };
-use self::{grow::Growth, segment::Replacement};
+use self::{grow::Growth, standing::Left};
 use crate::{
     event::{Logged, Part},
     id::{Seq, ThreadId},
@@ -332,16 +333,15 @@ impl Context {
             let stays = segment.is_prefix() || self.is_guarded(segment);
             match decided {
                 Edit::Drop if !stays => {
-                    self.record(&by, || Change::Drop { at: segment.key });
-                    self.drop_one(&by, segment);
-                    return false;
+                    if self.leave_standing(&by, segment) == Left::Nothing {
+                        self.record(&by, || Change::Drop { at: segment.key });
+                        self.drop_one(&by, segment);
+                        return false;
+                    }
                 }
                 Edit::Replace { parts, fidelity } if !stays => {
-                    let before = segment.tokens();
-                    if segment.replace(&parts, fidelity, &self.meter) == Replacement::Made {
-                        self.replaced_one(&by, segment, before);
-                        self.record(&by, || Change::Show { at: segment.key, parts, fidelity });
-                    }
+                    let parts = self.with_standing(segment, parts);
+                    self.replace_one(&by, segment, parts, fidelity);
                 }
                 Edit::Keep | Edit::Drop | Edit::Replace { .. } => {}
             }
@@ -424,7 +424,8 @@ impl Context {
         for member in &members {
             folded.add(member);
         }
-        let note = Note { text: words(&folded), folded };
+        let folded = self.settled(folded);
+        let note = Note { text: self.told(&words(&folded), &folded), folded };
         let (fixed, content) = self.note_cost(&note.text);
         if !is_worth_it(members.iter().map(Segment::tokens).sum(), fixed + content) {
             self.segments.extend(members);
@@ -439,11 +440,18 @@ impl Context {
 
     /// Puts a note in place of segments that have been taken out; `late` came after it was written.
     fn put_note(&mut self, by: &Author, key: Key, members: &[Segment], note: Note, late: SeqSet) {
+        let note = self.note_of(by, key, members, note, late);
+        self.segments.push(note);
+    }
+
+    /// The note in place of segments that have been taken out.
+    fn note_of(&mut self, by: &Author, key: Key, members: &[Segment], note: Note, late: SeqSet) -> Segment {
+        self.hold_carried(&note.folded.standing);
         let (fixed, content) = self.note_cost(&note.text);
         let before: Tokens = members.iter().map(Segment::tokens).sum();
         self.total = less(self.total, before) + fixed + content;
         self.changes.removed += members.len() as u64;
-        self.segments.push(Segment {
+        Segment {
             key,
             events: late,
             turn: members.first().map_or(note.folded.turns.start, |first| first.turn),
@@ -452,9 +460,10 @@ impl Context {
             counts: vec![content],
             content,
             sent: Vec::new(),
+            standing: None,
             fidelity: Fidelity::Summary,
             touched: Some(by.clone()),
-        });
+        }
     }
 
     /// What a note costs: its wrapping, and its words.

@@ -13,6 +13,7 @@ use crate::{
     id::Seq,
     meter::Meter,
     seq_set::SeqSet,
+    standing::Standing,
     tokens::Tokens,
 };
 
@@ -35,6 +36,8 @@ pub struct Segment {
     pub(super) sent: Vec<Tokens>,
     pub(super) fidelity: Fidelity,
     pub(super) touched: Option<Author>,
+    /// The standing context that it holds; a note keeps its own.
+    pub(super) standing: Option<Arc<Standing>>,
 }
 
 /// Where a segment stands: by its event, and within an event by its part. No two segments share one, and a note has that
@@ -143,6 +146,9 @@ pub struct Folded {
     pub calls: BTreeMap<String, u64>,
     /// What it cost as it was sent, whatever was shown of it in between.
     pub tokens: Tokens,
+    /// The standing context among it, which the note carries.
+    #[serde(default, skip_serializing_if = "Standing::is_empty")]
+    pub standing: Standing,
 }
 
 /// How faithful a segment is to what happened.
@@ -250,6 +256,12 @@ impl Segment {
     /// Whether it belongs to the prefix that is never modified.
     pub fn is_prefix(&self) -> bool {
         matches!(self.body, Body::Prefix(_))
+    }
+
+    /// Whether a summary of everything before an event tells of it.
+    pub(crate) fn is_before(&self, first_kept: Seq) -> bool {
+        matches!(self.body, Body::Summary(_))
+            || self.stands_for().first().is_some_and(|first| first < first_kept)
     }
 
     /// Whether it is what a user said.
@@ -492,6 +504,9 @@ impl Folded {
         }
         self.user_messages += u64::from(segment.is_user());
         self.tokens += segment.stood_for();
+        if let Some(standing) = &segment.standing {
+            self.standing.add(standing);
+        }
         if let Some(call) = segment.call() {
             *self.calls.entry(call.name.0.clone()).or_default() += 1;
         }
@@ -504,6 +519,7 @@ impl Folded {
         self.summarised += other.summarised;
         self.user_messages += other.user_messages;
         self.tokens += other.tokens;
+        self.standing.add(&other.standing);
         for (tool, calls) in &other.calls {
             *self.calls.entry(tool.clone()).or_default() += calls;
         }

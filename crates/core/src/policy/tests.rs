@@ -230,7 +230,7 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");
-    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `user_words`, `index`");
+    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `user_words`, `index`, `standing`");
     insta::assert_snapshot!(summary("length = { fixed = 0 }"), @"line 2: `summary`: a `length` of 0 leaves nothing to say");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 10, least = 9, most = 3 } }"), @"line 2: `summary`: the least `length`, 9, is above the most, 3");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 0, least = 1, most = 3 } }"), @"line 2: `summary`: a `length` of 0 percent of the span; expected 1 to 100");

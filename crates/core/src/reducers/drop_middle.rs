@@ -170,21 +170,21 @@ user: And?
 
     #[test]
     fn everything_goes_before_what_is_essential_if_need_be_without_a_line() {
-        insta::assert_snapshot!(at(30), @r#"
+        insta::assert_snapshot!(at(32), @r#"
         prefix      1       verbatim      1  Rules.
-        note        2-7     summary      18 by drop_middle  [2 turns are not shown: 5 messages, 2 from the user, and a summary; 65 tokens; messages 2-6]
+        note        2-7     summary      20 by drop_middle  [2 turns are not shown: 5 messages, 2 from the user, and a summary; 65 tokens; messages 2-6] /  / Speak French.
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
-        total 30
+        total 32
         "#);
         insta::assert_snapshot!(at(0), @r#"
         prefix      1       verbatim      1  Rules.
+        note        2-7     summary       2 by drop_middle  Speak French.
         user        8       verbatim      2  Go on.
         answer      9       verbatim      2  On it.
         exchange    9-10    verbatim      7  bash {"command":"a"} -> a a a a a
-        left out    2-7     by drop_middle, 65 tokens
-        total 12
+        total 14
         "#);
     }
 }

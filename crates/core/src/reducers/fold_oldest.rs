@@ -358,7 +358,7 @@ impl Folding {
         open: &Open,
         end: usize,
     ) -> Option<(Range<usize>, Tokens)> {
-        let (wrapping, words) = context.note_cost(&scribe.note(&open.folded));
+        let (wrapping, words) = context.note_cost(&context.told(&scribe.note(&open.folded), &open.folded));
         let note = wrapping + words;
         let saved = less(open.measured, self.measure.of_note(note));
         (note < open.tokens && saved > Tokens(0)).then_some((open.start..end, saved))

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     budget::Budget,
-    context::{Body, Context, Edit, Note, Segment, Tier},
+    context::{Body, Context, Edit, Segment, Tier},
     pipeline::{Reduced, Reducer, State},
     reducers::{
         cut::{Keep, cut},
@@ -68,7 +68,12 @@ impl ShortenSummaries {
         let found = context.segments().iter().enumerate().find_map(|(index, segment)| {
             let Body::Summary(event) = segment.body() else { return None };
             let told = segment.stands_for().without(&SeqSet::one(event.id.seq));
-            Some((index, segment.tokens(), segment.compaction()?.summary.text(), told))
+            // Standing context goes along uncut.
+            let mut text = segment.compaction()?.summary.text().to_owned();
+            for piece in context.standing_in(segment).pieces {
+                text = text.replacen(&piece.text, "", 1);
+            }
+            Some((index, segment.tokens(), text, told))
         });
         let Some((index, tokens, text, told)) = found else { return context };
         let scribe = Scribe::of(&context);
@@ -84,7 +89,7 @@ impl ShortenSummaries {
         let half = Tokens(less(room, between).0.saturating_sub(4) / 2);
         let keep = Keep { head: half, tail: half, lines: None };
         let words =
-            cut(text, less(tokens, wrapping), keep, &scribe.meter, |left| marker(left.lines, left.tokens));
+            cut(&text, less(tokens, wrapping), keep, &scribe.meter, |left| marker(left.lines, left.tokens));
         // Where nothing of it fits, or only its provider can read it, a line says that there was one.
         let words = words.filter(|_| half > Tokens(0));
         context.fold(self.name(), std::slice::from_ref(&(index..index + 1)), |folded| match &words {
@@ -118,7 +123,7 @@ impl ShortenSummaries {
 
 /// Whether a segment is a line that says what went, and not words that tell it.
 fn is_line(scribe: &Scribe, segment: &Segment) -> bool {
-    matches!(segment.body(), Body::Note(Note { text, folded }) if *text == scribe.note(folded))
+    matches!(segment.body(), Body::Note(note) if note.words() == scribe.note(&note.folded))
 }
 
 fn over(context: &Context, cap: Tokens) -> Tokens {

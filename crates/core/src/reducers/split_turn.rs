@@ -14,12 +14,14 @@ use crate::{
     budget::Budget,
     context::{Body, Context, Edit, Fidelity, Segment},
     event::Part,
+    meter::Meter,
     pipeline::{Reduced, Reducer, State, excess},
     reducers::{
         cut::{Keep, Piece, cut, pieces},
         fold_oldest::{Folding, Measure, Reach, Stage},
         stub::{Scribe, count, size, tool},
     },
+    standing::Standing,
     tokens::Tokens,
 };
 
@@ -61,13 +63,15 @@ impl SplitTurn {
         let [prefix, ..] = essential.tokens(&context);
         let share = budget.target().0.saturating_sub(prefix.0).saturating_mul(self.message_percent) / 100;
         let scribe = Scribe::of(&context);
+        let standing: Vec<Standing> =
+            context.segments().iter().map(|segment| context.standing_in(segment)).collect();
         context.edit(self.name(), |index, segment| {
             let large = segment.is_user() && segment.content_tokens().0 > share;
             if left == Tokens(0) || !large || essential.contains(index) {
                 return Edit::Keep;
             }
             left = Tokens((left.0 + share).saturating_sub(segment.content_tokens().0));
-            cut_to(&scribe, segment, Tokens(share))
+            cut_to(&scribe, segment, Tokens(share), &standing[index])
         })
     }
 
@@ -88,7 +92,7 @@ impl SplitTurn {
         let essential = context.essential();
         let needed: Tokens = essential.tokens(&context).into_iter().sum();
         let request = context.meter().overhead().request;
-        let ceiling = budget.ceiling().less(standing_summary(&context, budget));
+        let ceiling = budget.ceiling().less(reserved(&context, budget));
         if needed + request <= ceiling {
             return context;
         }
@@ -99,26 +103,42 @@ impl SplitTurn {
         let able: Vec<(usize, &Segment)> = able.collect();
         let cuttable: Tokens = able.iter().map(|(_, segment)| segment.content_tokens()).sum();
         let room = (ceiling + cuttable).0.saturating_sub((needed + request).0);
-        let spans: Vec<Span> = able.iter().map(|(_, segment)| Span::of_segment(&scribe, segment)).collect();
+        let standing: Vec<Standing> =
+            context.segments().iter().map(|segment| context.standing_in(segment)).collect();
+        let span =
+            |(index, segment): &(usize, &Segment)| Span::of_segment(&scribe, segment, &standing[*index]);
+        let spans: Vec<Span> = able.iter().map(span).collect();
         let shares = share_out(&spans, Tokens(room));
         let mut limits = vec![None; context.segments().len()];
         for ((index, segment), share) in able.iter().zip(shares) {
             limits[*index] = (share < segment.content_tokens()).then_some(share);
         }
         context.edit(self.name(), |index, segment| match limits[index] {
-            Some(limit) => cut_to(&scribe, segment, limit),
+            Some(limit) => cut_to(&scribe, segment, limit, &standing[index]),
             None => Edit::Keep,
         })
     }
 }
 
-/// What the summary takes that the context stands on; nothing, if it would leave less than a quarter of the room.
-fn standing_summary(context: &Context, budget: &Budget) -> Tokens {
+/// What the summary takes that the context stands on, unless it would leave less than a quarter of the room, and standing
+/// context elsewhere.
+fn reserved(context: &Context, budget: &Budget) -> Tokens {
     let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
     let taken: Tokens = context.segments().iter().filter(is_summary).map(Segment::tokens).sum();
-    let [prefix, ..] = context.essential().tokens(context);
+    let essential = context.essential();
+    let [prefix, ..] = essential.tokens(context);
     let room = budget.ceiling().less(prefix);
-    if taken.0 <= room.0 / 4 * 3 { taken } else { Tokens(0) }
+    let is_kept = taken.0 <= room.0 / 4 * 3;
+    let segments = context.segments().iter().enumerate();
+    let others =
+        segments.filter(|(index, segment)| !essential.contains(*index) && !(is_kept && is_summary(segment)));
+    let standing: Tokens =
+        others.map(|(_, segment)| tokens_of(&context.standing_in(segment), context.meter())).sum();
+    standing + if is_kept { taken } else { Tokens(0) }
+}
+
+fn tokens_of(standing: &Standing, meter: &Meter) -> Tokens {
+    standing.pieces.iter().map(|piece| meter.text(&piece.text)).sum()
 }
 
 /// How small something can be made, and how large it is.
@@ -133,8 +153,9 @@ impl Span {
         Self { least: least.min(most), most }
     }
 
-    fn of_segment(scribe: &Scribe, segment: &Segment) -> Self {
-        Self::new(scribe.meter.text(&stub(scribe, segment)), segment.content_tokens())
+    fn of_segment(scribe: &Scribe, segment: &Segment, standing: &Standing) -> Self {
+        let least = scribe.meter.text(&stub(scribe, segment)) + tokens_of(standing, &scribe.meter);
+        Self::new(least, segment.content_tokens())
     }
 }
 
@@ -156,7 +177,10 @@ fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
 }
 
 /// Shows of a segment what fits into `limit`: its parts cut, or one line.
-fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens) -> Edit {
+fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
+    if !standing.pieces.is_empty() {
+        return cut_beside(scribe, segment, limit, standing);
+    }
     let line = || Edit::line(stub(scribe, segment), Fidelity::Stub);
     // What is a line already is no text that could be cut.
     if matches!(segment.fidelity(), Fidelity::Reference | Fidelity::Stub) {
@@ -181,6 +205,50 @@ fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens) -> Edit {
         .map(|((old, tokens), new)| if old == new { tokens } else { scribe.meter.part(new) })
         .sum();
     if tokens <= limit { Edit::Replace { parts, fidelity: Fidelity::Cut } } else { line() }
+}
+
+/// Shows the standing context of a message, and of the rest what fits beside it.
+fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
+    let mut parts: Vec<Part> =
+        standing.pieces.iter().map(|piece| Part::Text { text: piece.text.clone() }).collect();
+    let mut rest = String::new();
+    for part in segment.shown().unwrap_or_default() {
+        match part {
+            Part::Text { text } => {
+                let own = standing
+                    .pieces
+                    .iter()
+                    .fold(text.clone(), |text, piece| text.replacen(&piece.text, "", 1));
+                rest.push_str(own.trim());
+                rest.push('\n');
+            }
+            Part::Media(media) => parts.push(scribe.media(segment, media)),
+            Part::Reasoning { .. } | Part::ToolCall(_) | Part::Refusal { .. } | Part::Opaque { .. } => {
+                parts.push(part.clone());
+            }
+        }
+    }
+    let rest = rest.trim();
+    let taken: Tokens = parts.iter().map(|part| scribe.meter.part(part)).sum();
+    if taken + scribe.meter.text(&stub(scribe, segment)) > limit {
+        // What can be neither cut nor told in a line has no room beside it.
+        parts.truncate(standing.pieces.len());
+        parts.push(Part::text(stub(scribe, segment)));
+        return Edit::Replace { parts, fidelity: Fidelity::Cut };
+    }
+    let room = limit.less(taken);
+    let tokens = scribe.meter.text(rest);
+    if tokens <= room {
+        parts.extend((!rest.is_empty()).then(|| Part::text(rest)));
+        return Edit::Replace { parts, fidelity: Fidelity::Cut };
+    }
+    let marked = scribe.meter.text(&marker(scribe, segment, u64::MAX, tokens));
+    let half = Tokens(room.less(marked).0.saturating_sub(4) / 2);
+    let keep = Keep { head: half, tail: half, lines: None };
+    let words =
+        cut(rest, tokens, keep, &scribe.meter, |left| marker(scribe, segment, left.lines, left.tokens));
+    parts.push(Part::text(words.filter(|_| half > Tokens(0)).unwrap_or_else(|| stub(scribe, segment))));
+    Edit::Replace { parts, fidelity: Fidelity::Cut }
 }
 
 fn least_of(scribe: &Scribe, segment: &Segment, piece: Piece<'_>) -> Span {

@@ -267,6 +267,7 @@ impl Cutting {
     /// What a summary of it costs as it would be shown.
     fn size_of(&self, brief: &Brief, context: &Context, length: Length) -> Tokens {
         let covered = SeqSet::run(self.first, self.first_kept.previous());
+        let brief = Brief { standing: context.standing_before(self.first_kept), ..brief.clone() };
         let text = brief.render(&covered, length.of(self.covered), context.meter(), context.names());
         context.meter().overhead().around_summary() + context.meter().text(&text)
     }
@@ -349,10 +350,9 @@ impl Finished {
         let Self { first, first_kept, brief, trigger } = self;
         let (meter, names) = (context.meter(), context.names());
         let shown = &context.segments()[context.prefix_len()..];
-        let is_covered = |segment: &&Segment| {
-            matches!(segment.body(), Body::Summary(_))
-                || segment.stands_for().first().is_some_and(|first| first < first_kept)
-        };
+        let is_covered = |segment: &&Segment| segment.is_before(first_kept);
+        // Standing context is never left to whoever wrote the summary, and may have changed since.
+        let brief = Brief { standing: context.standing_before(first_kept), ..brief };
         let replaced: Tokens = shown.iter().filter(is_covered).map(Segment::tokens).sum();
         let covered = SeqSet::run(first, first_kept.previous());
         let text = brief.render(&covered, length.of(replaced), meter, names);

@@ -25,6 +25,7 @@ use crate::{
     id::Seq,
     pairing::{Exchange, Outcome, pair},
     seq_set::SeqSet,
+    standing::{Position, rest_of},
     turn::Turns,
 };
 
@@ -60,6 +61,7 @@ pub(super) fn summarise_again(
         last_words: None,
         request: None,
         reading,
+        position: if previous.is_some() { Position::Later } else { Position::Opening },
     };
     extraction.work.since = done_before(&ledger);
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
@@ -95,13 +97,15 @@ struct Extraction<'r> {
     request: Option<Seq>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
+    /// Whether the model has answered.
+    position: Position,
 }
 
 impl Extraction<'_> {
     fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact, closing: &HashSet<Seq>) {
         match fact {
             Fact::UserSaid { parts } => {
-                let text = text(parts);
+                let text = rest_of(&text(parts), self.position);
                 let said = self.reading.sentences(at, &text);
                 if text.trim().is_empty() || is_note_of_client(&text) || is_order_to_client(&text) {
                     return;
@@ -121,9 +125,10 @@ impl Extraction<'_> {
             }
             // What stands beside results is the user's, who spoke while tools ran.
             Fact::ToolReturned { parts, .. } => {
-                hear(ledger, at, &self.reading.sentences(at, &text(parts)));
+                hear(ledger, at, &self.reading.sentences(at, &rest_of(&text(parts), self.position)));
             }
             Fact::AssistantSaid { parts, .. } => {
+                self.position = Position::Later;
                 let text = text(parts);
                 if text.trim().is_empty() {
                     return;

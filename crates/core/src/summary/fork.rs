@@ -36,6 +36,7 @@ impl Brief {
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
         brief.voice = self.voice.before(seq);
         brief.index = index::before(&self.index, seq);
+        brief.standing = self.standing.before(seq);
         brief
     }
 
@@ -49,7 +50,7 @@ impl Brief {
                 ledger.put(item.clone());
             }
         }
-        ledger.settle(caps)
+        Self { standing: self.standing.clone(), ..ledger.settle(caps) }
     }
 }
 

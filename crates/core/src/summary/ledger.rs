@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::{Brief, Detail, Entry, FoldedItems, Force, Item, PINS, Section, Voice};
-use crate::{seq_set::SeqSet, tokens::Tokens};
+use crate::{seq_set::SeqSet, standing::STANDING_LETTERS, tokens::Tokens};
 
 /// How many constraints are shown. Beyond it preferences are folded before rules, older ones before newer.
 pub const CONSTRAINTS: usize = 40;
@@ -48,6 +48,8 @@ pub struct Caps {
     pub user_words: usize,
     /// The index of names: so many letters. By default there is none.
     pub index: usize,
+    /// Standing context, word for word: so many letters of it, and no more than a third of what instructions and tools leave.
+    pub standing: usize,
 }
 
 impl Default for Caps {
@@ -63,6 +65,7 @@ impl Default for Caps {
             next_steps: 24,
             user_words: 0,
             index: 0,
+            standing: STANDING_LETTERS,
         }
     }
 }
@@ -193,7 +196,7 @@ impl Ledger {
             sections.entry(item.section).or_default().push(item);
         }
         let mut brief =
-            Brief { items: Vec::new(), folded: self.folded, voice: self.voice, index: self.index };
+            Brief { folded: self.folded, voice: self.voice, index: self.index, ..Brief::default() };
         for (section, items) in sections {
             let mut items = if is_prose(section) { without_repeats(items) } else { items };
             let too_many = items.len().saturating_sub(caps.of(section));

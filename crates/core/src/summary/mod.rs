@@ -43,7 +43,7 @@ pub use self::{
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
     voice::{Extent, Hand, Said, Voice},
 };
-use crate::seq_set::SeqSet;
+use crate::{seq_set::SeqSet, standing::Standing};
 
 /// A structured summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct Brief {
     /// Which names stood where, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<Entry>,
+    /// The standing context of the span, carried byte for byte.
+    #[serde(default, skip_serializing_if = "Standing::is_empty")]
+    pub standing: Standing,
 }
 
 /// One thing a summary says.

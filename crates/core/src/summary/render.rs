@@ -5,9 +5,9 @@
 //! are what was asked for and the newest of what must be kept; of everything else as much as the limit allows, the newest
 //! items first, and what is left is counted with the handle by which it is found again.
 //!
-//! Around the sections stands what has room of its own: before them what users said, behind them the index. What users said
-//! only grows, so that the next summary begins as this one does and a provider's cache holds as much of it. Where there is not
-//! even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed at.
+//! Around the sections stands what has room of its own: before them standing context and what users said, behind them the
+//! index. Standing context stays as it is until its client sends another, and what users said only grows, so that the next
+//! summary begins as this one does and a provider's cache holds as much of it. Where there is not even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +34,9 @@ const FAIR: usize = 3;
 
 /// What a summary is, whatever it stands for.
 const UNNAMED: &str = "This message stands for an earlier part of the session, no longer shown here";
+
+/// What stands above standing context.
+const STANDING: &str = "\n## Standing Context\nStill in force, as it was sent:\n\n";
 
 /// The words under an empty section.
 const EMPTY: &str = "(none)";
@@ -198,12 +201,18 @@ impl<'p> Page<'p> {
     /// All of it.
     fn whole(&self, shown: &Shown) -> String {
         let (opening, sections) = (self.opening(), self.sections(shown));
-        let mut text = if self.brief.voice.is_empty() {
+        let Brief { voice, standing, .. } = self.brief;
+        let mut text = if voice.is_empty() && standing.is_empty() {
             opening
         } else {
             // Which events it stands for is another with every summary: it comes behind what stays the same.
             let mut text = format!("{UNNAMED}.\n");
-            self.brief.voice.write(self.names, &mut text);
+            if !standing.is_empty() {
+                text.push_str(STANDING);
+                standing.write(self.names, &mut text);
+                text.truncate(text.trim_end_matches('\n').len() + 1);
+            }
+            voice.write(self.names, &mut text);
             format!("{text}\n{opening}")
         };
         text.push_str(&sections);
@@ -276,7 +285,7 @@ impl<'p> Page<'p> {
     /// reached from here.
     fn opening(&self) -> String {
         let handles = self.names.handles(self.covered);
-        match (self.names, self.brief.voice.is_empty()) {
+        match (self.names, self.brief.voice.is_empty() && self.brief.standing.is_empty()) {
             (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
             (_, false) if self.covered.is_empty() => String::new(),
             (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),

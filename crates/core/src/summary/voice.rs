@@ -13,6 +13,7 @@ use crate::{
     event::{Fact, Logged},
     id::Seq,
     seq_set::SeqSet,
+    standing::{Position, rest_of},
 };
 
 /// What users said in a span.
@@ -85,7 +86,13 @@ impl Voice {
         if cap == 0 && self.is_empty() {
             return self;
         }
-        self.said.extend(span.iter().filter_map(|event| Said::of(event)));
+        let mut position = if self.is_empty() { Position::Opening } else { Position::Later };
+        for event in span {
+            if matches!(event.event.fact, Fact::AssistantSaid { .. }) {
+                position = Position::Later;
+            }
+            self.said.extend(Said::of(event, position));
+        }
         self.within(cap)
     }
 
@@ -152,12 +159,16 @@ impl Voice {
 }
 
 impl Said {
-    /// What an event holds of it: a message, or what was said beside the results of tools.
-    fn of(event: &Logged) -> Option<Self> {
+    /// What an event holds of it: a message, or what was said beside the results of tools, without standing context, which
+    /// has a place of its own.
+    fn of(event: &Logged, position: Position) -> Option<Self> {
         let (Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. }) = &event.event.fact else {
             return None;
         };
-        let text = text(parts);
+        let whole = text(parts);
+        let rest = rest_of(&whole, position);
+        // Around what was taken out there is nothing but space.
+        let text = if rest.len() < whole.len() { rest.trim().to_owned() } else { whole };
         let hand = if is_note_of_client(&text) { Hand::Client } else { Hand::User };
         let said = Self { at: event.id.seq, text, extent: Extent::Whole, hand };
         (!said.text.trim().is_empty()).then_some(said)
@@ -235,7 +246,7 @@ mod tests {
     #[test]
     fn the_first_and_the_newest_stay_and_what_clients_wrote_goes_first() {
         let long = "word ".repeat(100);
-        let note = format!("<system-reminder>{long}</system-reminder>");
+        let note = format!("<task-notification>{long}</task-notification>");
         let check = |texts: &[&str], cap: usize, expect: &str| {
             assert_eq!(show(&voice(texts, cap)), expect, "{cap}");
         };
@@ -257,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_note_does_not_become_the_first_request() {
-        let note = format!("<environment_context>{}</environment_context>", "path ".repeat(200));
+        let note = format!("<task-notification>{}</task-notification>", "done ".repeat(200));
         let first = format!("Build it. {}", "Mind the details. ".repeat(30));
         let mut voice = voice(&[&note, &first], 1_000);
         assert_eq!(show(&voice), "1… 2");

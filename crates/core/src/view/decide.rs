@@ -231,7 +231,8 @@ fn summary<'a>(
     let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
     let drafting = rules.drafting(budget, prefix);
     let covers = context.tokens().less(prefix).less(drafting.room());
-    let expected = drafting.expected(covers);
+    // Standing context is carried whatever the summary says.
+    let expected = (drafting.expected(covers) + context.standing_tokens()).min(covers);
     let offer = |by, calls| Offer { covers, expected, calls, by };
     match standby {
         Standby::Off => Summary::Never,

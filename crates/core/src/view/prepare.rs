@@ -10,12 +10,13 @@ use crate::{
     context::{Context, Guard, Recorded, Tier},
     cost::Terms,
     event::{Compaction, Logged, Time, Trigger},
-    fit::{Refusal, last_resorts},
+    fit::{Refusal, last_resorts, last_resorts_but_standing},
     id::ModelName,
     pipeline::{Pipeline, Reduced, State, Step, is_met},
     plan::{Plan, Summariser},
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
+    standing::STANDING_LETTERS,
     summary::compaction::{Finished, Keep, NothingGained},
     tokens::Tokens,
 };
@@ -124,7 +125,9 @@ impl View {
         self.abandon();
         self.needed = SeqSet::default();
         let mut making = Making::of(self, moment);
-        let context = self.take_context();
+        let mut context = self.take_context();
+        let standing = policy.summary.map_or(STANDING_LETTERS, |rules| rules.caps.standing);
+        context.limit_standing(standing, budget.ceiling().less(context.tier_tokens(Tier::Prefix)));
         let context = making.arrivals(context, policy);
         // A copy of the window is dear: it is made only if something that was sent may change.
         let mut before = (policy.has(When::EveryCall) || making.cause.is_some()).then(|| context.clone());
@@ -377,7 +380,8 @@ impl Making {
         let reduced = Reduced { context, state: std::mem::take(&mut self.state) };
         // What is cut to the ceiling is over it again with the next call.
         let roomier = Budget::new(budget.ceiling()).reserve(STRIDE.of(budget.ceiling()));
-        let reached = last_resorts(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
+        let reached =
+            last_resorts_but_standing(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
         let (Reduced { context, state }, steps) = reached?;
         self.state = state;
         self.steps.extend(steps);

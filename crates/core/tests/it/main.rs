@@ -23,6 +23,8 @@ mod specs_policies;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
+mod standing;
+#[cfg(test)]
 mod summaries;
 #[cfg(test)]
 mod told;

@@ -119,6 +119,7 @@ const SMALL: Caps = Caps {
     next_steps: 2,
     user_words: 300,
     index: 200,
+    standing: 120_000,
 };
 
 const LARGE: Caps = Caps {
@@ -132,6 +133,7 @@ const LARGE: Caps = Caps {
     next_steps: usize::MAX,
     user_words: 40000,
     index: 20000,
+    standing: 120_000,
 };
 
 /// Shown and folded items of a section.

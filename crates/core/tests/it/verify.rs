@@ -60,6 +60,7 @@ const CAPS: Caps = Caps {
     next_steps: 24,
     user_words: 500,
     index: 500,
+    standing: 120_000,
 };
 
 /// Few, so that everything is over its cap soon.
@@ -74,6 +75,7 @@ const FEW: Caps = Caps {
     next_steps: 8,
     user_words: 60,
     index: 60,
+    standing: 120_000,
 };
 
 fn source<'a>(span: &'a [Arc<Logged>], previous: Option<&'a Brief>) -> Source<'a> {

@@ -46,6 +46,7 @@ const CAPS: Caps = Caps {
     next_steps: 24,
     user_words: 0,
     index: 0,
+    standing: 120_000,
 };
 
 /// A thread while it is told.

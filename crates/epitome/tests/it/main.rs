@@ -27,6 +27,7 @@ mod rehearsal;
 mod retention;
 mod scripted;
 mod session;
+mod standing;
 mod summarisers;
 mod together;
 mod triggers;

@@ -1,0 +1,253 @@
+//! Standing context within a context: which blocks hold, and what an edit must leave of them.
+//!
+//! Whatever leaves a segment out, its [standing blocks](crate::standing) stay: in the note that takes its place, or in
+//! what is still shown of it. Only the newest block of a kind holds, as far as there is room for it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    context::{Body, Change, Context, Fidelity, Folded, Note, Segment, journal::Author},
+    event::{Logged, Part},
+    id::Seq,
+    seq_set::SeqSet,
+    standing::{LeftOutPiece, Position, STANDING_LETTERS, Standing, StandingPiece, pieces},
+    tokens::Tokens,
+};
+
+/// The newest block of each kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StandingIndex {
+    newest: BTreeMap<String, Newest>,
+    /// Kinds for which there is no room.
+    released: BTreeSet<String>,
+    /// Whether the model has answered: the session is set up.
+    pub(super) answered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    at: Seq,
+    letters: usize,
+}
+
+impl StandingIndex {
+    fn take(&mut self, standing: &Standing) {
+        for StandingPiece { kind, at, text } in &standing.pieces {
+            let known = self.newest.get(kind).map(|newest| newest.at);
+            if known.is_none_or(|known| known <= *at) {
+                self.newest.insert(kind.clone(), Newest { at: *at, letters: text.len() });
+            }
+        }
+    }
+
+    fn holds(&self, piece: &StandingPiece) -> bool {
+        self.is_newest(&piece.kind, piece.at) && !self.released.contains(&piece.kind)
+    }
+
+    fn is_newest(&self, kind: &str, at: Seq) -> bool {
+        self.newest.get(kind).is_none_or(|newest| newest.at <= at)
+    }
+}
+
+impl Segment {
+    /// The standing blocks that it holds, whether they still do or not.
+    fn standing(&self) -> Option<&Standing> {
+        match &self.body {
+            Body::Note(note) => Some(&note.folded.standing),
+            _ => self.standing.as_deref(),
+        }
+    }
+}
+
+impl Note {
+    /// What it says, without the standing blocks that it carries.
+    pub(crate) fn words(&self) -> &str {
+        let carried = self.folded.standing.pieces.first().and_then(|piece| self.text.find(&piece.text));
+        carried.map_or(self.text.as_str(), |at| self.text[..at].trim_end())
+    }
+}
+
+impl Context {
+    /// The standing blocks of an event that joins the context.
+    pub(super) fn standing_of(&mut self, event: &Logged) -> Option<Arc<Standing>> {
+        let position = if self.growth.blocks.answered { Position::Later } else { Position::Opening };
+        let pieces = pieces(&event.event.fact, event.id.seq, position);
+        let standing = Standing { pieces, left_out: Vec::new() };
+        (!standing.is_empty()).then(|| self.hold(standing))
+    }
+
+    /// Takes blocks for the newest of their kinds, unless newer ones are known.
+    pub(super) fn hold(&mut self, standing: Standing) -> Arc<Standing> {
+        self.growth.blocks.take(&standing);
+        Arc::new(standing)
+    }
+
+    /// The same for what a note carries.
+    pub(super) fn hold_carried(&mut self, standing: &Standing) {
+        self.growth.blocks.take(standing);
+    }
+
+    /// What of some blocks holds: the newest of each kind, and a word about those for which there is no room.
+    fn holding(&self, standing: &Standing) -> Standing {
+        let index = &self.growth.blocks;
+        let (kept, others): (Vec<_>, Vec<_>) =
+            standing.pieces.iter().cloned().partition(|piece| index.holds(piece));
+        let newest = others.into_iter().filter(|piece| index.is_newest(&piece.kind, piece.at));
+        let left =
+            newest.map(|StandingPiece { kind, at, text }| LeftOutPiece { kind, at, letters: text.len() });
+        let known = standing.left_out.iter().filter(|left| index.is_newest(&left.kind, left.at)).cloned();
+        Standing { pieces: kept, left_out: left.chain(known).collect() }
+    }
+
+    /// The standing blocks of a segment that hold.
+    pub(crate) fn standing_in(&self, segment: &Segment) -> Standing {
+        segment.standing().map(|standing| self.holding(standing)).unwrap_or_default()
+    }
+
+    /// The standing blocks that hold and that a summary of everything before `first_kept` is to carry.
+    pub(crate) fn standing_before(&self, first_kept: Seq) -> Standing {
+        let (prefix, history) = self.segments.split_at(self.growth.prefix);
+        let mut carried = Standing::default();
+        for segment in history.iter().filter(|segment| segment.is_before(first_kept)) {
+            carried.add(&self.standing_in(segment));
+        }
+        // What stands in the prefix stays there.
+        carried.pieces.retain(|piece| !prefix.iter().any(|segment| says(segment, &piece.text)));
+        carried
+    }
+
+    /// About what the standing blocks cost that hold, the prefix aside.
+    pub(crate) fn standing_tokens(&self) -> Tokens {
+        let index = &self.growth.blocks;
+        let kinds = index.newest.iter().filter(|(kind, _)| !index.released.contains(*kind));
+        // Four letters a token: this is for plans, and nobody counts the same text with every call.
+        Tokens(kinds.map(|(_, newest)| newest.letters as u64 / 4).sum())
+    }
+
+    /// Lets so many letters of standing blocks hold. The smallest come first: the date and the folder cost nothing, and
+    /// one file that is too large is no reason to lose the others.
+    pub(crate) fn limit_standing(&mut self, most: usize, room: Tokens) {
+        let index = &mut self.growth.blocks;
+        index.released.clear();
+        if index.newest.is_empty() {
+            return;
+        }
+        // A third of the room at most: the rest is for what the instructions are about.
+        let room = usize::try_from(room.0).unwrap_or(usize::MAX);
+        let mut left = most.min(STANDING_LETTERS).min(room.saturating_add(room / 3));
+        let mut by_size: Vec<(usize, &String)> =
+            index.newest.iter().map(|(kind, newest)| (newest.letters, kind)).collect();
+        by_size.sort();
+        for (letters, kind) in by_size {
+            match left.checked_sub(letters) {
+                Some(rest) => left = rest,
+                None => {
+                    index.released.insert(kind.clone());
+                }
+            }
+        }
+    }
+
+    /// Gives up the largest standing block that holds; `false` if none does.
+    pub(crate) fn release_standing(&mut self) -> bool {
+        let index = &mut self.growth.blocks;
+        let held = index.newest.iter().filter(|(kind, _)| !index.released.contains(*kind));
+        let largest = held.max_by_key(|(_, newest)| newest.letters).map(|(kind, _)| kind.clone());
+        largest.is_some_and(|kind| index.released.insert(kind))
+    }
+
+    /// The words of a note, with the standing blocks that it must carry.
+    pub(crate) fn told(&self, words: &str, folded: &Folded) -> String {
+        let standing = self.holding(&folded.standing);
+        if standing.is_empty() {
+            return words.to_owned();
+        }
+        let mut text = format!("{words}\n\n");
+        standing.write(self.names, &mut text);
+        text.truncate(text.trim_end_matches('\n').len());
+        text
+    }
+
+    /// What a note stands for, with the standing blocks that hold of it.
+    pub(super) fn settled(&self, mut folded: Folded) -> Folded {
+        folded.standing = self.holding(&folded.standing);
+        folded
+    }
+
+    /// What is shown instead of a segment, with its standing blocks if these do not show them.
+    pub(super) fn with_standing(&self, segment: &Segment, mut parts: Vec<Part>) -> Vec<Part> {
+        for piece in self.standing_in(segment).pieces {
+            let is_shown = |part: &Part| matches!(part, Part::Text { text } if text.contains(&piece.text));
+            if !parts.iter().any(is_shown) {
+                parts.push(Part::Text { text: piece.text });
+            }
+        }
+        parts
+    }
+
+    /// Leaves of a segment its standing blocks, if it holds any and is not them already.
+    pub(super) fn leave_standing(&mut self, by: &Author, segment: &mut Segment) -> Left {
+        let standing = self.standing_in(segment);
+        if standing.pieces.is_empty() {
+            return Left::Nothing;
+        }
+        if segment.shown().is_some() {
+            let parts = standing.pieces.into_iter().map(|piece| Part::Text { text: piece.text }).collect();
+            self.replace_one(by, segment, parts, Fidelity::Cut);
+            return Left::Standing;
+        }
+        let mut folded = Folded::default();
+        folded.add(segment);
+        let folded = self.settled(folded);
+        let mut text = String::new();
+        folded.standing.write_pieces(&mut text);
+        text.truncate(text.trim_end_matches('\n').len());
+        let (fixed, content) = self.note_cost(&text);
+        if fixed + content < segment.tokens() {
+            let note = Note { text, folded };
+            let key = segment.key;
+            self.record(by, || Change::Fold { first: key, last: key, note: note.clone() });
+            let members = [segment.clone()];
+            *segment = self.note_of(by, key, &members, note, SeqSet::default());
+        }
+        Left::Standing
+    }
+
+    /// Puts other parts in place of what a segment shows, if they are smaller.
+    pub(super) fn replace_one(
+        &mut self,
+        by: &Author,
+        segment: &mut Segment,
+        parts: Vec<Part>,
+        fidelity: Fidelity,
+    ) {
+        let before = segment.tokens();
+        if segment.replace(&parts, fidelity, &self.meter) == super::segment::Replacement::Made {
+            self.replaced_one(by, segment, before);
+            self.record(by, || Change::Show { at: segment.key, parts, fidelity });
+        }
+    }
+}
+
+/// What is left of a segment that was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing holds it.
+    Nothing,
+    /// Its standing blocks.
+    Standing,
+}
+
+/// Whether a segment of the prefix says a text word for word.
+fn says(segment: &Segment, text: &str) -> bool {
+    let Body::Prefix(event) = &segment.body else { return false };
+    event
+        .event
+        .fact
+        .parts()
+        .iter()
+        .any(|part| matches!(part, Part::Text { text: said } if said.contains(text)))
+}

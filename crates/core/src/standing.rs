@@ -1,0 +1,630 @@
+//! Standing context: what a client tells the model about its project and its surroundings, in the user's name.
+//!
+//! Project instructions (CLAUDE.md, AGENTS.md), rules, memory, lists of skills, the date and the working folder hold for
+//! the whole session, but clients send them as tagged blocks inside user messages, often in one text with a prompt. No
+//! compaction may lose them, so code recognises each block, carries it byte for byte, and takes its newest form where a
+//! client sends it again. Reminders about a moment (a nag, a changed file, a finished task) hold for that moment only.
+//! Tool results are never read for it: whoever writes a file could otherwise give orders that outlast every compaction.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::Names,
+    event::{Fact, Instruction, Part},
+    id::Seq,
+};
+
+/// The most letters of standing context that outlast compactions. Claude Code warns of a CLAUDE.md beyond 40 000, Codex
+/// reads 32 KiB of AGENTS.md: a session has room for three such files.
+pub const STANDING_LETTERS: usize = 120_000;
+
+/// A block of standing context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandingPiece {
+    /// The kind of it: a later block of the same kind takes its place.
+    pub kind: String,
+    /// The event it came with.
+    pub at: Seq,
+    /// The block, byte for byte.
+    pub text: String,
+}
+
+/// The standing context that a summary or a note carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    /// The blocks, in the order in which they were sent.
+    pub pieces: Vec<StandingPiece>,
+    /// Blocks for which there was no room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutPiece>,
+}
+
+/// A block of standing context for which there was no room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutPiece {
+    /// The kind of it.
+    pub kind: String,
+    /// The event it came with.
+    pub at: Seq,
+    /// Its length.
+    pub letters: usize,
+}
+
+/// Where in a session a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Before the first answer: reminders there set the session up, whatever they say.
+    Opening,
+    /// After it: a reminder must be known as standing.
+    Later,
+}
+
+impl Standing {
+    /// Whether there is none, and none was left out.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.left_out.is_empty()
+    }
+
+    /// Adds what follows: a newer block takes the place of an older one of its kind.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for piece in &other.pieces {
+            self.forget(&piece.kind, piece.at);
+            if !self.pieces.iter().any(|known| known.kind == piece.kind) {
+                self.pieces.push(piece.clone());
+            }
+        }
+        for left in &other.left_out {
+            self.forget(&left.kind, left.at);
+            self.left_out.push(left.clone());
+        }
+        self.pieces.sort_by_key(|piece| piece.at);
+    }
+
+    /// Forgets what is older than a block of this kind.
+    fn forget(&mut self, kind: &str, at: Seq) {
+        self.pieces.retain(|known| known.kind != kind || known.at > at);
+        self.left_out.retain(|known| known.kind != kind);
+    }
+
+    /// What of it was sent before an event.
+    pub(crate) fn before(&self, seq: Seq) -> Self {
+        Self {
+            pieces: self.pieces.iter().filter(|piece| piece.at < seq).cloned().collect(),
+            left_out: self.left_out.iter().filter(|left| left.at < seq).cloned().collect(),
+        }
+    }
+
+    /// The blocks as they were sent, each in lines of its own, and a line for each that was left out.
+    pub(crate) fn write(&self, names: Names, text: &mut String) {
+        self.write_pieces(text);
+        for left in &self.left_out {
+            let LeftOutPiece { kind, at, letters } = left;
+            let _ = writeln!(text, "[no room for {kind}: {letters} letters{}]", names.behind(*at));
+        }
+    }
+
+    /// The blocks alone, for where there is room for nothing else.
+    pub(crate) fn write_pieces(&self, text: &mut String) {
+        for piece in &self.pieces {
+            text.push_str(&piece.text);
+            text.push_str(if piece.text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+    }
+}
+
+/// The standing blocks of an event.
+pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPiece> {
+    let mut found: Vec<StandingPiece> = Vec::new();
+    let mut take = |kind: String, text: &str| {
+        // Two blocks of one kind in one message are two blocks.
+        let same = found.iter().filter(|known| known.kind == kind || is_numbered(&known.kind, &kind)).count();
+        let kind = if same == 0 { kind } else { format!("{kind} {}", same + 1) };
+        found.push(StandingPiece { kind, at, text: text.to_owned() });
+    };
+    match fact {
+        Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
+            for text in texts(parts) {
+                blocks(text, position).into_iter().for_each(|block| take(block.kind, block.text));
+            }
+        }
+        Fact::Instructed { what: Instruction::Message | Instruction::Project, parts } => {
+            for text in texts(parts) {
+                let blocks = blocks(text, position);
+                let rest = without(text, &blocks);
+                let rest = rest.trim();
+                blocks.into_iter().for_each(|block| take(block.kind, block.text));
+                // Whatever else an instruction says is one: that it stands within the conversation makes it no less.
+                if !rest.is_empty() && !is_of_the_moment(rest) {
+                    take(format!("instruction: {}", headline(rest)), rest);
+                }
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+/// Whether one kind is another with a number.
+fn is_numbered(one: &str, kind: &str) -> bool {
+    let number = one.strip_prefix(kind).and_then(|rest| rest.strip_prefix(' '));
+    number.is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
+/// A user's text without its standing blocks.
+pub(crate) fn rest_of(text: &str, position: Position) -> String {
+    without(text, &blocks(text, position))
+}
+
+fn without(text: &str, blocks: &[Block<'_>]) -> String {
+    let mut rest = String::new();
+    let mut from = 0;
+    for block in blocks {
+        rest.push_str(text.get(from..block.start).unwrap_or_default());
+        from = block.start + block.text.len();
+    }
+    rest.push_str(text.get(from..).unwrap_or_default());
+    rest
+}
+
+fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// A standing block within a text.
+#[derive(Debug, PartialEq, Eq)]
+struct Block<'t> {
+    start: usize,
+    kind: String,
+    text: &'t str,
+}
+
+/// Texts that are standing context as a whole, by how they begin: Gemini CLI and Qwen Code before they used tags.
+const SETUPS: [&str; 2] = [
+    "This is the Gemini CLI. We are setting up the context",
+    "This is the Qwen Code. We are setting up the context",
+];
+
+/// The heading under which Codex sends AGENTS.md, and the tag that ends it.
+const AGENTS: (&str, &str) = ("# AGENTS.md instructions", "</INSTRUCTIONS>");
+
+/// Finds the standing blocks of a text, in order. A block begins where a line does and ends where one does: a tag within
+/// a sentence is quoted.
+fn blocks(text: &str, position: Position) -> Vec<Block<'_>> {
+    let begins = text.trim_start();
+    if let Some(setup) = SETUPS.iter().find(|setup| begins.starts_with(**setup)) {
+        return vec![Block { start: 0, kind: (*setup).to_owned(), text }];
+    }
+    let mut found = Vec::new();
+    let mut unclosed: Vec<&str> = Vec::new();
+    let (mut from, mut ended) = (0, 0);
+    while found.len() < MOST
+        && let Some(start) = next_start(text, from, ended)
+    {
+        let block = agents(text, start).or_else(|| tagged(text, start, position, &mut unclosed));
+        from = match block {
+            Some(Tagged::Standing(block)) => {
+                ended = block.start + block.text.len();
+                found.push(block);
+                ended
+            }
+            // What stands inside a reminder about a moment is part of that.
+            Some(Tagged::Other(end)) => {
+                ended = end;
+                end
+            }
+            None => start + 1,
+        };
+    }
+    found
+}
+
+/// No client sends more blocks in one text; whoever does is not setting up a session.
+const MOST: usize = 64;
+
+/// Where the next line begins that may open a block, or where the block before `ended`.
+fn next_start(text: &str, from: usize, ended: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    loop {
+        at += bytes.get(at..)?.iter().position(|byte| matches!(byte, b'<' | b'#'))?;
+        // Blocks also follow each other without a line between them.
+        if begins_a_line(text, at) || (at == ended && at > 0) {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// Whether nothing but space stands before a place in its line.
+fn begins_a_line(text: &str, at: usize) -> bool {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    let last = before.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
+    last.is_none_or(|byte| *byte == b'\n')
+}
+
+/// Whether nothing but space stands behind a place in its line.
+fn ends_a_line(text: &str, at: usize) -> bool {
+    let after = text.as_bytes().get(at..).unwrap_or_default();
+    let next = after.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
+    next.is_none_or(|byte| *byte == b'\n')
+}
+
+enum Tagged<'t> {
+    Standing(Block<'t>),
+    /// A block of another kind, and where it ends.
+    Other(usize),
+}
+
+/// The instructions of AGENTS.md that begin here.
+fn agents(text: &str, start: usize) -> Option<Tagged<'_>> {
+    let (opens, closes) = AGENTS;
+    let rest = text.get(start..)?;
+    let heading = rest.starts_with(opens).then(|| rest.lines().next().unwrap_or_default())?;
+    let end = rest.find(closes).map_or(rest.len(), |at| at + closes.len());
+    Some(Tagged::Standing(Block { start, kind: heading.to_owned(), text: rest.get(..end)? }))
+}
+
+/// The tagged block that begins here.
+fn tagged<'t>(
+    text: &'t str,
+    start: usize,
+    position: Position,
+    unclosed: &mut Vec<&'t str>,
+) -> Option<Tagged<'t>> {
+    let rest = text.get(start..)?;
+    // No tag of a client is longer.
+    let name_end = rest.bytes().take(64).position(|byte| byte == b'>')?;
+    let opening = rest.get(1..name_end)?;
+    let name = opening.split(' ').next().unwrap_or_default();
+    // Codex has a tag of two words.
+    let name = if opening == "permissions instructions" { opening } else { name };
+    let is_reminder = REMINDERS.contains(&name);
+    if (!is_reminder && !is_standing_tag(name)) || unclosed.contains(&name) {
+        return None;
+    }
+    let Some(end) = close(rest, name) else {
+        // It is not closed further on either.
+        unclosed.push(name);
+        return None;
+    };
+    let whole = rest.get(..end)?;
+    if !is_reminder {
+        return Some(Tagged::Standing(Block { start, kind: name.to_owned(), text: whole }));
+    }
+    let inside = rest.get(name_end + 1..end.checked_sub(name.len() + 3)?)?.trim();
+    if inside.is_empty() || is_of_the_moment(inside) || (position == Position::Later && !is_known(inside)) {
+        return Some(Tagged::Other(start + end));
+    }
+    let kind = format!("{name}: {}", headline(inside));
+    Some(Tagged::Standing(Block { start, kind, text: whole }))
+}
+
+/// Where the block ends that a text begins with. Only tags where lines begin or end are counted, so that a tag that
+/// instructions mention closes nothing; if they do not match, the first that closes does.
+fn close(text: &str, name: &str) -> Option<usize> {
+    const TRIES: usize = 64;
+    let (open, close) = (format!("<{name}"), format!("</{name}>"));
+    let mut opened =
+        text.match_indices(&open).map(|(at, _)| at).filter(|at| begins_a_line(text, *at)).peekable();
+    let mut closings = text.match_indices(&close).map(|(at, _)| at).peekable();
+    let first = *closings.peek()?;
+    let mut depth = 0_usize;
+    for at in closings.take(TRIES) {
+        while opened.next_if(|open| *open < at).is_some() {
+            depth += 1;
+        }
+        if begins_a_line(text, at) || ends_a_line(text, at + close.len()) {
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                return Some(at + close.len());
+            }
+        }
+    }
+    Some(first + close.len())
+}
+
+/// The tags of reminders, which may be about anything.
+const REMINDERS: [&str; 2] = ["system-reminder", "system_reminder"];
+
+/// Tags whose blocks are always standing: of Codex, Gemini CLI, goose, Cline and its kin, Cursor, Copilot, OpenHands.
+const STANDING_TAGS: [&str; 25] = [
+    "permissions instructions",
+    "environment_details",
+    "environment_info",
+    "workspace_info",
+    "collaboration_mode",
+    "multi_agent_mode",
+    "recommended_plugins",
+    "personality_spec",
+    "info-msg",
+    "user_info",
+    "project_layout",
+    "git_status",
+    "env",
+    "rules",
+    "memory",
+    "memories",
+    "skills",
+    "instructions",
+    "INSTRUCTIONS",
+    "agent_skills",
+    "REPOSITORY_INFO",
+    "REPOSITORY_INSTRUCTIONS",
+    "RUNTIME_INFORMATION",
+    "EXTRA_INFO",
+    "CONVERSATION_INSTRUCTIONS",
+];
+
+/// Whether blocks of a tag are always standing, by its name or by how that ends.
+fn is_standing_tag(name: &str) -> bool {
+    const ENDS: [&str; 9] = [
+        "_instructions",
+        "-instructions",
+        "_context",
+        "-context",
+        "_rules",
+        "-rules",
+        "_memory",
+        "_memories",
+        "_skills",
+    ];
+    STANDING_TAGS.contains(&name) || ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end))
+}
+
+/// Whether a reminder is about a moment. Its first line says so; what follows may be anything.
+fn is_of_the_moment(text: &str) -> bool {
+    const SIGNS: [&str; 30] = [
+        "todowrite",
+        "todo list",
+        "todo_write",
+        "task tools haven't been used",
+        "taskcreate",
+        "was modified, either by",
+        "file was modified",
+        "has been modified",
+        "have been modified",
+        "opened the file",
+        "selected the lines",
+        "selected the following",
+        "new diagnostic",
+        "called the ",
+        "result of calling the",
+        "task-notification",
+        "background task",
+        "background bash",
+        "background command",
+        "has completed",
+        "has finished",
+        "was interrupted",
+        "hook success",
+        "the user sent the following message",
+        "the user sent a new message",
+        "token usage",
+        "budget:",
+        "considered malware",
+        "the file exists but",
+        "desire to invoke the agent",
+    ];
+    let line = first_line(text).to_ascii_lowercase();
+    SIGNS.iter().any(|sign| line.contains(sign)) && !names_instructions(&line)
+}
+
+/// Whether a line is about a file of instructions.
+fn names_instructions(line: &str) -> bool {
+    ["claude.md", "claude.local.md", "agents.md", "gemini.md", "qwen.md", ".cursorrules", ".clinerules"]
+        .iter()
+        .any(|file| line.contains(file))
+}
+
+/// Whether a reminder after the opening is known as standing, by how it begins.
+fn is_known(text: &str) -> bool {
+    const SIGNS: [&str; 26] = [
+        "claudemd",
+        "contents of /",
+        "instructions",
+        "rules",
+        "today's date",
+        "date has changed",
+        "current date",
+        "currentdate",
+        "working directory",
+        "working folder",
+        "cwd",
+        "environment",
+        "memory",
+        "memories",
+        "skill",
+        "mcp server",
+        "agent types",
+        "deferred tools",
+        "tools are now available",
+        "plan mode",
+        "auto mode",
+        "output style",
+        "additional context",
+        "use the following context",
+        "platform:",
+        "gitstatus",
+    ];
+    let begins = text.get(..text.floor_char_boundary(300)).unwrap_or_default().to_ascii_lowercase();
+    SIGNS.iter().any(|sign| begins.contains(sign)) || names_instructions(&begins)
+}
+
+/// The first line of a text that says anything, no longer than names should be.
+fn first_line(text: &str) -> &str {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.get(..line.floor_char_boundary(200)).unwrap_or_default()
+}
+
+/// The first line as the name of a kind: without numbers, so that another date or count is the same kind.
+fn headline(text: &str) -> String {
+    let line = first_line(text);
+    let line = line.get(..line.floor_char_boundary(120)).unwrap_or_default();
+    let mut name = String::new();
+    for letter in line.chars() {
+        if !letter.is_ascii_digit() {
+            name.push(letter);
+        } else if !name.ends_with('#') {
+            name.push('#');
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The kinds and the text of the blocks that are found, and what remains.
+    fn check(text: &str, position: Position, expect: &[(&str, &str)], rest: &str) {
+        let blocks = blocks(text, position);
+        let found: Vec<(&str, &str)> = blocks.iter().map(|block| (block.kind.as_str(), block.text)).collect();
+        assert_eq!(found, expect, "{text}");
+        assert_eq!(without(text, &blocks), rest, "{text}");
+    }
+
+    const CONTEXT: &str = "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n\
+        # claudeMd\nUse tabs. Mention `<system-reminder>` never.\n# currentDate\nToday's date is 2026-11-16.\n\
+        </system-reminder>";
+    const KIND: &str =
+        "system-reminder: As you answer the user's questions, you can use the following context:";
+
+    #[test]
+    fn standing_blocks_are_told_from_a_prompt_in_the_same_text() {
+        let opening = Position::Opening;
+        check(&format!("{CONTEXT}\nFix it."), opening, &[(KIND, CONTEXT)], "\nFix it.");
+        check(&format!("{CONTEXT}\nFix it."), Position::Later, &[(KIND, CONTEXT)], "\nFix it.");
+        let date = "<system-reminder>Today's date is 2026-11-16.</system-reminder>";
+        check(
+            &format!("Fix it.\n{CONTEXT}{date}\nNow."),
+            opening,
+            &[(KIND, CONTEXT), ("system-reminder: Today's date is #-#-#.", date)],
+            "Fix it.\n\nNow.",
+        );
+        check(
+            "What is <system-reminder>a</system-reminder> for?",
+            opening,
+            &[],
+            "What is <system-reminder>a</system-reminder> for?",
+        );
+        check("<system-reminder>never closed", opening, &[], "<system-reminder>never closed");
+        check("<b>bold</b> # no", opening, &[], "<b>bold</b> # no");
+    }
+
+    #[test]
+    fn what_other_clients_send_is_recognised_too() {
+        let check = |text: &str, kind: &str| check(text, Position::Later, &[(kind, text)], "");
+        check("<environment_context>\n  <cwd>/src</cwd>\n</environment_context>", "environment_context");
+        check("<user_instructions>\n\nBe kind.\n\n</user_instructions>", "user_instructions");
+        check(
+            "# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>",
+            "# AGENTS.md instructions for /src",
+        );
+        check(
+            "<permissions instructions>\nAsk first.\n</permissions instructions>",
+            "permissions instructions",
+        );
+        check("<environment_details>\n# Visible files\na.rs\n</environment_details>", "environment_details");
+        check("<session_context>\nToday is Monday.\n</session_context>", "session_context");
+        check("<info-msg>\nIt is 10:31\n</info-msg>", "info-msg");
+        let setup =
+            "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Monday.";
+        check(setup, SETUPS[1]);
+    }
+
+    #[test]
+    fn reminders_about_a_moment_do_not_stand() {
+        for text in [
+            "The TodoWrite tool hasn't been used recently. If you are working on tasks, mind the instructions.",
+            "Note: /src/a.rs was modified, either by the user or by a linter.",
+            "Your todo list has changed. Here are the latest contents:",
+            "Called the Read tool with the following input: {}",
+            "The user opened the file /src/rules.rs in the IDE.",
+        ] {
+            let text = format!("<system-reminder>\n{text}\n</system-reminder>");
+            for position in [Position::Opening, Position::Later] {
+                check(&text, position, &[], &text);
+            }
+        }
+        let odd = "<system-reminder>\nMind the gap.\n</system-reminder>";
+        check(odd, Position::Opening, &[("system-reminder: Mind the gap.", odd)], "");
+        check(odd, Position::Later, &[], odd);
+        check(
+            "<task-notification>\nDone.\n</task-notification>",
+            Position::Opening,
+            &[],
+            "<task-notification>\nDone.\n</task-notification>",
+        );
+        let changed = "<system-reminder>\nNote: /src/CLAUDE.md was modified, either by the user or by a linter.\n</system-reminder>";
+        assert_eq!(blocks(changed, Position::Later).len(), 1);
+    }
+
+    #[test]
+    fn blocks_that_follow_each_other_are_all_found() {
+        let skills = "<system-reminder>\nThe following skills are available for use with the Skill tool:\n\n- deploy\n</system-reminder>";
+        let surroundings =
+            "<system-reminder>\n# Environment\nPrimary working directory: /work\n</system-reminder>";
+        let nag = "<system-reminder>\nThe TodoWrite tool hasn't been used recently.\n</system-reminder>";
+        for between in ["", "\n", "\n\n"] {
+            let text = [CONTEXT, skills, surroundings, nag, "Fix it."].join(between);
+            for position in [Position::Opening, Position::Later] {
+                let found: Vec<&str> = blocks(&text, position).iter().map(|block| block.text).collect();
+                assert_eq!(found, [CONTEXT, skills, surroundings], "{between:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_ends_with_its_own_tag() {
+        let nested = "<rules>\n<rules>\ninner\n</rules>\nouter\n</rules>";
+        check(&format!("{nested}\nGo."), Position::Later, &[("rules", nested)], "\nGo.");
+        let stray = "<rules>\n<rules>\nnever closed\n</rules>";
+        check(&format!("{stray}\nGo."), Position::Later, &[("rules", stray)], "\nGo.");
+    }
+
+    #[test]
+    fn newer_blocks_take_the_place_of_older_ones_and_two_of_a_message_are_two() {
+        let fact =
+            |texts: &[&str]| Fact::UserSaid { parts: texts.iter().map(|text| Part::text(*text)).collect() };
+        let found = |texts: &[&str], at| pieces(&fact(texts), Seq(at), Position::Later);
+        let two = found(&["<rules>a</rules>", "<rules>b</rules>"], 1);
+        let kinds: Vec<&str> = two.iter().map(|piece| piece.kind.as_str()).collect();
+        assert_eq!(kinds, ["rules", "rules 2"]);
+        let mut standing = Standing { pieces: two, left_out: vec![] };
+        standing.add(&Standing { pieces: found(&["<rules>c</rules>"], 5), left_out: vec![] });
+        let texts: Vec<&str> = standing.pieces.iter().map(|piece| piece.text.as_str()).collect();
+        assert_eq!(texts, ["<rules>b</rules>", "<rules>c</rules>"]);
+        // The older form does not come back.
+        standing.add(&Standing { pieces: found(&["<rules>old</rules>"], 3), left_out: vec![] });
+        assert!(standing.pieces.iter().all(|piece| piece.text != "<rules>old</rules>"));
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_lie_apart_in_the_text_whatever_it_is(
+            text in "(</?(system-reminder|rules|env)>|# AGENTS.md instructions|</INSTRUCTIONS>|[a-zé< >#\n]{0,9}){0,12}",
+        ) {
+            for position in [Position::Opening, Position::Later] {
+                let blocks = blocks(&text, position);
+                let mut end = 0;
+                for block in &blocks {
+                    prop_assert!(block.start >= end && !block.text.is_empty());
+                    prop_assert_eq!(&text[block.start..block.start + block.text.len()], block.text);
+                    end = block.start + block.text.len();
+                }
+                let kept: usize = blocks.iter().map(|block| block.text.len()).sum();
+                prop_assert_eq!(without(&text, &blocks).len() + kept, text.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Whatever is left out of a context, the newest form of standing context stays in it, byte for byte.
+
+use std::sync::Arc;
+
+use epitome_core::{
+    Event, Fact, Part,
+    budget::Budget,
+    context::{Body, Context, Names, Tier},
+    event::Logged,
+    fit::fit,
+    meter::{Meter, Overhead},
+    pipeline::{Reducer, State},
+    policy::Policy,
+    project::{Line, project},
+    reducers::{AnyReducer, default_pipeline},
+    standing::Standing,
+    tokens::Tokens,
+    view::{Moment, Standby, View},
+};
+use proptest::prelude::*;
+
+use crate::{histories::history, notation::Words};
+
+fn meter() -> Arc<Meter> {
+    Arc::new(Meter::new(Arc::new(Words), Overhead::default()))
+}
+
+const KINDS: [&str; 3] = ["house_rules", "user_info", "environment_context"];
+
+/// The same history, with standing context in what users say: `places` tells of which kind, if of any.
+fn with_standing(events: &[Arc<Logged>], places: &[Option<usize>]) -> Vec<Arc<Logged>> {
+    let mut places = places.iter().cycle();
+    let mut number = 0;
+    let changed = events.iter().map(|event| {
+        let Fact::UserSaid { parts } = &event.event.fact else { return Arc::clone(event) };
+        let Some(Some(kind)) = places.next() else { return Arc::clone(event) };
+        number += 1;
+        let kind = KINDS[*kind];
+        let block = format!("<{kind}>\nform {number} of \"{kind}\"\n</{kind}>");
+        let mut parts = parts.clone();
+        match parts.first_mut() {
+            Some(Part::Text { text }) if number % 2 == 0 => *text = format!("{block}\n{text}"),
+            _ => parts.insert(0, Part::Text { text: block }),
+        }
+        let fact = Fact::UserSaid { parts };
+        Arc::new(Logged { event: Event { fact, ..event.event.clone() }, ..Logged::clone(event) })
+    });
+    changed.collect()
+}
+
+/// Every text that a context shows of users, and in their place.
+fn shown(context: &Context) -> String {
+    let mut all = String::new();
+    for segment in context.segments() {
+        match segment.body() {
+            Body::Note(note) => all.push_str(&note.text),
+            Body::Summary(_) => {
+                all.push_str(segment.compaction().map_or("", |made| made.summary.text()));
+            }
+            _ => {
+                for part in segment.shown().unwrap_or_default() {
+                    if let Part::Text { text } = part {
+                        all.push_str(text);
+                    }
+                }
+            }
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// The newest block of each kind that a context shows.
+fn newest(context: &Context) -> Vec<String> {
+    let all = shown(context);
+    let of = |kind: &&str| {
+        let (_, rest) = all.rsplit_once(&format!("<{kind}>"))?;
+        let (inside, _) = rest.split_once(&format!("</{kind}>"))?;
+        Some(format!("<{kind}>{inside}</{kind}>"))
+    };
+    KINDS.iter().filter_map(of).collect()
+}
+
+fn check(given: &Context, reduced: &Context) {
+    assert_eq!(reduced.fault(), None);
+    let all = shown(reduced);
+    for block in newest(given) {
+        assert!(all.contains(&block), "{block} is gone from\n{all}\n{}", crate::notation::show(reduced));
+    }
+}
+
+/// The same, unless there is no room: what is essential and cannot be cut may take all of it.
+fn check_within(given: &Context, reduced: &Context, ceiling: Tokens) {
+    let blocks: Tokens = newest(given).iter().map(|block| reduced.meter().text(block) + Tokens(10)).sum();
+    if reduced.tokens() + blocks <= ceiling {
+        check(given, reduced);
+    }
+}
+
+fn places() -> impl Strategy<Value = Vec<Option<usize>>> {
+    prop::collection::vec(prop::option::of(0..KINDS.len()), 1..9)
+}
+
+proptest! {
+    #[test]
+    fn no_reducer_takes_it(events in history(40), places in places(), target in 0..200u64) {
+        let events = with_standing(&events, &places);
+        let whole = project(&Line::new(events), meter(), Names::Messages);
+        let budget = Budget::new(Tokens(1_000)).aim(Tokens(target)).cap(Tier::Summaries, Tokens(target));
+        for reducer in AnyReducer::all() {
+            let reduced = reducer.reduce(whole.clone(), &budget, State::default());
+            check(&whole, &reduced.context);
+        }
+    }
+
+    #[test]
+    fn what_fits_still_has_it(events in history(40), places in places(), ceiling in 150..600u64, target in 0..200u64) {
+        let events = with_standing(&events, &places);
+        let whole = project(&Line::new(events), meter(), Names::Messages);
+        // Where instructions and tools leave no room, there is none.
+        let ceiling = Tokens(ceiling) + whole.tier_tokens(Tier::Prefix);
+        let budget = Budget::new(ceiling).aim(Tokens(target));
+        if let Ok(fitted) = fit(whole.clone(), &budget, &default_pipeline(), State::default()) {
+            check_within(&whole, &fitted.context, ceiling);
+        }
+    }
+
+    #[test]
+    fn every_request_of_a_session_has_it_under_every_policy(
+        events in history(60),
+        places in places(),
+        room in 150..600u64,
+    ) {
+        let mut events = with_standing(&events, &places);
+        // A client that compacts by itself decides by itself what stays.
+        events.retain(|event| !matches!(event.event.fact, Fact::Compacted(_) | Fact::CompactionReverted { .. }
+            | Fact::CompactionRestored { .. }));
+        for policy in Policy::builtin() {
+            let mut view = View::rehearsing(meter(), Names::Messages);
+            for (at, event) in events.iter().enumerate() {
+                view.push(Arc::clone(event), meter().pieces(&event.event));
+                if !matches!(event.event.fact, Fact::UserSaid { .. } | Fact::ToolReturned { .. }) {
+                    continue;
+                }
+                let whole = project(&Line::new(events[..=at].iter().cloned()), meter(), Names::Messages);
+                let ceiling = Tokens(room) + view.context().tier_tokens(Tier::Prefix);
+                let budget = policy.budget(Budget::new(ceiling));
+                let moment = Moment { standby: Standby::BuiltIn, ..Moment::default() };
+                if view.prepare(policy, &budget, &moment).is_ok() {
+                    check_within(&whole, view.context(), ceiling);
+                    view.sent(None);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_of_it_reads_back_as_it_was_written() {
+    let events = with_standing(
+        &crate::notation::read("user: Go.\nassistant: 40 words of \"done\"\nuser: More.\n"),
+        &[Some(0), None],
+    );
+    let context = project(&Line::new(events), meter(), Names::Messages);
+    let mut folded = context.clone();
+    folded.start_recording();
+    let mut folded = folded.fold("test", std::slice::from_ref(&(0..2)), |_| "[gone]".to_owned());
+    let records = folded.recorded();
+    let json = serde_json::to_string(&records).unwrap();
+    assert!(json.contains("house_rules"), "{json}");
+    assert_eq!(serde_json::from_str::<Vec<epitome_core::context::Recorded>>(&json).unwrap(), records);
+    assert_eq!(shown(&context.redo(&records)), shown(&folded));
+    assert_eq!(serde_json::from_str::<Standing>(r#"{"pieces":[]}"#).unwrap(), Standing::default());
+}
