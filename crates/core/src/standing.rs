@@ -129,7 +129,9 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
     match fact {
         Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
             for text in texts(parts) {
-                blocks(text, position).into_iter().for_each(|block| take(block.kind, block.text));
+                for block in blocks(text, position) {
+                    take(block.kind, block.text);
+                }
             }
         }
         Fact::Instructed { what: Instruction::Message | Instruction::Project, parts } => {
@@ -137,7 +139,9 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
                 let blocks = blocks(text, position);
                 let rest = without(text, &blocks);
                 let rest = rest.trim();
-                blocks.into_iter().for_each(|block| take(block.kind, block.text));
+                for block in blocks {
+                    take(block.kind, block.text);
+                }
                 // Whatever else an instruction says is one: that it stands within the conversation makes it no less.
                 if !rest.is_empty() && !is_of_the_moment(rest) {
                     take(format!("instruction: {}", headline(rest)), rest);

@@ -131,7 +131,7 @@ fn reserved(context: &Context, budget: &Budget) -> Tokens {
     let is_kept = taken.0 <= room.0 / 4 * 3;
     let segments = context.segments().iter().enumerate();
     let others =
-        segments.filter(|(index, segment)| !essential.contains(*index) && !(is_kept && is_summary(segment)));
+        segments.filter(|(index, segment)| !(essential.contains(*index) || is_kept && is_summary(segment)));
     let standing: Tokens =
         others.map(|(_, segment)| tokens_of(&context.standing_in(segment), context.meter())).sum();
     standing + if is_kept { taken } else { Tokens(0) }
