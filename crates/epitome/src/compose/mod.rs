@@ -8,6 +8,7 @@ mod again;
 mod command;
 mod composition;
 mod grown;
+mod inheritance;
 mod live;
 mod recalling;
 mod relayed;
@@ -23,6 +24,7 @@ use tokio::sync::broadcast::Receiver;
 pub use self::recalling::Told;
 pub(crate) use self::{
     again::Scripts,
+    inheritance::Inheritance,
     live::{Live, Lives},
     recalling::as_told,
     relayed::RelayedThread,

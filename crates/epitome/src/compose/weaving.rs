@@ -25,6 +25,7 @@ use epitome_wire::{
 use super::{
     Cut,
     grown::{Grown, hashed},
+    inheritance::Inheritance,
     script::{Chunk, Form, Script, Taken},
     units::{Units, is_item},
 };
@@ -134,6 +135,13 @@ impl Loom {
         }
         loom.taken = taken;
         Ok(loom)
+    }
+
+    /// Goes on from how its parent's last request was written: what is written alike is no change.
+    pub(super) fn inherits(&mut self, inherited: &Inheritance) {
+        if let Some(plan) = &inherited.plan {
+            self.plan = plan.clone();
+        }
     }
 
     /// The next requests are relayed as they come: nothing is decided for them.

@@ -10,6 +10,7 @@ mod compose;
 mod composing;
 mod composing_as_before;
 mod composing_at_random;
+mod composing_rewritten;
 mod composing_with_answers;
 mod examples;
 mod handles;
