@@ -82,6 +82,21 @@ impl Ahead<'_> {
         Ok(now + keeping.min(using_pauses))
     }
 
+    /// Whether a change also pays if only half of the expected calls come, and what it writes has to be written again.
+    pub(super) fn is_safe(&self, state: State, made: Move) -> bool {
+        let forecast = self.forecast.first_half();
+        let half = Ahead { forecast: &forecast, ..*self };
+        let (mut kept, mut changed) = (state, state.after(made));
+        let (Ok(kept_now), Ok(changed_now)) = (self.serve(&mut kept), self.serve(&mut changed)) else {
+            return false;
+        };
+        let again = Money(changed_now.0.saturating_sub(kept_now.0));
+        match (half.cost(state, made), half.cost(state, Move::Keep)) {
+            (Ok(made), Ok(keep)) => made + again < keep,
+            _ => false,
+        }
+    }
+
     /// What the thresholds demand, if anything.
     pub(super) fn demanded(&self, state: &State) -> Option<(Move, Threshold)> {
         let reaches = |removal: &Removal| state.size.less(removal.removes) <= self.budget.target();

@@ -61,6 +61,11 @@ impl Cause {
     pub fn is_chosen(&self) -> bool {
         !matches!(self, Self::First | Self::Client | Self::Format | Self::Model | Self::Undone | Self::Asked)
     }
+
+    /// Whether a size demanded it: a trigger, a limit or a cap was passed.
+    pub fn is_forced(&self) -> bool {
+        matches!(self, Self::Trigger | Self::Force | Self::Cap(_))
+    }
 }
 
 impl fmt::Display for Cause {

@@ -38,7 +38,7 @@ use super::{
     inbox::Inbox,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
-    state::{Named, Overflowed, State, Written},
+    state::{Named, Overflowed, State, Written, is_forced},
 };
 use crate::{
     compact::CompactError,
@@ -382,8 +382,9 @@ impl Desk {
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
         let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
+        let cache = state.cache;
         let moment =
-            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
+            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby, cache };
         let first = state.first_shown();
         let place = (&*self.store, self.thread);
         let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
@@ -444,7 +445,7 @@ impl Desk {
             adopted = self.adopted(compaction, by);
         }
         let standing = state.view.context().summary().map(|summary| summary.id.seq);
-        if let Some(calls) = state.stands_on(number, standing) {
+        if let Some(calls) = state.stands_on(number, standing, is_forced(&prepared)) {
             self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
         }
         state.view.forget();
@@ -510,7 +511,7 @@ impl Desk {
         now: Time,
     ) -> Result<Standby<'a>, SessionError> {
         if state.thrash.holds(state.last.map_or(0, |(number, _)| number + 1)) {
-            return Ok(Standby::Off);
+            return Ok(Standby::Thrashing);
         }
         if let Some(finished) = ready {
             return Ok(Standby::Ready(finished));
@@ -607,7 +608,7 @@ impl Desk {
             answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
         let outcome = state.outcome(call, now, answered);
         if let Some(usage) = &answered.usage {
-            state.learned.counted(estimated, usage.input());
+            state.is_counted(estimated, usage);
         }
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
     }
