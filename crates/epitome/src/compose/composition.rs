@@ -14,8 +14,11 @@ use epitome_wire::{
 };
 
 use super::{
-    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Summarisers, Way, Wishes, command,
-    live::Live, weaving::Request,
+    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Summarisers, Way, Wishes,
+    client_cache::{ClientRequest, KnownCache},
+    command,
+    live::Live,
+    weaving::Request,
 };
 use crate::{
     holdout::Arm,
@@ -46,7 +49,9 @@ impl Recorder {
     ) -> Result<Composed, RecordError> {
         let unfit = Cell::new(false);
         let mut way = None;
+        let clients = &self.lives.clients;
         let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
+            let beginnings = clients.beginnings(arrival.principal, seen);
             let summariser = seen.model().and_then(|model| summarisers(&model.0));
             let composition = Composition {
                 recorder: self,
@@ -56,9 +61,13 @@ impl Recorder {
                 summariser: summariser.as_ref(),
                 seen,
                 caller,
+                client: ClientRequest { caches: clients, beginnings: &beginnings, at: arrival.at },
                 unfit: &unfit,
             };
             let taken = composition.take(place)?;
+            if let Some((_, Way::Forward(outgoing))) = &taken {
+                clients.sent(&beginnings, arrival.at, outgoing.done.before == outgoing.done.after);
+            }
             Ok(taken.map(|(ticket, taken)| {
                 way = Some(taken);
                 ticket
@@ -91,6 +100,7 @@ impl Recorder {
             recall: false,
             takes_tools: true,
             below: None,
+            client: None,
         };
         let made = smaller(&live, request, (call, refused));
         live.work();
@@ -125,6 +135,7 @@ struct Composition<'r, 'a, 'b> {
     summariser: Option<&'r Summariser>,
     seen: &'r Seen<'b>,
     caller: &'r Caller,
+    client: ClientRequest<'r>,
     /// Whether it was tried, and cannot be.
     unfit: &'r Cell<bool>,
 }
@@ -212,6 +223,7 @@ impl<'b> Composition<'_, '_, 'b> {
             recall,
             takes_tools,
             below: None,
+            client: Some(self.client),
         }
     }
 
@@ -453,10 +465,12 @@ pub(super) fn weave_request(
     let mut request = request;
     let mut woven = None;
     let mut is_other = false;
-    let mut held = false;
+    let (mut is_warm, mut is_unread, mut lifetime) = (false, false, None);
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
-        held = state.is_warm(live.desk.now());
+        is_warm = state.is_warm(live.desk.now());
+        is_unread = state.cache.is_unread();
+        lifetime = state.cache_lifetime();
         if request.below.is_some_and(|tried| state.view.context().tokens() >= tried) {
             is_other = true;
             return Err(SessionError::Busy);
@@ -477,7 +491,18 @@ pub(super) fn weave_request(
     };
     let Some((cuts, script, full, grown)) = woven else { return Ok(None) };
     let recall = request.recall;
-    let before = loom.full();
+    if let Some(client) = request.client {
+        let held = client.caches.find(client.beginnings, client.at, lifetime);
+        let known = KnownCache {
+            full,
+            after: made.tokens,
+            of_session: Some(loom.full()).filter(|before| is_warm && *before > Tokens(0)),
+            is_asked: loom.asks_for_cache(),
+            is_unread,
+        };
+        loom.client = held.cache(held.tokens(&request.frame, full), known);
+    }
+    let cache = loom.client;
     loom.sent(request, script, grown);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
@@ -485,7 +510,7 @@ pub(super) fn weave_request(
         cause: made.cause.as_ref().map(ToString::to_string),
         before: full,
         after: made.tokens,
-        held: if held { before.min(full) } else { Tokens(0) },
+        cache,
         compaction: made.compaction.clone(),
         left: Left::Composed,
     };

@@ -15,7 +15,7 @@ use epitome_store::{Sqlite, StoreError};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
-use super::{Composing, Summariser, weaving::Loom};
+use super::{Composing, Summariser, client_cache::ClientCaches, weaving::Loom};
 use crate::{
     observe::kept::Kept,
     recorder::Ticket,
@@ -154,6 +154,8 @@ impl Live {
 pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
+    /// What clients sent of late.
+    pub(super) clients: ClientCaches,
 }
 
 /// How requests are made, by format and model.
@@ -167,7 +169,7 @@ const WEIGHT: Tokens = Tokens(24_000_000);
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default() }
+        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default(), clients: ClientCaches::default() }
     }
 }
 

@@ -23,7 +23,8 @@ use epitome_wire::{
 };
 
 use super::{
-    Cut,
+    ClientCache, Cut,
+    client_cache::ClientRequest,
     grown::{Grown, hashed},
     script::{Chunk, Form, Script, Taken},
     units::{Units, is_item},
@@ -62,6 +63,10 @@ pub(super) struct Loom {
     hidden: usize,
     /// Whether the client has asked its provider's cache for something.
     marked: bool,
+    /// Whether the last request asks for no cache though its provider wants to be asked.
+    unasked: bool,
+    /// What a cache would have held of the last request.
+    pub(super) client: ClientCache,
 }
 
 /// A client's request that is to be taken over.
@@ -79,6 +84,8 @@ pub(super) struct Request<'s, 'b> {
     pub(super) takes_tools: bool,
     /// What it has to be smaller than, if its like was refused.
     pub(super) below: Option<Tokens>,
+    /// Where it is looked up what its client sent before; nothing if that was done.
+    pub(super) client: Option<ClientRequest<'s>>,
 }
 
 /// What a plan is made of: as long as it is the same, nothing more was decided.
@@ -175,6 +182,7 @@ impl Loom {
             prepared.cause = Some(cause);
         }
         let marks = self.marks(setup, seen.body());
+        self.unasked = marks.is_some();
         let script = Script { marks, recall: request.recall, blanked: !frame.is_plain(), ..script };
         let summary = summary_of(state.view.context());
         let grown = self.grown.clone().filter(|grown| grown.begins(&script));
@@ -197,6 +205,11 @@ impl Loom {
             return self.taken.last.recall;
         }
         request.recall && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
+    }
+
+    /// Whether the client asks for a cache, as far as its provider wants to be asked.
+    pub(super) fn asks_for_cache(&self) -> bool {
+        !self.unasked
     }
 
     /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.

@@ -68,7 +68,7 @@ pub(crate) struct State {
     pub(super) learned: Learned,
     pub(super) thrash: Thrash,
     /// What the calls have shown about the provider's cache.
-    pub(super) cache: CacheUse,
+    pub(crate) cache: CacheUse,
     /// What the last call could read of the one before it.
     chance: Option<CacheChance>,
     /// The contents that the last call named.
@@ -419,12 +419,17 @@ impl State {
     /// Whether the provider may still hold what was sent last.
     pub(crate) fn is_warm(&self, now: Time) -> bool {
         let last = self.view.last().and_then(|last| last.at);
-        let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
-        let lifetime = lifetime.map(|usual| self.cache.lifetime(usual));
+        let lifetime = self.cache_lifetime();
         last.is_some_and(|last| {
             let seconds = u64::try_from(now.0.saturating_sub(last.0) / 1_000).unwrap_or(0);
             lifetime.is_none_or(|lifetime| seconds <= lifetime)
         })
+    }
+
+    /// For how many seconds the provider holds what was sent; nothing if nobody knows.
+    pub(crate) fn cache_lifetime(&self) -> Option<u64> {
+        let usual = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None))?;
+        Some(self.cache.lifetime(usual))
     }
 
     /// Where the thread ends, as far as is known.

@@ -140,15 +140,15 @@ impl Work {
 
 #[test]
 fn sweep() {
-    for window in [24_000, 40_000, 64_000, 77_000, 128_000] {
+    for window in [24_000, 40_000, 77_000] {
         for (name, lines) in [
             ("steady", (|_| 60) as fn(usize) -> usize),
             ("large", |_| 200),
             ("uneven", |turn| if turn % 5 == 4 { 400 } else { 40 }),
             ("huge", |_| 330),
         ] {
-            for marks in [false, true] {
-                let outcome = Work { window, turns: 60, lines, marks }.play();
+            for marks in [true] {
+                let outcome = Work { window, turns: 40, lines, marks }.play();
                 eprintln!("{window} {name} {marks}: {outcome:?}");
             }
         }
