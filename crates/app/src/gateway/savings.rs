@@ -606,7 +606,9 @@ mod tests {
         savings.record(&unknown);
         let Saving { point, missing, .. } = savings.estimated();
         assert_eq!(point, None);
-        assert!(missing.is_some_and(|said| said.starts_with("what 2 of 3 calls would have cost is not known")));
+        assert!(
+            missing.is_some_and(|said| said.starts_with("what 2 of 3 calls would have cost is not known"))
+        );
         assert_eq!(savings.page("anna").estimated.uncompared_calls, BTreeMap::from([("unseen", 2)]));
     }
 

@@ -86,15 +86,20 @@ impl Ahead<'_> {
     pub(super) fn is_safe(&self, state: State, made: Move) -> bool {
         let forecast = self.forecast.first_half();
         let half = Ahead { forecast: &forecast, ..*self };
-        let (mut kept, mut changed) = (state, state.after(made));
-        let (Ok(kept_now), Ok(changed_now)) = (self.serve(&mut kept), self.serve(&mut changed)) else {
-            return false;
-        };
-        let again = Money(changed_now.0.saturating_sub(kept_now.0));
-        match (half.cost(state, made), half.cost(state, Move::Keep)) {
-            (Ok(made), Ok(keep)) => made + again < keep,
+        let again = self.price_of_writing(state, made);
+        match (half.cost(state, made), half.cost(state, Move::Keep), again) {
+            (Ok(made), Ok(keep), Ok(again)) => made + again < keep,
             _ => false,
         }
+    }
+
+    /// What it costs that the cache does not hold what a change leaves; nothing if it holds nothing in any case.
+    fn price_of_writing(&self, state: State, made: Move) -> Result<Money, UnknownPrice> {
+        let (mut kept, mut changed) = (state, state.after(made));
+        let (kept, written) = (self.serve(&mut kept)?, self.serve(&mut changed)?);
+        // It was served just now, so all of it is held.
+        let read = self.serve(&mut changed)?;
+        Ok(if written <= kept { Money(0) } else { Money(written.0.saturating_sub(read.0)) })
     }
 
     /// What the thresholds demand, if anything.

@@ -268,7 +268,8 @@ mod tests {
     #[test]
     fn what_may_have_been_sent_before_anybody_looked_is_not_certain() {
         let caches = ClientCaches::default();
-        let certain = |caches: &ClientCaches, now| caches.find(&request(caches, "a"), at(now), LIFETIME).is_certain;
+        let certain =
+            |caches: &ClientCaches, now| caches.find(&request(caches, "a"), at(now), LIFETIME).is_certain;
         assert!(!certain(&caches, 0) && !certain(&caches, 299) && certain(&caches, 300));
     }
 

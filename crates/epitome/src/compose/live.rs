@@ -169,7 +169,11 @@ const WEIGHT: Tokens = Tokens(24_000_000);
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { kept: Mutex::new(Kept::new(WEIGHT)), setups: Mutex::default(), clients: ClientCaches::default() }
+        Self {
+            kept: Mutex::new(Kept::new(WEIGHT)),
+            setups: Mutex::default(),
+            clients: ClientCaches::default(),
+        }
     }
 }
 

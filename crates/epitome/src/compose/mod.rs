@@ -20,15 +20,15 @@ use std::{ops::Range, sync::Arc};
 use epitome_core::{ThreadId, Tokens, event::Trigger, policy::Policy, profile::Profiles};
 use tokio::sync::broadcast::Receiver;
 
-pub use self::{
-    client_cache::{ClientCache, UnknownCache},
-    recalling::Told,
-};
 pub(crate) use self::{
     again::Scripts,
     live::{Live, Lives},
     recalling::as_told,
     script::Script,
+};
+pub use self::{
+    client_cache::{ClientCache, UnknownCache},
+    recalling::Told,
 };
 use crate::{
     recorder::Ticket,

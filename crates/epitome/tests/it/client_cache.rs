@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use epitome::{
+    compose::{ClientCache, Way, Wishes},
     core::{
         Tokens,
         cost::{Cache, Call, Mode, Settings},
         event::{Time, Usage},
         profile::Profiles,
     },
+    recorder::{Arrival, Placed},
+    session::Session,
     wire::{Format, PromptMemo},
 };
 use serde_json::{Value, json};
@@ -34,7 +37,7 @@ struct Work {
 #[derive(Debug)]
 struct Outcome {
     epochs: u64,
-    compactions: usize,
+    compactions: u64,
     cached: f64,
     cached_direct: f64,
     cost: u64,
@@ -64,8 +67,13 @@ impl Provider {
         self.now += 5_000;
         let prompt = FORMAT.prompt(body, &mut self.memo).unwrap();
         let settings = Settings::default();
-        let call =
-            Call { at: Time(self.now), model: MODEL, prompt: &prompt, settings: &settings, output: Tokens(50) };
+        let call = Call {
+            at: Time(self.now),
+            model: MODEL,
+            prompt: &prompt,
+            settings: &settings,
+            output: Tokens(50),
+        };
         let charge = self.cache.serve(&call);
         self.used.uncached += charge.usage.uncached;
         self.used.cache_read += charge.usage.cache_read;
@@ -97,7 +105,8 @@ impl Work {
         let mut gateway = Gateway::new();
         gateway.composing.window = Some(Tokens(self.window));
         let (mut composed, mut direct) = (Provider::new(), Provider::new());
-        let mut history = vec![json!({"role": "user", "content": "Find out why the build fails, and mend it."})];
+        let mut history =
+            vec![json!({"role": "user", "content": "Find out why the build fails, and mend it."})];
         let (mut epochs, mut compactions, mut causes) = (0, 0, Vec::new());
         for turn in 0..self.turns {
             let body = self.body(&history);
@@ -105,7 +114,7 @@ impl Work {
             let (ticket, outgoing) = gateway.forward(FORMAT, &body);
             let done = &outgoing.done;
             epochs = done.epoch;
-            compactions += usize::from(done.compaction.is_some());
+            compactions += u64::from(done.compaction.is_some());
             if let Some(cause) = &done.cause {
                 causes.push((turn, format!("{cause} {}>{}", done.before.0, done.after.0)));
             }
@@ -120,7 +129,11 @@ impl Work {
             gateway.answer(ticket, FORMAT, &answer);
             history.push(json!({"role": "assistant", "content": content}));
             let lines = (0..(self.lines)(turn)).map(|line| {
-                format!("{turn}.{line}: src/part_{}.rs:{}: warning: unused item `value_{line}`", line * 7 % 31, turn * 13 + line)
+                format!(
+                    "{turn}.{line}: src/part_{}.rs:{}: warning: unused item `value_{line}`",
+                    line * 7 % 31,
+                    turn * 13 + line
+                )
             });
             let output = lines.collect::<Vec<_>>().join("\n");
             history.push(json!({"role": "user", "content": [
@@ -138,19 +151,153 @@ impl Work {
     }
 }
 
+/// A request that brings examples along: pairs of a question and an answer that nobody asked here.
+fn with_examples(format: Format, pairs: usize, asks: &str) -> String {
+    let message = |role: &str, text: String| json!({"role": role, "content": text});
+    let pair = |number: usize| {
+        let text = format!(
+            "Ticket {number}: the printer on floor {number} is out of paper again, and tray {number} jams. "
+        );
+        [message("user", text.repeat(4)), message("assistant", format!("hardware, floor {number}"))]
+    };
+    let mut history: Vec<Value> = (0..pairs).flat_map(pair).collect();
+    history.push(message("user", asks.to_owned()));
+    match format {
+        Format::Anthropic => {
+            json!({"model": MODEL, "max_tokens": 100, "system": "Sort tickets.", "messages": history})
+        }
+        Format::OpenaiChat => {
+            history.insert(0, message("system", "Sort tickets.".to_owned()));
+            json!({"model": "gpt-4.1", "max_tokens": 100, "messages": history})
+        }
+        Format::OpenaiResponses => json!({"model": "gpt-4.1", "max_output_tokens": 100,
+            "instructions": "Sort tickets.", "input": history, "store": false}),
+    }
+    .to_string()
+}
+
 #[test]
-fn sweep() {
-    for window in [24_000, 40_000, 77_000] {
-        for (name, lines) in [
-            ("steady", (|_| 60) as fn(usize) -> usize),
-            ("large", |_| 200),
-            ("uneven", |turn| if turn % 5 == 4 { 400 } else { 40 }),
-            ("huge", |_| 330),
-        ] {
-            for marks in [true] {
-                let outcome = Work { window, turns: 40, lines, marks }.play();
-                eprintln!("{window} {name} {marks}: {outcome:?}");
-            }
+fn a_request_that_is_first_seen_and_fits_goes_on_whole() {
+    for format in Format::ALL {
+        for window in [8_000, 12_000] {
+            let mut gateway = Gateway::new();
+            gateway.composing.window = Some(Tokens(window));
+            let body = with_examples(format, 50, "Ticket 51: the lift is stuck.");
+            let (ticket, outgoing) = gateway.forward(format, &body);
+            let done = &outgoing.done;
+            assert!(done.before > Tokens(window * 2 / 5), "{format}: {done:?}");
+            assert!(done.compaction.is_none() && done.before == done.after, "{format} of {window}: {done:?}");
+            assert!(sent(&outgoing, &body).contains("hardware, floor 0"), "{format}");
+            // Nor is what follows summarised before the policy's trigger.
+            let answer = match format {
+                Format::Anthropic => {
+                    json!({"id": "m", "type": "message", "role": "assistant", "model": MODEL,
+                    "stop_reason": "end_turn", "content": [{"type": "text", "text": "lift"}],
+                    "usage": {"input_tokens": 5, "output_tokens": 2}})
+                }
+                Format::OpenaiChat => {
+                    json!({"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-4.1",
+                    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "lift"}}]})
+                }
+                Format::OpenaiResponses => {
+                    json!({"id": "r", "object": "response", "created_at": 1, "model": "gpt-4.1",
+                    "status": "completed", "output": [{"type": "message", "id": "msg", "role": "assistant",
+                        "status": "completed", "content": [{"type": "output_text", "text": "lift", "annotations": []}]}]})
+                }
+            };
+            gateway.answer(ticket, format, &answer);
+            let body = with_examples(format, 50, "Ticket 52: the roof leaks.");
+            let (_, outgoing) = gateway.forward(format, &body);
+            assert_eq!(outgoing.done.before, outgoing.done.after, "{format}: {:?}", outgoing.done);
         }
     }
+}
+
+#[tokio::test]
+async fn a_history_that_a_session_takes_over_and_that_fits_is_sent_whole() {
+    let body = with_examples(Format::Anthropic, 50, "Ticket 51: the lift is stuck.");
+    let request = Format::Anthropic.decode_request(&body).unwrap();
+    let session = Session::builder(Format::Anthropic, MODEL).window(Tokens(12_000)).begin().await.unwrap();
+    session.append(request).await.unwrap();
+    let request = session.next_request().await.unwrap();
+    assert!(request.tokens > Tokens(12_000 * 2 / 5), "{}", request.tokens);
+    assert!(request.body.contains("hardware, floor 0"), "{}", request.body);
+}
+
+/// What a cache would have held of each request of a client that gives each of them another session.
+fn caches(marks: bool) -> Vec<(Tokens, ClientCache)> {
+    let work = Work { window: 12_000, turns: 0, lines: |_| 0, marks };
+    let mut gateway = Gateway::new();
+    gateway.composing.window = Some(Tokens(work.window));
+    let mut history = vec![json!({"role": "user", "content": "Find out why the build fails, and mend it."})];
+    let mut found = Vec::new();
+    for turn in 0..12_usize {
+        let text = format!("{turn}: warning: unused item. ").repeat(150);
+        history.push(json!({"role": "assistant", "content": format!("Step {turn}.")}));
+        history.push(json!({"role": "user", "content": text}));
+        let body = work.body(&history);
+        let name = turn.to_string();
+        let header = |asked: &str| (asked == "x-epitome-session").then_some(name.as_str());
+        let at = Time(1_000 * i64::try_from(turn).unwrap());
+        let arrival = Arrival {
+            principal: "",
+            format: FORMAT,
+            body: &body,
+            shared: None,
+            header: &header,
+            at,
+            purpose: None,
+        };
+        let composed =
+            gateway.recorder.compose(&arrival, &gateway.composing, &Wishes::default(), &|_| None).unwrap();
+        assert_eq!(composed.ticket.placed, Placed::Began, "turn {turn}");
+        let Way::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
+        found.push((outgoing.done.before, outgoing.done.cache));
+        let answer = json!({"id": name, "type": "message", "role": "assistant", "model": MODEL,
+            "stop_reason": "end_turn", "content": [{"type": "text", "text": "Hm."}],
+            "usage": {"input_tokens": 5, "output_tokens": 2}});
+        gateway.answer(composed.ticket, FORMAT, &answer);
+    }
+    found
+}
+
+#[test]
+fn the_cache_a_client_would_have_had_knows_no_sessions() {
+    let found = caches(true);
+    // While everything went on as it came, what was used is what would have been.
+    assert_eq!(found[0].1, ClientCache::AsUsed);
+    let held = found.windows(2).filter_map(|pair| match pair[1].1 {
+        ClientCache::Held(held) => Some((pair[0].0, held)),
+        _ => None,
+    });
+    let held: Vec<(Tokens, Tokens)> = held.collect();
+    assert!(held.len() >= 3, "{found:?}");
+    for (sent, held) in held {
+        // By bytes, so not to the token.
+        assert!(held.0 * 10 > sent.0 * 9 && held.0 * 10 < sent.0 * 11, "{held} of {sent}: {found:?}");
+    }
+    // Who asks for no cache would have had none.
+    assert!(caches(false).iter().all(|(_, cache)| *cache == ClientCache::Unasked));
+}
+
+/// Steps of a few thousand tokens each, as agents of LangGraph or pydantic-ai make them.
+const STEPS: Work = Work { window: 40_000, turns: 40, lines: |_| 330, marks: true };
+
+#[test]
+fn compactions_that_could_have_waited_are_not_made_for_a_trifle_nor_taken_for_thrashing() {
+    for marks in [false, true] {
+        // Three steps fit between two compactions, and no policy can change that.
+        let outcome = Work { marks, ..STEPS }.play();
+        assert!(outcome.epochs <= 13, "{outcome:?}");
+        assert_eq!(outcome.epochs, outcome.compactions, "nothing is left to bare notes: {outcome:?}");
+        assert!(outcome.cached >= 0.45, "{outcome:?}");
+    }
+}
+
+#[test]
+fn where_steps_are_small_beside_the_window_the_cache_is_read_nearly_as_without_compaction() {
+    let outcome = Work { window: 128_000, turns: 60, lines: |_| 200, ..STEPS }.play();
+    assert!((1..=4).contains(&outcome.epochs), "{outcome:?}");
+    assert!(outcome.cached + 0.10 >= outcome.cached_direct, "{outcome:?}");
+    assert!(outcome.cost < outcome.cost_direct, "{outcome:?}");
 }
