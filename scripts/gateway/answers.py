@@ -31,6 +31,8 @@ class Say:
     usage: int = 0
     # Of the usage, what a cache held; half of it unless somebody knows.
     cached: int | None = None
+    # Of the usage, what was written into a cache for a price.
+    written: int = 0
     # A thought that only its author can read.
     sealed: str = ""
 
@@ -140,8 +142,8 @@ def messages_head(request, seed):
 
 def messages_usage(say, output):
     return {
-        "input_tokens": say.usage - say.from_cache(),
-        "cache_creation_input_tokens": 0,
+        "input_tokens": say.usage - say.from_cache() - say.written,
+        "cache_creation_input_tokens": say.written,
         "cache_read_input_tokens": say.from_cache(),
         "output_tokens": output,
     }

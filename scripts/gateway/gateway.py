@@ -17,12 +17,13 @@ def program():
 
 
 class Gateway:
-    """`epitome serve` between clients and `openai`, `anthropic`."""
+    """`epitome serve` between clients and `openai`, `anthropic`, by `executable` if one is named."""
 
-    def __init__(self, folder, openai, anthropic, *flags):
+    def __init__(self, folder, openai, anthropic, *flags, executable=None):
+        self.executable = executable or program()
         self.database = pathlib.Path(folder) / "gateway.db"
         self.log = open(pathlib.Path(folder) / "gateway.log", "ab")
-        command = [program(), "--db", self.database, "serve", "--listen", "127.0.0.1:0"]
+        command = [self.executable, "--db", self.database, "serve", "--listen", "127.0.0.1:0"]
         command += ["--openai-upstream", openai, "--anthropic-upstream", anthropic, *flags]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log)
         self.url = self.first_line()
@@ -49,12 +50,12 @@ class Gateway:
 
     def ask(self, *arguments, codes=(0,)):
         """What the command line says about the database, as JSON lines."""
-        return ask(self.database, *arguments, codes=codes)
+        return ask(self.database, *arguments, codes=codes, executable=self.executable)
 
 
-def ask(database, *arguments, codes=(0,)):
+def ask(database, *arguments, codes=(0,), executable=None):
     """What the command line says about a database, as JSON lines; it has to end with one of these codes."""
-    done = subprocess.run([program(), "--db", database, *arguments], capture_output=True, text=True)
+    done = subprocess.run([executable or program(), "--db", database, *arguments], capture_output=True, text=True)
     if done.returncode not in codes:
         raise RuntimeError(f"epitome {' '.join(arguments)}: {done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.split("\n") if line.strip()]

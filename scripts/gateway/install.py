@@ -17,11 +17,15 @@ AGENTS = {
 
 def python():
     """A Python with the SDKs."""
-    folder = CACHE / "venv"
-    if not_yet(folder, PYTHON):
+    return venv(CACHE / "venv", PYTHON)
+
+
+def venv(folder, packages):
+    """A Python of its own with these packages."""
+    if not_yet(folder, packages):
         run([sys.executable, "-m", "venv", folder])
-        run([folder / "bin" / "pip", "install", "--quiet", *PYTHON])
-        done(folder, PYTHON)
+        run([folder / "bin" / "pip", "install", "--quiet", *packages])
+        done(folder, packages)
     return folder / "bin" / "python"
 
 

@@ -531,6 +531,17 @@ impl Fact {
         }
     }
 
+    /// Whether it gives the model a tool of Epitome's by which it gets back what requests leave out, under whatever name
+    /// a client or its tool server gives it: `epitome_recall`, `mcp__epitome__recall`.
+    pub fn has_recall_tool(&self) -> bool {
+        let Self::Instructed { what: Instruction::Tools, parts } = self else { return false };
+        let is_recall = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            name.contains("epitome") && name.ends_with("recall")
+        };
+        parts.iter().any(|part| matches!(part, Part::Opaque { name, .. } if is_recall(name)))
+    }
+
     /// Whether it is part of the history that a client sends with each request.
     pub fn is_message(&self) -> bool {
         match self {

@@ -22,6 +22,7 @@ use epitome::{
     margin::Margin,
     plan::{Asked, Plan},
     rehearse::Passed,
+    session::audit,
     store::Sqlite,
     wire::{
         Format,
@@ -186,7 +187,7 @@ impl Source {
                 None => line.push_uncounted(Arc::new(event)),
             }
         }
-        let names = Names::Thread(thread.id);
+        let names = audit::names_of(store, thread.id, &line)?;
         Ok(Self { line, names, title: session.title, counted_by: store.tokenizer().map(str::to_owned) })
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use epitome::{
-    compose::{Cut, Outgoing, Way},
+    compose::{Cut, Left, Outgoing, Way},
     core::event::Time,
     wire::{
         recall::{RECALL_TOOL, offer},
@@ -115,8 +115,9 @@ impl Trip<'_> {
 
     /// Sends a composed request, and once more if it has to be smaller.
     async fn composed(&mut self, outgoing: Outgoing, body: Bytes) -> Result<Response<Begun>, Failure> {
-        // Those that are left alone are left alone with their provider's errors, too.
-        let is_ours = outgoing.done.call.is_some();
+        // Those that are left alone are left alone with their provider's errors, too. A client's own summary is left alone
+        // only as long as its provider takes it.
+        let is_ours = outgoing.done.call.is_some() || outgoing.done.left == Left::OwnSummary;
         let response = self.sent(outgoing, &body).await?;
         if !is_ours {
             return Ok(begun::unread(response));

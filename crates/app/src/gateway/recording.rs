@@ -279,7 +279,8 @@ impl Desk {
         let Refused { request, body, overflow } = refused;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
-        let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, *overflow);
+        let Gateway { composing, .. } = &*self.gateway;
+        let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
     }
 

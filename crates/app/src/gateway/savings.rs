@@ -42,7 +42,7 @@ pub(crate) fn group(left: Left) -> Option<Arm> {
     match left {
         Left::Composed | Left::Unfit => Some(Arm::Treated),
         Left::HeldOut => Some(Arm::HeldOut),
-        Left::Managed | Left::Remote | Left::Aside => None,
+        Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
     }
 }
 

@@ -91,8 +91,12 @@ fn note(record: &LoopRecord<'_>, run: Range<usize>, limit: Tokens, whole: Tokens
 /// `[12 turns in short, 45210 tokens in full; recall 1b2c3d4e:5-88, or a line by its numbers]`
 fn header(scribe: &Scribe, lines: &[Line], folded: &Folded) -> String {
     let turns = count(lines.iter().map(|line| line.turns).sum(), "turn", "turns");
-    let handles = scribe.names.handles(&folded.events);
-    format!("[{turns} in short, {} tokens in full; {handles}, or a line by its numbers]", folded.tokens)
+    let told = format!("{turns} in short, {} tokens in full", folded.tokens);
+    if scribe.names.are_shown() {
+        format!("[{told}; {}, or a line by its numbers]", scribe.names.handles(&folded.events))
+    } else {
+        format!("[{told}]")
+    }
 }
 
 /// What some segments say, a line a turn, in order. What a note tells of a turn and what still stands of it are one line.

@@ -107,6 +107,9 @@ impl Edit {
 pub enum Names {
     /// By a handle into a log.
     Thread(ThreadId),
+    /// Not at all: there is a log, but the model has no tool by which it could ask for what is in it. People still name
+    /// events by their handles.
+    Hidden(ThreadId),
     /// By the number of the message: there is no log.
     Messages,
     /// The same, where so many events stand before the first message and are none.
@@ -117,7 +120,7 @@ impl Names {
     /// How to get an event back.
     pub fn handle(self, seq: Seq) -> String {
         match self {
-            Self::Thread(_) => format!("recall {}", self.place(seq)),
+            Self::Thread(_) | Self::Hidden(_) => format!("recall {}", self.place(seq)),
             Self::Messages | Self::MessagesAfter(_) => self.place(seq),
         }
     }
@@ -125,7 +128,7 @@ impl Names {
     /// Where an event is.
     pub fn place(self, seq: Seq) -> String {
         match self {
-            Self::Thread(thread) => format!("{}:{seq}", thread.short()),
+            Self::Thread(thread) | Self::Hidden(thread) => format!("{}:{seq}", thread.short()),
             Self::Messages => format!("message {seq}"),
             Self::MessagesAfter(before) => format!("message {}", seq.0.saturating_sub(before)),
         }
@@ -134,12 +137,12 @@ impl Names {
     /// The events that handles in a text lead to.
     pub fn handles_in(self, text: &str) -> SeqSet {
         let mark = match self {
-            Self::Thread(thread) => format!("{}:", thread.short()),
+            Self::Thread(thread) | Self::Hidden(thread) => format!("{}:", thread.short()),
             Self::Messages | Self::MessagesAfter(_) => "message".to_owned(),
         };
         let before = match self {
             Self::MessagesAfter(leading) => leading,
-            Self::Thread(_) | Self::Messages => 0,
+            Self::Thread(_) | Self::Hidden(_) | Self::Messages => 0,
         };
         let mut found = SeqSet::default();
         for (at, _) in text.match_indices(&mark) {
@@ -158,7 +161,9 @@ impl Names {
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
             (Some(first), Some(last)) if first < last => match self {
-                Self::Thread(thread) => format!("recall {}:{first}-{last}", thread.short()),
+                Self::Thread(thread) | Self::Hidden(thread) => {
+                    format!("recall {}:{first}-{last}", thread.short())
+                }
                 Self::Messages => format!("messages {first}-{last}"),
                 Self::MessagesAfter(before) => {
                     let [first, last] = [first, last].map(|seq| seq.0.saturating_sub(before));
@@ -167,6 +172,30 @@ impl Names {
             },
             (Some(only), _) => self.handle(only),
             (None, _) => String::new(),
+        }
+    }
+
+    /// Whether a request names what it leaves out: a model that cannot ask for it has no use for its name.
+    pub fn are_shown(self) -> bool {
+        !matches!(self, Self::Hidden(_))
+    }
+
+    /// The end of a line in a request about an event: `; recall 1b2c3d4e:57`, or nothing where names are not shown.
+    pub fn behind(self, seq: Seq) -> String {
+        if self.are_shown() { format!("; {}", self.handle(seq)) } else { String::new() }
+    }
+
+    /// The same for several events.
+    pub fn behind_all(self, events: &SeqSet) -> String {
+        if self.are_shown() { format!("; {}", self.handles(events)) } else { String::new() }
+    }
+
+    /// The same log, with its events named in requests or not.
+    pub fn shown_if(self, can_ask: bool) -> Self {
+        match self {
+            Self::Thread(thread) | Self::Hidden(thread) if can_ask => Self::Thread(thread),
+            Self::Thread(thread) | Self::Hidden(thread) => Self::Hidden(thread),
+            Self::Messages | Self::MessagesAfter(_) => self,
         }
     }
 }
@@ -275,6 +304,20 @@ impl Context {
     /// How stubs name what they stand for.
     pub fn names(&self) -> Names {
         self.names
+    }
+
+    /// Names what stubs stand for in another way from now on.
+    pub(crate) fn set_names(&mut self, names: Names) {
+        self.names = names;
+    }
+
+    /// Whether its tools are such that the model can ask for what is left out.
+    pub fn has_recall_tool(&self) -> bool {
+        let prefix = &self.segments[..self.growth.prefix];
+        prefix.iter().any(|segment| match &segment.body {
+            Body::Prefix(event) => event.event.fact.has_recall_tool(),
+            _ => false,
+        })
     }
 
     /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is

@@ -118,7 +118,7 @@ impl CutOutputs {
         };
         let shorter = cut(sent, cost, keep, &scribe.meter, |left| {
             let lines = count(left.lines, "line", "lines");
-            format!("[… {lines}, {} tokens left out; {} …]", left.tokens, scribe.handle(segment))
+            format!("[… {lines}, {} tokens left out{} …]", left.tokens, scribe.behind(segment))
         })?;
         let saved = Tokens(tokens.0.saturating_sub(scribe.meter.text(&shorter).0));
         (saved > Tokens(0)).then_some((shorter, saved))

@@ -119,11 +119,8 @@ fn stub(scribe: &Scribe, segment: &Segment, by: &Successor) -> Edit {
         What::Again => "again later",
         What::Written => "written anew later",
     };
-    let line = format!(
-        "[{tool} result superseded: `{target}` {how}; {}; {}]",
-        size(segment),
-        scribe.handle(segment)
-    );
+    let line =
+        format!("[{tool} result superseded: `{target}` {how}; {}{}]", size(segment), scribe.behind(segment));
     Edit::line(line, Fidelity::Stub)
 }
 

@@ -81,15 +81,19 @@ fn reference(scribe: &Scribe, segment: &Segment) -> Option<String> {
     let fetched = Fetched::of(segment.call()?)?;
     let again = match (fetched.kind, fetched.again) {
         (Kind::Change, _) => return None,
-        (Kind::Read, Again::Harmless) => "read it again if it matters, or ",
-        (Kind::Search, Again::Harmless) => "search again if it matters, or ",
-        (Kind::Command, Again::Harmless) => "run it again if it matters, or ",
-        (Kind::Page, Again::Harmless) => "get it again if it matters, or ",
-        (Kind::Read | Kind::Search | Kind::Command | Kind::Page, Again::Unknown) => "",
+        (Kind::Read, Again::Harmless) => Some("read it again if it matters"),
+        (Kind::Search, Again::Harmless) => Some("search again if it matters"),
+        (Kind::Command, Again::Harmless) => Some("run it again if it matters"),
+        (Kind::Page, Again::Harmless) => Some("get it again if it matters"),
+        (Kind::Read | Kind::Search | Kind::Command | Kind::Page, Again::Unknown) => None,
+    };
+    let behind = scribe.behind(segment);
+    let how = match again {
+        Some(again) => format!("; {again}{}", behind.replacen("; ", ", or ", 1)),
+        None => behind,
     };
     let target = brief(&fetched.target, 120);
-    let (tool, size, handle) = (tool(segment), size(segment), scribe.handle(segment));
-    Some(format!("[{tool} `{target}`: {size}, no longer shown; {again}{handle}]"))
+    Some(format!("[{} `{target}`: {}, no longer shown{how}]", tool(segment), size(segment)))
 }
 
 #[cfg(test)]

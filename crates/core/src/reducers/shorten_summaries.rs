@@ -72,12 +72,12 @@ impl ShortenSummaries {
         });
         let Some((index, tokens, text, told)) = found else { return context };
         let scribe = Scribe::of(&context);
-        let handle = context.names().handles(&told);
+        let behind = context.names().behind_all(&told);
         let lines = less(context.tier_tokens(Tier::Summaries), tokens);
         let wrapping = context.meter().overhead().message;
         let room = less(less(cap, lines).max(Tokens(cap.0 / 2)), wrapping);
         let marker = |lines: u64, tokens: Tokens| {
-            format!("[… {}, {tokens} tokens left out; {handle} …]", count(lines, "line", "lines"))
+            format!("[… {}, {tokens} tokens left out{behind} …]", count(lines, "line", "lines"))
         };
         let between = scribe.meter.text(&marker(u64::MAX, tokens));
         // Joining the pieces may cost a token at each seam.

@@ -217,14 +217,14 @@ fn shorter(scribe: &Scribe, segment: &Segment, piece: Piece<'_>, share: Tokens) 
 
 fn marker(scribe: &Scribe, segment: &Segment, lines: u64, tokens: Tokens) -> String {
     let lines = count(lines, "line", "lines");
-    format!("[… {lines}, {tokens} tokens left out; {} …]", scribe.handle(segment))
+    format!("[… {lines}, {tokens} tokens left out{} …]", scribe.behind(segment))
 }
 
 /// The least that can be shown of a message or a result.
 fn stub(scribe: &Scribe, segment: &Segment) -> String {
     let what =
         if segment.call().is_some() { format!("{} result", tool(segment)) } else { "message".to_owned() };
-    format!("[{what} too long: {}; {}]", size(segment), scribe.handle(segment))
+    format!("[{what} too long: {}{}]", size(segment), scribe.behind(segment))
 }
 
 #[cfg(test)]

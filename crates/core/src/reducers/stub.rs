@@ -25,7 +25,7 @@ impl Scribe {
 
     /// `[read_file result expired: 214 lines, 3120 tokens; recall 1b2c3d4e:57]`
     pub(crate) fn result(&self, segment: &Segment, what: &str) -> Edit {
-        let line = format!("[{} result {what}: {}; {}]", tool(segment), size(segment), self.handle(segment));
+        let line = format!("[{} result {what}: {}{}]", tool(segment), size(segment), self.behind(segment));
         Edit::line(line, Fidelity::Stub)
     }
 
@@ -39,7 +39,7 @@ impl Scribe {
         if let Place::Inline { size, .. } = &media.place {
             let _ = write!(text, ", {size} bytes");
         }
-        let _ = write!(text, ", no longer shown; {}]", self.handle(segment));
+        let _ = write!(text, ", no longer shown{}]", self.behind(segment));
         Part::Text { text }
     }
 
@@ -65,15 +65,15 @@ impl Scribe {
         // A compaction's own place is long after what it tells of.
         let told = folded.events.without(&folded.summaries);
         let events = if told.is_empty() { &folded.events } else { &told };
-        let _ = write!(text, "; {} tokens; {}]", folded.tokens, self.names.handles(events));
+        let _ = write!(text, "; {} tokens{}]", folded.tokens, self.names.behind_all(events));
         text
     }
 
-    /// How to get back what an edit replaces.
-    pub(crate) fn handle(&self, segment: &Segment) -> String {
+    /// How to get back what an edit replaces: `; recall 1b2c3d4e:57`, or nothing if the model cannot.
+    pub(crate) fn behind(&self, segment: &Segment) -> String {
         match segment.source() {
-            Some(seq) => self.names.handle(seq),
-            None => self.names.handles(segment.stands_for()),
+            Some(seq) => self.names.behind(seq),
+            None => self.names.behind_all(segment.stands_for()),
         }
     }
 }

@@ -281,6 +281,10 @@ impl Cutting {
         reading: &mut Reading,
     ) -> Brief {
         const TRIES: usize = 5;
+        if brief.index.is_empty() {
+            // What takes no room has none to give.
+            self.caps.index = 0;
+        }
         // However large the newest turn is, some of the index stays.
         let least = self.caps.index / 4;
         for _ in 0..TRIES {

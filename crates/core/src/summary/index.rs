@@ -323,13 +323,18 @@ pub(super) fn before(index: &[Entry], seq: Seq) -> Vec<Entry> {
 pub(super) fn write(index: &[Entry], names: Names, text: &mut String) {
     let Some(newest) = index.first() else { return };
     text.push_str("\n## Index of Names\n");
-    let (at, handle) = (newest.at, names.handle(newest.at));
-    let _ = writeln!(text, "Names in tool results, newest first; [{at}] is {handle}");
+    text.push_str("Names in tool results, newest first");
+    if names.are_shown() {
+        let _ = write!(text, "; [{}] is {}", newest.at, names.handle(newest.at));
+    }
+    text.push('\n');
+    let are_shown = names.are_shown();
     for Entry { of, at, names } in index {
+        let place = if are_shown { format!("[{at}] ") } else { String::new() };
         let names = names.iter().map(|name| name.name.as_str()).filter(|name| !of.contains(name));
         let names = names.collect::<Vec<_>>().join(" ");
         let between = if of.is_empty() || names.is_empty() { "" } else { ": " };
-        let _ = writeln!(text, "- [{at}] {of}{between}{names}");
+        let _ = writeln!(text, "- {place}{of}{between}{names}");
     }
 }
 

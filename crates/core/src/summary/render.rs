@@ -179,6 +179,9 @@ impl<'p> Page<'p> {
     }
 
     fn add_handles(&self, shown: &mut Shown, mut used: Tokens, room: Tokens) {
+        if !self.names.are_shown() {
+            return;
+        }
         let items = &self.brief.items;
         used += self.meter.text(&self.legend());
         for section in BY_WORTH {
@@ -257,13 +260,13 @@ impl<'p> Page<'p> {
         if count > 0 {
             let hidden = hidden.iter().map(|item| &item.sources);
             let sources = SeqSet::union(hidden.chain(known.iter().map(|folded| &folded.sources)));
-            lines = format!("- {count} not told here; {}\n", self.names.handles(&sources));
+            lines = format!("- {count} not told here{}\n", self.names.behind_all(&sources));
         }
         if !unknown.is_empty() {
             let sources = SeqSet::union(unknown.iter().map(|folded| &folded.sources));
             lines = format!(
-                "{lines}- how many others there were by then is not known; {}\n",
-                self.names.handles(&sources)
+                "{lines}- how many others there were by then is not known{}\n",
+                self.names.behind_all(&sources)
             );
         }
         lines
@@ -276,6 +279,8 @@ impl<'p> Page<'p> {
         match (self.names, self.brief.voice.is_empty()) {
             (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
             (_, false) if self.covered.is_empty() => String::new(),
+            (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),
+            (Names::Hidden(_), false) => String::new(),
             (Names::Thread(_), true) => format!("{UNNAMED}; {handles} gets it back.\n"),
             (Names::Messages | Names::MessagesAfter(_), true) => {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")

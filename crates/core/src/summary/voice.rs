@@ -146,7 +146,7 @@ impl Voice {
         text.push_str("\n## What the User Said\n");
         self.said.iter().for_each(|said| said.write(names, text));
         if !self.untold.is_empty() {
-            let _ = writeln!(text, "- other messages are not told here; {}", names.handles(&self.untold));
+            let _ = writeln!(text, "- other messages are not told here{}", names.behind_all(&self.untold));
         }
     }
 }
@@ -191,7 +191,7 @@ impl Said {
         });
         let behind = match extent {
             Extent::Whole => String::new(),
-            Extent::Beginning => format!(" […; {}]", names.handle(*at)),
+            Extent::Beginning => format!(" […{}]", names.behind(*at)),
         };
         let _ = writeln!(text, "<user_message n=\"{at}\">\n{words}{behind}\n</user_message>");
     }

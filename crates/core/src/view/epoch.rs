@@ -43,8 +43,10 @@ pub enum Cause {
     Cap(Tier),
     /// A reducer that is run before every call changed what was sent.
     EveryCall(Author),
-    /// The client changed what was sent: its system prompt, its tools, its history.
+    /// The client changed what was sent: its system prompt, its history.
     Client,
+    /// The client changed its tools, or dropped them: they stand first in what a cache holds.
+    Tools,
     /// The format wants words that are nobody's, a question before the first answer or a word to go on, and wanted others
     /// before.
     Format,
@@ -59,7 +61,16 @@ pub enum Cause {
 impl Cause {
     /// Whether the policy chose it: if not, somebody else reset the cache.
     pub fn is_chosen(&self) -> bool {
-        !matches!(self, Self::First | Self::Client | Self::Format | Self::Model | Self::Undone | Self::Asked)
+        !matches!(
+            self,
+            Self::First
+                | Self::Client
+                | Self::Tools
+                | Self::Format
+                | Self::Model
+                | Self::Undone
+                | Self::Asked
+        )
     }
 
     /// Whether a size demanded it: a trigger, a limit or a cap was passed.
@@ -79,6 +90,7 @@ impl fmt::Display for Cause {
             Self::Cap(tier) => format!("{tier:?} over the cap").into(),
             Self::EveryCall(reducer) => format!("{reducer} on every call").into(),
             Self::Client => "the client changed its history".into(),
+            Self::Tools => "the client changed its tools".into(),
             Self::Format => "the format wants other words around it".into(),
             Self::Model => "another model".into(),
             Self::Undone => "a compaction was undone or restored".into(),

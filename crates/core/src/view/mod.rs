@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     context::{Context, Extended, Names, Recorded},
-    event::{Compaction, Event, Fact, Logged, Time},
+    event::{Compaction, Event, Fact, Instruction, Logged, Time},
     id::{EventId, ModelName, Seq, ThreadId},
     meter::Meter,
     pipeline::State,
@@ -192,9 +192,10 @@ impl View {
             self.abandon();
         }
         self.needed = SeqSet::default();
-        let moved = match &event.event.fact {
+        let cause = match &event.event.fact {
             Fact::CompactionReverted { .. } | Fact::CompactionRestored { .. } => Cause::Undone,
             Fact::Compacted(compaction) if compaction.trigger.is_asked() => Cause::Asked,
+            Fact::Instructed { what: Instruction::Tools, .. } => Cause::Tools,
             _ => Cause::Client,
         };
         let extended = self.context.extend(&event, pieces.as_deref());
@@ -209,17 +210,17 @@ impl View {
             self.rebuild();
         }
         if self.last.is_some() {
-            self.disturb(extended, moved);
+            self.disturb(extended, cause);
         }
     }
 
     /// Something has happened to what was sent. The newest move is what counts: what was before it need not have been
     /// read by whoever opens the session, who must come to the same cause.
-    fn disturb(&mut self, extended: Extended, moved: Cause) {
+    fn disturb(&mut self, extended: Extended, cause: Cause) {
         if extended == Extended::Moved {
-            self.disturbed = Some(moved);
+            self.disturbed = Some(cause);
         } else if self.context.is_disturbed() {
-            self.disturbed.get_or_insert(Cause::Client);
+            self.disturbed.get_or_insert(cause);
         }
     }
 
@@ -228,7 +229,9 @@ impl View {
         let last = self.line.last()?;
         let id = match (self.rehearsal, self.context.names()) {
             (Some(thread), _) => EventId { thread, seq: last.id.seq },
-            (None, Names::Thread(thread)) => EventId { thread, seq: last.id.seq.next() },
+            (None, Names::Thread(thread) | Names::Hidden(thread)) => {
+                EventId { thread, seq: last.id.seq.next() }
+            }
             (None, Names::Messages | Names::MessagesAfter(_)) => {
                 EventId { thread: last.id.thread, seq: last.id.seq.next() }
             }
@@ -262,6 +265,13 @@ impl View {
     /// What would be sent now. After [`prepare`](Self::prepare), what is to be sent.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Says whether the model can ask for what requests leave out: only then are they to name it. What was named before
+    /// stays as it was sent.
+    pub fn show_names_if(&mut self, can_ask: bool) {
+        let names = self.context.names().shown_if(can_ask);
+        self.context.set_names(names);
     }
 
     /// What happened.

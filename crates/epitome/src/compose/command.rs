@@ -66,7 +66,7 @@ pub(super) fn not_compacted(left: Left) -> String {
         Left::HeldOut => "this session is one of those that are left as they are, to compare with",
         Left::Managed => "this session has its provider manage the context",
         Left::Remote => "only the provider has the history of this session",
-        Left::Aside => "this request is no part of the conversation",
+        Left::Aside | Left::OwnSummary => "this request is no part of the conversation",
     };
     format!("Nothing was compacted: {why}.")
 }

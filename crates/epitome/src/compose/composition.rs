@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Seq, SessionId, ThreadId, Tokens, event::Trigger};
+use epitome_core::{Seq, SessionId, ThreadId, Tokens, context::Names, event::Trigger, project::project};
 use epitome_store::{
     Head, NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
@@ -21,6 +21,7 @@ use super::{
     weaving::Request,
 };
 use crate::{
+    compact,
     holdout::Arm,
     recorder::{
         Arrival, Placed, RecordError, Recorder, Ticket,
@@ -31,7 +32,7 @@ use crate::{
         arriving::{Arriving, Taught, Writing},
         desk::{BUILT_IN, Made},
         orders,
-        setup::{Limit, Setup},
+        setup::{Learned, Limit, Setup},
     },
 };
 
@@ -82,15 +83,19 @@ impl Recorder {
         &self,
         ticket: &mut Ticket,
         arrival: &Arrival<'_>,
+        composing: &Composing,
         refused: Overflow,
     ) -> Result<Option<Outgoing>, RecordError> {
-        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let mut seen = Seen::read(arrival.format, arrival.body, &self.memo)?;
         self.resolve(arrival.principal, &mut seen)?;
         let Some(frame) = seen.frame() else { return Ok(None) };
         if !self.write_now(ticket)? {
             return Ok(None);
         }
+        if ticket.call.is_none() && ticket.purpose == Purpose::Compaction {
+            return self.compose_own_summary(ticket, (&seen, frame), (arrival, composing), refused);
+        }
+        let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let unsent = ticket.unsent;
         let request = Request {
             seen: &seen,
@@ -104,6 +109,39 @@ impl Recorder {
         };
         let made = smaller(&live, request, (call, refused));
         live.work();
+        self.once_more(ticket, made)
+    }
+
+    /// A client's own summary was sent as it came, and its provider refused it as too long: it is made to fit.
+    fn compose_own_summary(
+        &self,
+        ticket: &mut Ticket,
+        (seen, frame): (&Seen<'_>, Frame<'_>),
+        (arrival, composing): (&Arrival<'_>, &Composing),
+        refused: Overflow,
+    ) -> Result<Option<Outgoing>, RecordError> {
+        let Some(model) = seen.model() else { return Ok(None) };
+        let setup = self.lives.setup(seen.format(), &model.0, composing);
+        let window = composing.window.into_iter().chain(refused.limit).min();
+        let limit = setup.limit_of(window, seen.answer_limit().map(Tokens));
+        let place = (ticket.session, ticket.thread);
+        let made = Live::open(self.store(), place, setup, composing, None).and_then(|live| {
+            live.is_limited(limit)?;
+            let request = Request {
+                seen,
+                shared: arrival.shared,
+                frame,
+                unsent: None,
+                recall: false,
+                takes_tools: seen.has_tools(),
+                below: None,
+            };
+            Ok((weave_request(&live, (ticket.head, Arriving::default()), request)?, live))
+        });
+        let made = made.map(|(made, live)| {
+            ticket.live = Some(Arc::new(live));
+            made
+        });
         self.once_more(ticket, made)
     }
 
@@ -178,7 +216,8 @@ impl<'b> Composition<'_, '_, 'b> {
         let taken = self.recorder.take_by(self.arrival, self.seen, self.caller, place, &mut |commit| {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
-            let arriving = Arriving { events, records, opens, taught: Taught::Doubted, writing };
+            let taught = Taught::Doubted;
+            let arriving = Arriving { events, records, opens, taught, writing, ..Arriving::default() };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
@@ -239,19 +278,35 @@ impl<'b> Composition<'_, '_, 'b> {
             Left::HeldOut
         } else if self.unfit.get() {
             Left::Unfit
+        } else if self.caller.purpose == Purpose::Compaction && self.fits_its_provider() {
+            Left::OwnSummary
         } else {
             Left::Composed
         }
     }
 
-    /// How the request is made, and what it says of its limit.
+    /// How the request is made, and what it says of its limit. A client's own summary has its provider's window: a smaller
+    /// one that somebody set is for the conversation.
     fn setup(&self) -> Option<(Arc<Setup>, Limit)> {
         let model = self.seen.model()?;
-        let window = self.wishes.window.or(self.composing.window);
         let answer = self.seen.answer_limit().map(Tokens);
         let setup = self.recorder.lives.setup(self.seen.format(), &model.0, self.composing);
+        let is_known = setup.profile.is_some() && self.caller.purpose == Purpose::Compaction;
+        let window = self.wishes.window.or(self.composing.window).filter(|_| !is_known);
         let limit = setup.limit_of(window, answer);
         Some((setup, limit))
+    }
+
+    /// Whether the provider's window holds the request as the client sent it.
+    fn fits_its_provider(&self) -> bool {
+        let Some((setup, limit)) = self.setup() else { return true };
+        let ceiling = setup.budget_within(limit, Learned::default()).ceiling();
+        // No token is shorter than a byte.
+        if self.seen.body().len() as u64 <= ceiling.0 {
+            return true;
+        }
+        let line = compact::line(self.seen.opening().into_iter().chain(self.seen.events(0)));
+        project(&line, Arc::clone(&setup.meter), Names::Messages).tokens() <= ceiling
     }
 
     /// Records the request, which goes on as it came, unless it is not meant for the provider.
@@ -458,10 +513,11 @@ fn as_it_came(body: &str, left: Left) -> Way {
 /// Makes the next request of a thread out of its client's. `None` if the log has another history, or it would be too large.
 pub(super) fn weave_request(
     live: &Live,
-    (after, arriving): (Seq, Arriving),
+    (after, mut arriving): (Seq, Arriving),
     request: Request<'_, '_>,
 ) -> Result<Option<(Made, Outgoing)>, SessionError> {
     let mut loom = live.loom()?;
+    arriving.recall = loom.recall_offer(&request);
     let mut request = request;
     let mut woven = None;
     let mut is_other = false;
@@ -475,7 +531,7 @@ pub(super) fn weave_request(
             is_other = true;
             return Err(SessionError::Busy);
         }
-        request.recall = loom.offers_recall(state.view.line(), &request);
+        request.recall = state.offers_recall();
         let Some(made) = loom.weave(store, state, setup, prepared, &request, (after, whole))? else {
             is_other = true;
             return Err(SessionError::Busy);

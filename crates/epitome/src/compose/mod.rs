@@ -205,6 +205,8 @@ pub enum Left {
     Remote,
     /// It was not: it is no part of the conversation, but a title for it.
     Aside,
+    /// It was not: it is the client's own summary of the conversation, and its provider's window holds it whole.
+    OwnSummary,
     /// It was not: no request could be made that the provider would take.
     Unfit,
 }
@@ -218,6 +220,7 @@ impl Left {
             Self::Managed => "managed",
             Self::Remote => "remote",
             Self::Aside => "aside",
+            Self::OwnSummary => "own-summary",
             Self::Unfit => "unfit",
         }
     }

@@ -47,6 +47,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
+    /// Whether the model of a call that was woven like this was offered the recall tool.
+    pub(crate) fn offers_recall(script: &str) -> bool {
+        serde_json::from_str::<Self>(script).is_ok_and(|script| script.recall)
+    }
+
     /// Whether a call that was woven like this can be asked once more: what was not recorded cannot.
     pub(crate) fn is_whole(script: &str) -> bool {
         serde_json::from_str::<Self>(script).is_ok_and(|script| !script.blanked)

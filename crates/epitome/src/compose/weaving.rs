@@ -33,6 +33,7 @@ use crate::{
     compact::CompactError,
     session::{
         SessionError,
+        arriving::RecallOffer,
         reading::parse,
         setup::{Rendering, Setup},
         state::{State, Written},
@@ -197,14 +198,12 @@ impl Loom {
 
     /// Whether the model is offered a tool by which it gets back what was left out: as it was with the last request, and with
     /// the first one as somebody wishes, unless the model has answered before.
-    pub(super) fn offers_recall(&self, line: &Line, request: &Request<'_, '_>) -> bool {
-        if !request.takes_tools {
-            return false;
+    pub(super) fn recall_offer(&self, request: &Request<'_, '_>) -> RecallOffer {
+        match (request.takes_tools, self.taken.last.units > 0) {
+            (true, true) if self.taken.last.recall => RecallOffer::Standing,
+            (true, false) if request.recall => RecallOffer::IfNew,
+            _ => RecallOffer::None,
         }
-        if self.taken.last.units > 0 {
-            return self.taken.last.recall;
-        }
-        request.recall && !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. }))
     }
 
     /// Whether the client asks for a cache, as far as its provider wants to be asked.

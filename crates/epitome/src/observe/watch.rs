@@ -73,7 +73,8 @@ impl Watch {
     ) -> Self {
         let name = model.map_or("", |model| model.0.as_str());
         let setup = Setup::new(format, name, None, policy, profiles, Tokens(0));
-        let names = Names::Thread(thread);
+        // Whoever is only observed is offered no tool to ask for what would have been left out.
+        let names = Names::Hidden(thread);
         let budget = setup.budget(Learned::default());
         Self {
             format,

@@ -1,6 +1,6 @@
 //! What comes with a call, and when that is written down.
 
-use epitome_core::{Fact, Noted};
+use epitome_core::{Fact, Noted, project::Line};
 use epitome_store::records::{Commit, Opens, Record};
 
 /// What comes with a call and is written together with it.
@@ -16,6 +16,32 @@ pub(crate) struct Arriving {
     pub(crate) taught: Taught,
     /// When the call is written down.
     pub(crate) writing: Writing,
+    /// A tool that is added to the request, by which the model gets back what was left out.
+    pub(crate) recall: RecallOffer,
+}
+
+/// A tool that is added to a request, by which the model gets back what was left out. A tool that the client itself
+/// gives the model needs no offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RecallOffer {
+    /// None is added.
+    #[default]
+    None,
+    /// One is added if the model has not answered yet: caches and bound thoughts hold the tools.
+    IfNew,
+    /// One is added, as it was before.
+    Standing,
+}
+
+impl RecallOffer {
+    /// Whether the tool is added to the next request of a line.
+    pub(crate) fn holds(self, line: &Line) -> bool {
+        match self {
+            Self::None => false,
+            Self::IfNew => !line.events().any(|event| matches!(event.event.fact, Fact::AssistantSaid { .. })),
+            Self::Standing => true,
+        }
+    }
 }
 
 /// When a call is written down.

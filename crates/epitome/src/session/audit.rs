@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Logged, Seq, ThreadId,
+    Digest, Fact, Logged, Seq, ThreadId,
     context::Names,
     cost::Prompt,
+    event::Instruction,
     meter::{Meter, Overhead},
     profile::Tokenizer,
     project::Line,
@@ -21,7 +22,7 @@ use super::{
     reading::{parse, read_line, read_window},
     setup::Rendering,
 };
-use crate::compose::Scripts;
+use crate::compose::{Script, Scripts};
 
 /// A past call, made again.
 #[derive(Clone, Debug)]
@@ -127,6 +128,19 @@ impl<'s> Past<'s> {
         let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
         Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
     }
+}
+
+/// How the requests of a thread name what they leave out: by handles if its model has a tool to ask for it, given by its
+/// client or offered with its last call, and else not at all.
+pub fn names_of(store: &Sqlite, thread: ThreadId, line: &Line) -> Result<Names, SessionError> {
+    let last = store.last_call(thread)?;
+    let script = last.as_ref().and_then(|last| last.call.script.as_deref());
+    let is_tools =
+        |event: &&Arc<Logged>| matches!(event.event.fact, Fact::Instructed { what: Instruction::Tools, .. });
+    let tools = line.events().rfind(is_tools);
+    let can_ask = script.is_some_and(Script::offers_recall)
+        || tools.is_some_and(|tools| tools.event.fact.has_recall_tool());
+    Ok(Names::Thread(thread).shown_if(can_ask))
 }
 
 /// The same, and it must be what was sent.

@@ -353,7 +353,7 @@ impl Desk {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
-        let Arriving { mut events, mut records, opens, taught, writing } = arriving;
+        let Arriving { mut events, mut records, opens, taught, writing, recall } = arriving;
         for event in &events {
             state.push(self.thread, event);
         }
@@ -367,6 +367,7 @@ impl Desk {
             state.push(self.thread, &event);
             events.push(event);
         }
+        state.offer_recall(recall);
         let whole = state.view.context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);
         // What was decided for a call that somebody else made meanwhile is not in this view.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use epitome_core::{
     Seq,
-    context::Names,
     event::Trigger,
     project::project,
     summary::{Brief, compaction::Cutting},
@@ -25,12 +24,13 @@ pub(super) async fn brief_of_all(
     let (cutting, limit, meter) = {
         let desk = Arc::clone(desk);
         blocking(move || {
-            let (drafting, meter) = {
+            let (drafting, meter, names) = {
                 let state = desk.state()?;
-                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter))
+                let names = state.view.context().names();
+                (state.drafting(&state.budget()), Arc::clone(&state.setup.meter), names)
             };
             let line = read_line(&desk.store, desk.thread, &meter, Some(head))?;
-            let context = project(&line, Arc::clone(&meter), Names::Thread(desk.thread));
+            let context = project(&line, Arc::clone(&meter), names);
             let cutting = Cutting::whole(&context, &line, &drafting);
             let limit = cutting.as_ref().map(|cutting| drafting.length.of(cutting.covered));
             Ok((cutting, limit, meter))

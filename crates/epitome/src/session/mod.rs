@@ -511,7 +511,9 @@ impl Session {
         });
     }
 
-    /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`.
+    /// The events that a handle stands for, whole, as stubs and summaries write it: `recall 1b2c3d4e:57`. Requests have
+    /// handles only if the model can use them: give it a tool by the name of
+    /// [`RECALL_TOOL`](epitome_wire::recall::RECALL_TOOL), and answer its calls with this.
     pub async fn recall(&self, handle: &str) -> Result<Vec<Recalled>, SessionError> {
         let handle = handle.to_owned();
         self.at_desk(move |desk| audit::recall(&desk.store, desk.thread, &handle)).await

@@ -22,13 +22,14 @@ use epitome_wire::{Answered, PromptMemo, overflow::Overflow, render::settle_thin
 use serde::{Deserialize, Serialize};
 
 use super::{
+    arriving::RecallOffer,
     audit,
     error::SessionError,
     reading::{PAGE, parse, read_page, read_these, read_window},
     setup::{Learned, Limit, Setup},
     thrash::Thrash,
 };
-use crate::compact::CompactError;
+use crate::{compact::CompactError, compose::Script};
 
 /// What was done to make a call, and what was known of the session's limits then: recorded with it, so that whoever opens
 /// the session later knows the same.
@@ -77,6 +78,8 @@ pub(crate) struct State {
     pub(super) noted: Option<Seq>,
     /// Whether summaries may have been ordered: whoever orders one says so in the log.
     pub(super) may_have_jobs: bool,
+    /// Whether the last request had a tool added by which the model gets back what was left out.
+    offers_recall: bool,
 }
 
 /// A request as it was written, or woven.
@@ -140,7 +143,12 @@ impl State {
             named: None,
             noted: None,
             may_have_jobs: true,
+            offers_recall: last
+                .as_ref()
+                .and_then(|last| last.call.script.as_deref())
+                .is_some_and(Script::offers_recall),
         };
+        state.show_names();
         if let Some(last) = &last {
             state.learn(last);
         }
@@ -172,7 +180,25 @@ impl State {
             named: None,
             noted: None,
             may_have_jobs: false,
+            offers_recall: false,
         }
+    }
+
+    /// Decides whether the next request has a tool added by which the model gets back what was left out. Only where it
+    /// has one does the request name what it leaves out.
+    pub(super) fn offer_recall(&mut self, offer: RecallOffer) {
+        self.offers_recall = offer.holds(self.view.line());
+        self.show_names();
+    }
+
+    /// Whether the next request has that tool added.
+    pub(crate) fn offers_recall(&self) -> bool {
+        self.offers_recall
+    }
+
+    fn show_names(&mut self) {
+        let can_ask = self.offers_recall || self.view.context().has_recall_tool();
+        self.view.show_names_if(can_ask);
     }
 
     /// What the session knew when it made its last call, and what that call has taught since.

@@ -89,7 +89,7 @@ impl Gateway {
         let at = Time(self.clock);
         let arrival =
             Arrival { principal: "", format, body, shared: None, header: &header, at, purpose: None };
-        self.recorder.compose_smaller(ticket, &arrival, refused).unwrap()
+        self.recorder.compose_smaller(ticket, &arrival, &self.composing, refused).unwrap()
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, format: Format, answer: &Value) {

@@ -431,7 +431,7 @@ fn two_clients_of_one_session_at_once_are_both_served_and_both_on_record() {
 }
 
 #[test]
-fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
+fn the_clients_own_compaction_that_no_window_holds_is_composed_and_its_session_goes_on() {
     for format in Format::ALL {
         let mut task = Task::compacted(format);
         let thread = task.calls.last().unwrap().0;
@@ -440,7 +440,8 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
         let words = "Summarise all of this, so that somebody else can go on with it.";
         task.agent.history.clone_from(&history);
         user_says(&mut task.agent, words);
-        let body = task.agent.body();
+        // Of this model nothing is known but the window that was set.
+        let body = task.agent.body().replace("claude-sonnet-4-5", "some-model");
         let header = |name: &str| (name == "x-epitome-session").then_some("one");
         let purpose = Some(Purpose::Compaction);
         let at = Time(1_000_000);
@@ -486,16 +487,63 @@ fn the_clients_own_compaction_is_composed_too_and_its_session_goes_on() {
     }
 }
 
+/// How a client of a format asks for its own summary.
+fn summary_prompt(format: Format) -> &'static str {
+    match format {
+        Format::Anthropic => {
+            "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Write an <analysis> and a <summary> block."
+        }
+        Format::OpenaiChat => "Please summarize the conversation history provided in the system prompt.",
+        Format::OpenaiResponses => "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff.",
+    }
+}
+
+#[test]
+fn the_clients_own_compaction_is_sent_as_it_came_while_its_providers_window_holds_it() {
+    for format in Format::ALL {
+        let mut task = Task::compacted(format);
+        let thread = task.calls.last().unwrap().0;
+        task.agent.goes_on(&result(0));
+        let history = task.agent.history.clone();
+        user_says(&mut task.agent, summary_prompt(format));
+        // A model whose window is known, and larger than the one that was set.
+        let body = task.agent.body().replace("some-model", "gpt-5");
+        let mut ticket = check_untouched(&mut task.gateway, format, &body, Left::OwnSummary);
+        assert_eq!(ticket.purpose, Purpose::Compaction, "{format}");
+        assert_ne!(ticket.thread, thread, "{format}");
+
+        // Its provider may hold less than is known of it.
+        let refused = Overflow { limit: Some(Tokens(WINDOW)), asked: None };
+        let smaller = task.gateway.smaller(&mut ticket, format, &body, refused).unwrap();
+        let woven = check_woven(format, &smaller, &body);
+        assert!(woven.len() < body.len(), "{format}");
+        let (aside, call) = smaller.done.call.unwrap();
+        assert_eq!((aside, ticket.call), (ticket.thread, Some(call)), "{format}");
+        task.calls.push((aside, call, woven));
+        task.gateway.answer(ticket, format, &plain(format, "All was looked at."));
+
+        // The conversation goes on as if nobody had asked.
+        task.agent.history = history;
+        let (ticket, _) = task.asks();
+        assert_eq!(ticket.thread, thread, "{format}");
+        task.is_answered(ticket);
+        task.check_record();
+    }
+}
+
 #[test]
 fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
     for format in Format::ALL {
         let mut gateway = Gateway::new();
         gateway.composing.recall = true;
         let mut task = Task { gateway, agent: Agent::new(format), calls: Vec::new() };
-        task.goes_on_for(2);
+        // So long that no window holds it, of a model of which nothing else is known.
+        task.goes_on_for(14);
         assert!(task.last().contains(RECALL_TOOL), "{format}");
+        let history = task.agent.history.clone();
         user_says(&mut task.agent, "Summarise all of this.");
-        let with: Value = serde_json::from_str(&task.agent.body()).unwrap();
+        let body = task.agent.body().replace("claude-sonnet-4-5", "some-model");
+        let with: Value = serde_json::from_str(&body).unwrap();
         let (mut without, mut with_none) = (with.clone(), with.clone());
         without.as_object_mut().unwrap().remove("tools");
         with_none["tools"] = json!([]);
@@ -519,6 +567,7 @@ fn a_tool_is_offered_to_whoever_summarises_only_beside_the_tools_it_is_given() {
             assert_eq!(outgoing.recall, expect, "{format} {session}");
         }
         // The session itself has it still.
+        task.agent.history = history;
         task.goes_on_for(1);
         assert!(task.last().contains(RECALL_TOOL), "{format}");
     }

@@ -101,6 +101,41 @@ fn a_client_that_changes_its_history_begins_an_epoch_whether_or_not_the_gateway_
 }
 
 #[test]
+fn a_client_that_drops_its_tools_or_takes_them_up_again_begins_an_epoch() {
+    for (format, restarts) in Format::ALL.into_iter().zip([false, true].into_iter().cycle()) {
+        let (mut gateway, mut agent) = (Gateway::new(), Agent::new(format));
+        play(&mut gateway, &mut agent, 3);
+        let mut epoch = 0;
+        for (tools, changes) in
+            [(None, true), (None, false), (Some(json!([])), false), (Some(Value::Null), false), (None, false)]
+        {
+            if restarts {
+                gateway = gateway.restarted();
+            }
+            let mut body: Value = serde_json::from_str(&agent.body()).unwrap();
+            body.as_object_mut().unwrap().remove("tools");
+            if let Some(tools) = tools {
+                body["tools"] = tools;
+            }
+            let (ticket, outgoing) = gateway.forward(format, &body.to_string());
+            gateway.answer(ticket, format, &agent.answer());
+            agent.goes_on(&result(agent.turns));
+            epoch += u64::from(changes);
+            let cause = changes.then_some("the client changed its tools");
+            let done = outgoing.done;
+            assert_eq!((done.epoch, done.cause.as_deref()), (epoch, cause), "{format}, {restarts}");
+        }
+        let (_, outgoing) = gateway.forward(format, &agent.body());
+        let done = outgoing.done;
+        assert_eq!(
+            (done.epoch, done.cause.as_deref()),
+            (epoch + 1, Some("the client changed its tools")),
+            "{format}"
+        );
+    }
+}
+
+#[test]
 fn cache_marks_are_placed_whatever_is_spoken_of() {
     for (words, marked, expect) in [
         ("Go on.", false, true),

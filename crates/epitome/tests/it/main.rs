@@ -13,6 +13,7 @@ mod composing_as_before;
 mod composing_at_random;
 mod composing_with_answers;
 mod examples;
+mod handles;
 mod lifecycle_crash;
 mod lineage;
 mod lineage_properties;

@@ -329,9 +329,9 @@ fn said<'p>(
         match part {
             Part::Text { text } | Part::Refusal { text } => words.push_str(text),
             Part::Media(Media { mime, .. }) => {
-                let handle = context.names().handles(segment.stands_for());
+                let behind = context.names().behind_all(segment.stands_for());
                 let kind = if mime.is_empty() { "attachment" } else { mime };
-                let _ = write!(words, "[{kind}; {handle}]");
+                let _ = write!(words, "[{kind}{behind}]");
             }
             Part::Opaque { name, .. } => {
                 let _ = write!(words, "[{name}]");

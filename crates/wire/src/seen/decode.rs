@@ -39,6 +39,12 @@ pub(super) fn opening(seen: &Seen<'_>) -> Vec<Event> {
     events
 }
 
+/// A list of no tools, as an event.
+pub(super) fn dropped_tools(format: Format) -> Event {
+    let none = Json::parse("[]", "tools").expect("an empty list is JSON");
+    Event { normal: None, ..request::tools_event(format, &none) }
+}
+
 /// The units from `from` on.
 pub(super) fn events(seen: &Seen<'_>, from: usize) -> Vec<Event> {
     let begin = match from.checked_sub(1) {

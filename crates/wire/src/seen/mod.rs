@@ -206,6 +206,11 @@ impl<'a> Seen<'a> {
         decode::opening(self)
     }
 
+    /// The event by which a thread loses the tools it had: this request has none.
+    pub fn dropped_tools(&self) -> Event {
+        decode::dropped_tools(self.format)
+    }
+
     /// The units from `from` on, as events with the bytes they came with. The last event of each unit has the unit's digest,
     /// all others none. What stands after the last unit and belongs to none comes at the end.
     pub fn events(&self, from: usize) -> Vec<Event> {

@@ -4,7 +4,7 @@
 const OTHER: &str = "other";
 
 /// Each name, and how the words begin or end that people are told.
-const CAUSES: [(&str, &str); 13] = [
+const CAUSES: [(&str, &str); 14] = [
     ("first", "the first call"),
     ("trigger", "over the trigger"),
     ("force", "over the limit"),
@@ -13,6 +13,7 @@ const CAUSES: [(&str, &str); 13] = [
     ("cap", " over the cap"),
     ("every_call", " on every call"),
     ("client", "the client changed its history"),
+    ("tools", "the client changed its tools"),
     ("format", "the format wants other words around it"),
     ("model", "another model"),
     ("undone", "a compaction was undone or restored"),
@@ -53,6 +54,7 @@ mod tests {
             Cause::Cap(Tier::ToolResults),
             Cause::EveryCall(Author::from("expire_tool_results")),
             Cause::Client,
+            Cause::Tools,
             Cause::Format,
             Cause::Model,
             Cause::Undone,
@@ -69,6 +71,7 @@ mod tests {
                 Cause::Cap(_) => "cap",
                 Cause::EveryCall(_) => "every_call",
                 Cause::Client => "client",
+                Cause::Tools => "tools",
                 Cause::Format => "format",
                 Cause::Model => "model",
                 Cause::Undone => "undone",

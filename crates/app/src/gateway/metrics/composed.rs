@@ -145,7 +145,7 @@ impl Composed {
             }),
             // It went on as it came.
             Left::Unfit => cost,
-            Left::HeldOut | Left::Managed | Left::Remote | Left::Aside => None,
+            Left::HeldOut | Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
         };
         if let (Some(cost), Some(full)) = (cost, full) {
             for (sent, money) in [("policy", cost), ("full", full)] {
@@ -600,7 +600,7 @@ mod tests {
     fn what_nobody_would_have_compacted_is_compared_with_nothing() {
         let metrics = metrics();
         let usage = Usage { uncached: Tokens(1_000), ..Usage::default() };
-        for left in [Left::Managed, Left::Remote, Left::Aside] {
+        for left in [Left::Managed, Left::Remote, Left::Aside, Left::OwnSummary] {
             metrics.composed(&call(1, &done(left, None), Some(&usage)));
         }
         // It was to be compacted, and was not: nothing is saved, and that counts.

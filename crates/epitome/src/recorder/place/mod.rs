@@ -232,6 +232,16 @@ impl<'r, 'b> Placing<'r, 'b> {
                 }
             }
         };
-        Ok(self.seen.opening().into_iter().filter(|event| !is_known(event)).collect())
+        let mut changed: Vec<Event> =
+            self.seen.opening().into_iter().filter(|event| !is_known(event)).collect();
+        let had_tools = known.iter().rev().find_map(|logged| match &logged.event.fact {
+            Fact::Instructed { what: Tools, parts } => Some(!parts.is_empty()),
+            _ => None,
+        });
+        // Absent tools are no event of a request, but they change what its provider's cache begins with.
+        if had_tools == Some(true) && !self.seen.has_tools() {
+            changed.push(self.seen.dropped_tools());
+        }
+        Ok(changed)
     }
 }
