@@ -38,7 +38,7 @@ impl Making {
     ) -> Option<Chosen> {
         let size = context.tokens();
         if matches!(moment.standby, Standby::Thrashing) {
-            return spaced(context, policy, budget);
+            return spaced(context, budget);
         }
         if size > budget.ceiling() {
             return Some(chosen(Cause::Force, budget, budget.target()));
@@ -202,10 +202,9 @@ fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
 
 /// What to do where compactions have come too close to each other: nothing before the limit, and then so much that room
 /// for several calls is left. Where half of what is shown goes, the next reset of the cache is twice as far away.
-fn spaced(context: &Context, policy: &Policy, budget: &Budget) -> Option<Chosen> {
+fn spaced(context: &Context, budget: &Budget) -> Option<Chosen> {
     let size = context.tokens();
-    let limit = policy.cold_level(budget).map_or(budget.trigger(), |_| budget.force());
-    if size <= limit {
+    if size <= budget.force() {
         return None;
     }
     let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
