@@ -162,7 +162,7 @@ impl Serialize for Unknown {
 ///     terms: &Terms::new(&profile.cache, &profile.prices),
 ///     lifetime: None,
 ///     since: Since::Elapsed(Duration::from_mins(1)),
-///     forecast: &Forecast::steady(29, Tokens(0)),
+///     forecast: &Forecast::steady(99, Tokens(0)),
 ///     size: Tokens(60_000),
 ///     sent: Tokens(60_000),
 ///     prefix: Tokens(20_000),
@@ -172,7 +172,7 @@ impl Serialize for Unknown {
 ///     trial: Trial { after: Tokens(50_000), first_changed_at: Tokens(40_000) },
 ///     summary: Summary::Never,
 /// };
-/// // 11.5 calls for each time that what must be written again is as much as what is removed.
+/// // 11.5 calls for each time that what must be written again is as much as what is removed, with room to spare.
 /// assert_eq!(plan(&situation).action, Action::Edit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
