@@ -135,6 +135,7 @@ impl Recorder {
                 recall: false,
                 takes_tools: seen.has_tools(),
                 below: None,
+                client: None,
             };
             Ok((weave_request(&live, (ticket.head, Arriving::default()), request)?, live))
         });

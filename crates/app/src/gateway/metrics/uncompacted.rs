@@ -17,8 +17,8 @@ pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) ->
     let is_whole = done.before == done.after;
     let held = match done.cache {
         ClientCache::AsUsed if is_whole => return Some(*usage),
-        // What is made of a request that was refused as it came.
-        ClientCache::AsUsed => Tokens(0),
+        // It went out once as it came and was refused: nobody looked up what would have been read of it.
+        ClientCache::AsUsed => return None,
         ClientCache::Unasked => {
             let input = share(done.before, usage.input(), done.after).min(window.unwrap_or(Tokens::MAX));
             return Some(Usage { uncached: input, output: usage.output, ..Usage::default() });
