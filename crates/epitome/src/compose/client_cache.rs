@@ -188,8 +188,8 @@ pub(crate) struct KnownCache {
     pub(crate) full: Tokens,
     /// What goes on of it.
     pub(crate) after: Tokens,
-    /// What its session knows to have sent before, if a cache may still hold that.
-    pub(crate) of_session: Option<Tokens>,
+    /// What its session knows to have sent before, if a cache may still hold that: how many units, and what they cost.
+    pub(crate) of_session: Option<(usize, Tokens)>,
     /// Whether the client asks for a cache where its provider wants to be asked.
     pub(crate) is_asked: bool,
     /// Whether the provider reports that little is read.
@@ -206,10 +206,15 @@ impl HeldBeginning {
             Some(_) if is_whole && self.is_whole => ClientCache::AsUsed,
             None if is_whole => ClientCache::AsUsed,
             _ if is_unread => ClientCache::Unknown(UnknownCache::Unread),
-            Some(_) => ClientCache::Held(held),
+            Some(units) => match of_session {
+                // Where it goes on from its session's last request, that was counted.
+                Some((sent, counted)) if sent == units => ClientCache::Held(counted.min(full)),
+                _ => ClientCache::Held(held),
+            },
             None if self.is_certain => ClientCache::Held(Tokens(0)),
-            None => of_session
-                .map_or(ClientCache::Unknown(UnknownCache::Unseen), |sent| ClientCache::Held(sent.min(full))),
+            None => of_session.map_or(ClientCache::Unknown(UnknownCache::Unseen), |(_, sent)| {
+                ClientCache::Held(sent.min(full))
+            }),
         }
     }
 

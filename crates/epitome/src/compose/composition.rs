@@ -553,7 +553,7 @@ pub(super) fn weave_request(
         let known = KnownCache {
             full,
             after: made.tokens,
-            of_session: Some(loom.full()).filter(|before| is_warm && *before > Tokens(0)),
+            of_session: Some(loom.last_sent()).filter(|(units, _)| is_warm && *units > 0),
             is_asked: loom.asks_for_cache(),
             is_unread,
         };

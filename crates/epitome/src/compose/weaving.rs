@@ -144,9 +144,9 @@ impl Loom {
         self.last.as_ref().map_or(0, |last| last.body.len())
     }
 
-    /// What the client's last request would have cost.
-    pub(super) fn full(&self) -> Tokens {
-        self.taken.last.full
+    /// How many units the client's last request had, and what it would have cost.
+    pub(super) fn last_sent(&self) -> (usize, Tokens) {
+        (self.taken.last.units, self.taken.last.full)
     }
 
     /// Weaves the request that was prepared. `None` if the client's history is not what the log has.
