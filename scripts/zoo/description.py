@@ -9,7 +9,7 @@ CACHE = pathlib.Path(os.environ.get("EPITOME_ZOO_CACHE", pathlib.Path.home() / "
 FORMATS = [CHAT, RESPONSES, MESSAGES]
 KEYS = {
     *("name", "about", "python", "node", "agent", "formats", "driver", "begin", "resume", "answers", "answer", "standing", "patterns"),
-    *("environment", "files", "proxy", "models", "letters", "patience", "folder", "prompts"),
+    *("environment", "files", "proxy", "models", "letters", "patience", "folder", "prompts", "restless", "room"),
 }
 
 
@@ -26,11 +26,12 @@ class Description:
         self.driver, self.begin = told.get("driver"), told.get("begin")
         self.resume = told.get("resume", self.begin)
         self.answers, self.answer = told.get("answers", "tools"), told.get("answer", agents.ANSWER)
-        self.standing, self.patterns = told.get("standing", []), told.get("patterns", [])
+        self.standing, self.patterns = told.get("standing", []), told.get("patterns", {})
         self.environment, self.files = told.get("environment", {}), told.get("files", {})
         self.proxy, self.models = told.get("proxy"), {**agents.MODELS, **told.get("models", {})}
         self.letters, self.patience = told.get("letters"), told.get("patience", 240)
-        self.prompts = told.get("prompts", 4)
+        self.prompts, self.restless = told.get("prompts", 4), told.get("restless", False)
+        self.share = told.get("room", 0.45)
         self.folder = CACHE / told.get("folder", self.name)
 
     def install(self):

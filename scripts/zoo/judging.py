@@ -1,13 +1,15 @@
 """Windows that follow from a direct run, and what a run missed beside it."""
-import json, pathlib
+import dataclasses, json, pathlib
+
+import visit
 
 # The largest direct request fills so much of the window in which all fits.
 FILLED = 0.8
-# Of what the task adds to the first request, so much finds room in the tight window.
-ROOM = 0.45
 # What clients change by themselves between two runs: clocks, ids.
 SLACK = 1.01
 POINTS = 0.10
+# The settings with a gateway.
+THROUGH = ["record", "fit", "tight"]
 
 
 def fit(direct, room):
@@ -15,9 +17,9 @@ def fit(direct, room):
     return round(direct.largest / FILLED) + room
 
 
-def tight(direct, room):
-    """A window that holds less than half of what the task adds."""
-    return round((direct.head + (direct.largest - direct.head) * ROOM) * 1.1) + room
+def tight(direct, room, share):
+    """A window that holds this share of what the task adds."""
+    return round((direct.head + (direct.largest - direct.head) * share) * 1.1) + room
 
 
 def missed(result, direct):
@@ -38,16 +40,25 @@ def each(result, direct):
         more = requests - direct.lost.get(name, 0)
         if more > 0:
             yield f"{name} lost in {more} requests"
+    if not result.restless:
+        yield from billed(result, direct)
+    if result.own > direct.own:
+        yield f"compacted by itself {result.own} times"
+    own = sum(times for cause, times in result.causes.items() if "client" not in cause)
+    if own > (result.compactions or 0):
+        yield f"{own} new epochs of {result.compactions} compactions"
+    if result.setting == "tight" and not result.compactions:
+        yield "never compacted"
+
+
+def billed(result, direct):
+    """What the two bills say."""
     if result.cost > direct.cost * SLACK:
         yield f"cost {result.cost / direct.cost - 1:+.0%}"
     if result.setting != "tight" and result.cached < direct.cached - POINTS:
         yield f"cached {100 * (result.cached - direct.cached):+.0f} points"
     if result.claimed is not None and result.claimed > 1 - result.cost / direct.cost + POINTS:
         yield f"claims to save {result.claimed:.0%}"
-    if result.own > direct.own:
-        yield f"compacted by itself {result.own} times"
-    if result.setting == "tight" and not result.compactions:
-        yield "never compacted"
 
 
 def head(programs):
@@ -79,25 +90,26 @@ def line(result, direct):
 
 
 def markdown(path):
-    """The table of a file of results, a row for each client and format."""
-    rows = {}
+    """The table of a file of results, a row for each client and format, judged as results are judged now."""
+    rows, known = {}, {field.name for field in dataclasses.fields(visit.Result)}
     for line in pathlib.Path(path).read_text().splitlines():
-        result = json.loads(line)
+        result = visit.Result(**{name: value for name, value in json.loads(line).items() if name in known})
         # The newest run of each setting counts.
-        rows.setdefault((result["client"], result["format"]), {})[result["setting"]] = result
-    print("| client | format | direct: cached | sessions, record · fit · tight | fit: compactions, epochs, cached, cost | tight: the same | missed |")
+        rows.setdefault((result.client, result.format), {})[result.setting] = result
+    print("| client | format | direct: cached | sessions: record · fit · tight | fit: compactions, epochs, cached, cost | tight: the same | missed |")
     print("|---|---|---|---|---|---|---|")
     for (client, form), settings in sorted(rows.items()):
         direct = settings["direct"]
-        sessions = " · ".join(str(settings[name]["sessions"]) for name in ("record", "fit", "tight") if name in settings)
-        cells = [short(settings[name], direct) if name in settings else "-" for name in ("fit", "tight")]
-        every = [f"{name}: {', '.join(result['missed'])}" for name, result in settings.items() if result["missed"]]
-        print(f"| {client} | {form} | {direct['cached']:.0%} | {sessions} | {cells[0]} | {cells[1]} | {'; '.join(every) or 'nothing'} |")
+        sessions = " · ".join(str(settings[name].sessions) for name in THROUGH if name in settings)
+        cells = " | ".join(short(settings[name], direct) if name in settings else "-" for name in THROUGH[1:])
+        found = {name: missed(settings[name], direct) for name in THROUGH if name in settings}
+        told = "; ".join(f"{name}: {', '.join(why)}" for name, why in found.items() if why)
+        print(f"| {client} | {form} | {direct.cached:.0%} | {sessions} | {cells} | {told or 'nothing'} |")
 
 
 def short(result, direct):
-    cost = result["cost"] / direct["cost"] if direct["cost"] else 0
-    return f"{result['compactions']}, {result['epochs']}, {result['cached']:.0%}, ×{cost:.2f}"
+    cost = result.cost / direct.cost if direct.cost else 0
+    return f"{result.compactions}, {result.epochs}, {result.cached:.0%}, ×{cost:.2f}"
 
 
 def dash(value):

@@ -53,6 +53,8 @@ class Result:
     causes: dict = dataclasses.field(default_factory=dict)
     # Standing texts that some request lacked, with how many requests of all did.
     lost: dict = dataclasses.field(default_factory=dict)
+    # Its own bill differs from run to run.
+    restless: bool = False
     head: int = 0
     took: float = 0.0
     notes: list = dataclasses.field(default_factory=list)
@@ -104,7 +106,7 @@ def standing(name):
 def run(description, form, task, setting, folder):
     """Runs a client once, and counts."""
     begun = time.monotonic()
-    result = Result(description.name, form, setting.name, setting.window, setting.program, calls=task.calls)
+    result = Result(description.name, form, setting.name, setting.window, setting.program, calls=task.calls, restless=description.restless)
     script = provider.Provider(task.answers, 4 * len(task.steps) + 20)
     script.steps = list(task.steps)
     script.limit = setting.window - description.room(form) if setting.window else 10**9
@@ -182,10 +184,10 @@ def count(result, requests, task, script):
         lacking = sum(not any(text in one for one in provider.strings(request.json)) for request in turns)
         if lacking:
             result.lost[name] = lacking
-    for pattern in task.patterns:
+    for name, pattern in task.patterns.items():
         lacking = sum(not any(re.search(pattern, one) for one in provider.strings(request.json)) for request in turns)
         if lacking:
-            result.lost[pattern] = lacking
+            result.lost[name] = lacking
 
 
 def recorded(result, gateway):

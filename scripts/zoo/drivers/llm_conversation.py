@@ -9,6 +9,8 @@ def model():
         from llm_anthropic import ClaudeMessages
 
         return ClaudeMessages(f"anthropic/{zoo.MODEL}", claude_model_id=zoo.MODEL, base_url=zoo.BASE)
+    if zoo.FORM == "responses":
+        return llm.get_model(f"openai/{zoo.MODEL}")
     from llm.default_plugins.openai_models import Chat
 
     return Chat(zoo.MODEL, model_name=zoo.MODEL, api_base=zoo.OPENAI, supports_tools=True, key=zoo.KEY)
@@ -17,6 +19,6 @@ def model():
 asked = model()
 asked.key = zoo.KEY
 conversation = asked.conversation(tools=[zoo.read_part], chain_limit=zoo.STEPS)
-options = {"max_tokens": zoo.ANSWER} | ({"cache": True} if zoo.FORM == "messages" else {})
+options = {"max_output_tokens" if zoo.FORM == "responses" else "max_tokens": zoo.ANSWER} | ({"cache": True} if zoo.FORM == "messages" else {})
 for prompt in zoo.PROMPTS:
     conversation.chain(prompt, system=zoo.SYSTEM, options=options).text()
