@@ -87,24 +87,24 @@ mod tests {
         }
     }
 
-    fn after(pause: u64) -> Option<CacheChance> {
-        Some(CacheChance { sent: Tokens(900), size: Tokens(1_000), pause, lifetime: Some(300) })
+    fn after(pause: u64) -> CacheChance {
+        CacheChance { sent: Tokens(900), size: Tokens(1_000), pause, lifetime: Some(300) }
     }
 
     #[test]
     fn a_cache_that_three_calls_in_a_row_did_not_read_is_not_believed_in_until_one_does() {
         let mut cache = CacheUse::default();
         for _ in 0..2 {
-            cache.counted(&usage(0, 1_000, 0), after(10));
+            cache.counted(&usage(0, 1_000, 0), Some(after(10)));
         }
-        cache.counted(&usage(900, 100, 0), after(10));
+        cache.counted(&usage(900, 100, 0), Some(after(10)));
         assert!(!cache.is_unread());
         for _ in 0..3 {
             assert!(!cache.is_unread());
-            cache.counted(&usage(100, 900, 0), after(10));
+            cache.counted(&usage(100, 900, 0), Some(after(10)));
         }
         assert!(cache.is_unread());
-        cache.counted(&usage(900, 100, 0), after(10));
+        cache.counted(&usage(900, 100, 0), Some(after(10)));
         assert!(!cache.is_unread());
     }
 
@@ -112,9 +112,9 @@ mod tests {
     fn a_pause_a_change_and_a_count_of_something_else_prove_nothing() {
         let mut cache = CacheUse::default();
         for _ in 0..9 {
-            cache.counted(&usage(0, 1_000, 0), after(301));
+            cache.counted(&usage(0, 1_000, 0), Some(after(301)));
             cache.counted(&usage(0, 1_000, 0), None);
-            cache.counted(&usage(0, 5, 0), after(10));
+            cache.counted(&usage(0, 5, 0), Some(after(10)));
         }
         assert_eq!(cache, CacheUse::default());
     }
@@ -123,11 +123,11 @@ mod tests {
     fn entries_live_as_long_as_they_were_written_for_or_were_seen_to() {
         let mut cache = CacheUse::default();
         assert_eq!(cache.lifetime(300), 300);
-        cache.counted(&usage(900, 100, 0), after(700));
+        cache.counted(&usage(900, 100, 0), Some(after(700)));
         assert_eq!(cache.lifetime(300), 700);
-        cache.counted(&usage(900, 100, 100), after(10));
+        cache.counted(&usage(900, 100, 100), Some(after(10)));
         assert_eq!(cache.lifetime(300), 3_600);
-        cache.counted(&usage(900, 100, 0), after(10));
+        cache.counted(&usage(900, 100, 0), Some(after(10)));
         assert_eq!(cache.lifetime(300), 700);
     }
 }
