@@ -383,10 +383,9 @@ impl Desk {
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
         let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
-        let cache = state.cache;
+        let (first, cache) = (state.first_shown(), state.cache);
         let moment =
             Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby, cache };
-        let first = state.first_shown();
         let place = (&*self.store, self.thread);
         let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
             Err(SessionError::Request(CompactError::Refused(refusal))) if taught == Taught::Doubted => {
