@@ -42,7 +42,6 @@ struct Outcome {
     cached_direct: f64,
     cost: u64,
     cost_direct: u64,
-    causes: Vec<(usize, String)>,
 }
 
 /// A provider with a cache of its own.
@@ -107,7 +106,7 @@ impl Work {
         let (mut composed, mut direct) = (Provider::new(), Provider::new());
         let mut history =
             vec![json!({"role": "user", "content": "Find out why the build fails, and mend it."})];
-        let (mut epochs, mut compactions, mut causes) = (0, 0, Vec::new());
+        let (mut epochs, mut compactions) = (0, 0);
         for turn in 0..self.turns {
             let body = self.body(&history);
             direct.serve(&body);
@@ -115,9 +114,6 @@ impl Work {
             let done = &outgoing.done;
             epochs = done.epoch;
             compactions += u64::from(done.compaction.is_some());
-            if let Some(cause) = &done.cause {
-                causes.push((turn, format!("{cause} {}>{}", done.before.0, done.after.0)));
-            }
             let usage = composed.serve(&sent(&outgoing, &body));
             let call = format!("call_{turn}");
             let content = json!([{"type": "text", "text": format!("Now step {turn}.")},
@@ -146,7 +142,6 @@ impl Work {
             cached_direct: direct.cached(),
             cost: composed.cost,
             cost_direct: direct.cost,
-            causes,
         }
     }
 }

@@ -17,13 +17,12 @@ pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) ->
     let is_whole = done.before == done.after;
     let held = match done.cache {
         ClientCache::AsUsed if is_whole => return Some(*usage),
-        // It went out once as it came and was refused: nobody looked up what would have been read of it.
-        ClientCache::AsUsed => return None,
         ClientCache::Unasked => {
             let input = share(done.before, usage.input(), done.after).min(window.unwrap_or(Tokens::MAX));
             return Some(Usage { uncached: input, output: usage.output, ..Usage::default() });
         }
-        ClientCache::Unknown(_) => return None,
+        // One that was refused as it came and made smaller: nobody looked up what would have been read of it.
+        ClientCache::AsUsed | ClientCache::Unknown(_) => return None,
         ClientCache::Held(held) => held,
     };
     // Whoever counted the request counted what it is compared with: where the provider counts more, it would have there too.
