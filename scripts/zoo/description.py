@@ -130,7 +130,7 @@ class Driven(Commanded):
         told |= {"SYSTEM": self.standing.get("system", ""), "EXAMPLES": self.standing.get("examples", ""), "ANSWER": str(self.description.answer)}
         told |= {"PROMPTS": str(self.said)}
         paths = ":".join(map(str, [*self.places, pathlib.Path(self.program).parent, "/usr/local/bin", "/usr/bin", "/bin", agents.node_folder()]))
-        return {"PATH": paths, **{f"ZOO_{name}": value for name, value in told.items()}, **super().environment()}
+        return {"PATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **{f"ZOO_{name}": value for name, value in told.items()}, **super().environment()}
 
     def prompts(self, every):
         # A file, because one variable of the environment holds no more than 128 KB.

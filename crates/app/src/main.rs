@@ -5,7 +5,7 @@ mod gateway;
 
 use std::{io, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use mimalloc::MiMalloc;
 
 /// A request is hundreds of small pieces and a large one, made by one thread and let go of by another. An allocator that is
@@ -14,7 +14,12 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().run() {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => return help(),
+        Err(error) => error.exit(),
+    };
+    match cli.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -26,6 +31,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Shows the help of the command that needs another after it. Clap does so where nothing at all is said, but a database that
+/// the environment names counts as something.
+fn help() -> ExitCode {
+    let mut command = cli::Cli::command();
+    command.build();
+    for name in std::env::args().skip(1) {
+        if let Some(named) = command.find_subcommand(&name) {
+            command = named.clone();
+        }
+    }
+    anstream::eprint!("{}", command.render_help().ansi());
+    ExitCode::from(2)
 }
 
 /// Whoever read our output stopped reading, as `head` does: nothing went wrong.

@@ -151,6 +151,15 @@ pub enum StoreError {
         /// What does not fit.
         why: String,
     },
+    /// A URL where a file is expected. It is not repeated: a password may stand in it.
+    #[error(
+        "the database is a file, and this is a URL ({scheme}:): this build keeps its log in SQLite and speaks to no other \
+         database; give the path of a file such as /var/lib/epitome.db, or ./{scheme}:… if a file is really called so"
+    )]
+    Url {
+        /// What it begins with.
+        scheme: String,
+    },
     /// Another connection holds the lock.
     #[error("{doing}: {} is locked by another process, waited {}; wait for it to finish, or stop it", path.display(), seconds(*waited))]
     Locked {

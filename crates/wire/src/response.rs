@@ -1,11 +1,12 @@
 //! A whole response, to events: the answer, then what it used.
 //!
 //! What a response says beside the answer (why it stopped, who served it) is kept as the raw form of the usage
-//! report, with `null` where the answer stood. No client sends that back.
+//! report, with `null` where the answer stood. No client sends that back. When it was made is for whoever received it to
+//! say: `created` is the clock of a provider, which may be wrong, or 0.
 
 use epitome_core::{
     Event, Fact,
-    event::{Raw, Time, Usage},
+    event::{Raw, Usage},
     id::{AnswerId, ModelName},
 };
 
@@ -30,7 +31,6 @@ pub(crate) fn decode(format: Format, json: &str) -> Result<Vec<Event>, WireError
         format,
         answer: response.text_at("id").map(Into::into),
         model: response.text_at("model").map(Into::into),
-        time: time(&response),
     };
     let events = match format {
         Format::OpenaiChat => envelope.chat(&response),
@@ -53,18 +53,11 @@ pub(crate) fn error_said(value: &Json<'_>) -> Option<String> {
     Some(said.unwrap_or(error.raw).to_owned())
 }
 
-/// When the answer was made, in OpenAI's seconds.
-fn time(response: &Json<'_>) -> Option<Time> {
-    let seconds = response.get("created").or_else(|| response.get("created_at"))?.as_count()?;
-    Some(Time(i64::try_from(seconds).ok()?.checked_mul(1000)?))
-}
-
 /// What all events of one response share.
 struct Envelope {
     format: Format,
     answer: Option<AnswerId>,
     model: Option<ModelName>,
-    time: Option<Time>,
 }
 
 impl Envelope {
@@ -125,7 +118,7 @@ impl Envelope {
             answer.clone_from(&self.answer);
             model.clone_from(&self.model);
         }
-        event.at(self.time)
+        event
     }
 
     fn closing(&self, usage: Option<Usage>, envelope: &str) -> Event {
@@ -147,6 +140,6 @@ impl Envelope {
     /// An event that no client sends back.
     fn silent(&self, fact: Fact, raw: &str) -> Event {
         let raw = Raw { dialect: self.format.dialect(), json: raw.into() };
-        Event { time: self.time, origin: None, fact, raw, normal: None }
+        Event { time: None, origin: None, fact, raw, normal: None }
     }
 }

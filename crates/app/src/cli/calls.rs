@@ -20,7 +20,7 @@ use super::{
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Every request that a session made: its size as estimated and as the provider counted it, what the cache gave, what it \
+Every request that a session made, or that a gateway relayed as its client sent it: its size as estimated and as the provider counted it, what the cache gave, what it \
 cost, and the hash of its bytes. An epoch begins where the request did more than grow at its end, and its cause says why.
 
   epitome calls SESSION
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        out.line("No calls are recorded: they are when a session is run by the library; this one was imported, or has not begun.")?;
+        out.line("No calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun.")?;
         return Ok(ExitCode::SUCCESS);
     }
     out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&session.title, text::width())))?;
@@ -108,18 +108,21 @@ fn cells(row: &CallRow) -> [String; 12] {
     let cause = match (error(row), &call.cause) {
         (Some(error), _) => format!("failed: {error}"),
         (None, Some(cause)) => cause.clone(),
+        (None, None) if call.is_relayed() => "relayed".to_owned(),
         (None, None) => String::new(),
     };
+    // Nobody counts what is relayed, and it has no epochs.
+    let made = |told: String| if call.is_relayed() { String::new() } else { told };
     [
         row.number.to_string(),
         call.time.map(text::minute).unwrap_or_default(),
         text::one_line(call.model.as_deref().unwrap_or_default(), 24),
-        text::tokens(call.estimated),
+        made(text::tokens(call.estimated)),
         counted(Usage::input),
         counted(|usage| usage.cache_read),
         counted(|usage| usage.cache_write),
         cost(row).map(|cost| cost.to_string()).unwrap_or_default(),
-        call.epoch.to_string(),
+        made(call.epoch.to_string()),
         text::one_line(&cause, 40),
         call.summary.map(|summary| summary.seq.to_string()).unwrap_or_default(),
         short(call.hash),
@@ -199,6 +202,7 @@ fn row_json(row: &CallRow) -> Value {
         "cost": cost(row).map(Money::dollars),
         "bytes": call.bytes,
         "hash": call.hash.to_string(),
+        "relayed": call.is_relayed(),
         "outcomes": outcomes,
     })
 }
@@ -209,7 +213,7 @@ pub(crate) fn replay(args: &ReplayArgs, store: &Store, mut out: Output) -> anyho
     let Some(number) = args.call else { return replay_all(&store, thread.id, out) };
     if store.last_call(thread.id)?.is_none() {
         bail!(
-            "no calls are recorded: they are when a session is run by the library; this one was imported, or has not begun"
+            "no calls are recorded: they are when a session is run by the library or passes the gateway; this one was imported, or has not begun"
         );
     }
     let replayed = audit::replay_call(&store, thread.id, number)?;

@@ -56,6 +56,7 @@ impl Store {
     /// Where the database is.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.path {
+            Sqlite::check_path(path)?;
             return Ok(path.clone());
         }
         let strategy = etcetera::choose_base_strategy()

@@ -56,6 +56,8 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   mode = \"record\"                             # off, record, observe, compact
   policy = \"epitome\"                          # of observe and compact: a name or a file
   on_store_failure = \"fail_open\"              # or fail_closed
+  allow = [\"inference\", \"models\"]           # routes; the default where the key is the gateway's, else all
+  allow_override = false                      # may headers lower the mode or the window?
 
   [[upstream]]                                # the first that fits counts
   name = \"local\"
@@ -71,9 +73,12 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   [[token]]
   principal = \"anna\"                          # sees her sessions only
   env = \"ANNA_TOKEN\"                          # or blake3 = \"...\":  printf %s \"$ANNA_TOKEN\" | b3sum
+  mode = \"compact\"                           # of her requests; so window, policy, allow, allow_override
+  allow = [\"inference\", \"models\", \"GET /v1/files/*\"]
 
   [routes]
   \"/v1/messages\" = \"observe\"
+  \"/v1/responses\" = { mode = \"compact\", window = 64000, policy = \"tiered\" }
 
   [compact]                                   # how, where the mode is compact
   window = 128000                             # tokens; by default what is known of each model
@@ -93,8 +98,11 @@ For a team: tokens, keys and limits in a file. Keys stay in the environment.
   requests = 2048
   answer = \"10m\"
 
+  notice = \"5s\"                               # how long /readyz says that it stops before the port closes
+
   epitome serve --config gateway.toml --check (is it right?)
-  epitome serve --config gateway.toml")]
+  epitome serve --config gateway.toml
+  kill -HUP PID                               (read it again)")]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
@@ -106,7 +114,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
-    let (config, log) = args.flags.clone().resolve(&environment, policies::find)?;
+    let (config, log) = args.flags.clone().resolve(&environment, &policies::find)?;
     let database = store.path()?;
     if args.check {
         let shown = Shown::of(&config, &database);
@@ -133,7 +141,17 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         // For a script. Whoever closed standard output does not want to know.
         let _ = writeln!(io::stdout(), "http://{address}").and_then(|()| io::stdout().flush());
     };
-    runtime.block_on(gateway::serve(config, recorded, ready))?;
+    let reload = || {
+        let (config, said) = args.flags.clone().resolve(&environment, &policies::find)?;
+        if said != log {
+            tracing::warn!(
+                restart = "log",
+                "this was changed in the configuration, and takes effect after a restart"
+            );
+        }
+        Ok(config)
+    };
+    runtime.block_on(gateway::serve(config, recorded, ready, reload))?;
     Ok(ExitCode::SUCCESS)
 }
 

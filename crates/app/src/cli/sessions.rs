@@ -23,6 +23,10 @@ pub(crate) struct Args {
     #[arg(long)]
     source: Option<String>,
 
+    /// Only sessions of this principal, to whose token the gateway recorded them.
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
+
     /// At most so many, the latest.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
@@ -55,6 +59,7 @@ pub(crate) struct SessionJson<'a> {
     title: &'a str,
     head: Option<String>,
     key: Option<&'a str>,
+    principal: &'a str,
     source: &'a str,
     labels: &'a [String],
     created: Option<String>,
@@ -77,6 +82,7 @@ impl<'a> From<&'a SessionRow> for SessionJson<'a> {
             title: &row.title,
             head: row.head.map(|thread| thread.to_string()),
             key: row.key.as_deref(),
+            principal: &row.principal,
             source: &row.source,
             labels: &row.labels,
             created: row.created.and_then(text::rfc3339),
@@ -102,6 +108,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     };
     rows.retain(|row| args.label.as_ref().is_none_or(|label| row.labels.contains(label)));
     rows.retain(|row| args.source.as_ref().is_none_or(|source| row.source == *source));
+    rows.retain(|row| args.principal.as_ref().is_none_or(|principal| row.principal == *principal));
     rows.sort_by_key(|row| (row.last.or(row.created), row.id));
     if let Some(limit) = args.limit {
         rows.drain(..rows.len().saturating_sub(limit));
@@ -113,25 +120,30 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        let filtered = args.label.is_some() || args.source.is_some();
+        let filtered = args.label.is_some() || args.source.is_some() || args.principal.is_some();
         out.line(if filtered {
-            "No session has that label and that source. Without a filter: epitome sessions"
+            "No session has that label, source and principal. Without a filter: epitome sessions"
         } else {
             "No sessions here yet. Import some: epitome import FILE|DIR…"
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = text::table(
-        &["session", "last active", "source", "turns", "loops", "calls", "tokens", "compactions", "title"],
-        &[3, 4, 5, 6, 7],
-    );
-    let wide = text::width().saturating_sub(86).max(20);
+    // Only a gateway with tokens tells its sessions apart by whose they are.
+    let names = rows.iter().map(|row| row.principal.chars().count()).max().unwrap_or(0);
+    let mut heads =
+        vec!["session", "last active", "source", "turns", "loops", "calls", "tokens", "compactions", "title"];
+    if names > 0 {
+        heads.insert(heads.len() - 1, "principal");
+    }
+    let mut table = text::table(&heads, &[3, 4, 5, 6, 7]);
+    let column = if names > 0 { names.max("principal".len()) + 2 } else { 0 };
+    let wide = text::width().saturating_sub(86 + column).max(20);
     for row in &rows {
         let mut title = text::one_line(&row.title, wide);
         for label in &row.labels {
             title.extend([" [", label, "]"]);
         }
-        table.add_row([
+        let mut cells = vec![
             row.id.short(),
             row.last.or(row.created).map(text::minute).unwrap_or_default(),
             row.source.clone(),
@@ -140,8 +152,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
             row.tool_calls.to_string(),
             row.tokens.map(text::tokens).unwrap_or_default(),
             if row.compactions == 0 { String::new() } else { row.compactions.to_string() },
-            title,
-        ]);
+        ];
+        if names > 0 {
+            cells.push(row.principal.clone());
+        }
+        cells.push(title);
+        table.add_row(cells);
     }
     out.line(table)?;
     out.line(format_args!(

@@ -12,10 +12,10 @@ use epitome::{
     compact,
     core::{
         Event, Seq, ThreadId, Tokens,
-        budget::Budget,
+        budget::{Budget, Reserves},
         context::Names,
         policy::Policy,
-        profile::{Profiles, Window},
+        profile::{Profile, Profiles, Window},
         project::Line,
         turn::Turns,
     },
@@ -126,6 +126,8 @@ pub(crate) struct Source {
     pub(crate) title: String,
     /// The counts the log keeps are by this counter.
     pub(crate) counted_by: Option<String>,
+    /// The window its calls were made for, where somebody gave one, such as a gateway's configuration.
+    pub(crate) window: Option<Tokens>,
 }
 
 /// A view to be made, with what was not said filled in.
@@ -188,7 +190,9 @@ impl Source {
             }
         }
         let names = audit::names_of(store, thread.id, &line)?;
-        Ok(Self { line, names, title: session.title, counted_by: store.tokenizer().map(str::to_owned) })
+        let window = audit::window(store, thread.id, last)?;
+        let counted_by = store.tokenizer().map(str::to_owned);
+        Ok(Self { line, names, title: session.title, counted_by, window })
     }
 
     /// The one session in a file, by its head thread.
@@ -209,6 +213,7 @@ impl Source {
             line,
             title: session.title.clone().unwrap_or_else(|| path.display().to_string()),
             counted_by: None,
+            window: None,
         })
     }
 
@@ -276,7 +281,7 @@ impl ViewArgs {
     /// Fills in what was not said from the source.
     pub(crate) fn choose(&self, source: Source) -> anyhow::Result<Chosen> {
         let asked = Asked { model: self.model.clone(), format: self.format.map(Format::from) };
-        let Source { line, names, title, counted_by } = source;
+        let Source { line, names, title, counted_by, window } = source;
         let plan = Plan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)
             .map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
         let mut notes = Vec::new();
@@ -291,15 +296,24 @@ impl ViewArgs {
                 "the request says no `{lacking}`: add it before you send it, or say --{lacking}"
             ));
         }
-        let (budget, margin) = self.budget(&plan, &mut notes)?;
+        let (budget, margin) = self.budget(&plan, window, &mut notes)?;
         let policy = self.policy.as_deref().map(policies::find).transpose()?;
         Ok(Chosen { plan, names, title, budget, margin, notes, policy, rehearsed: None })
     }
 
-    fn budget(&self, plan: &Plan, notes: &mut Vec<String>) -> anyhow::Result<(Budget, Margin)> {
-        let known = plan.profile.as_ref().and_then(|profile| match profile.window {
-            Window::Of(tokens) => Some((profile, tokens)),
-            Window::Unknown | Window::Unlimited => None,
+    fn budget(
+        &self,
+        plan: &Plan,
+        given: Option<Tokens>,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<(Budget, Margin)> {
+        // Another model than the session's has a window of its own.
+        let given = given.filter(|_| self.model.is_none());
+        let known = plan.profile.as_ref().and_then(|profile| match (profile.window, given) {
+            (Window::Of(tokens), Some(given)) if given < tokens => Some((within(profile, given), given)),
+            (Window::Of(tokens), _) => Some((profile.clone(), tokens)),
+            (Window::Unknown | Window::Unlimited, Some(given)) => Some((within(profile, given), given)),
+            (Window::Unknown | Window::Unlimited, None) => None,
         });
         match (self.budget, known) {
             (Some(Amount::Tokens(tokens)), _) => Ok(plan.trust.within(Tokens(tokens))),
@@ -317,20 +331,35 @@ impl ViewArgs {
                 bail!("a share needs a model whose window is known: say --model, or a number of tokens")
             }
             (None, Some((profile, window))) => {
-                let (budget, margin) = plan.trust.whole_window(profile);
+                let (budget, margin) = plan.trust.whole_window(&profile);
+                let whose = if given == Some(window) { " that its calls were made for" } else { "" };
                 notes.push(format!(
-                    "no budget was given: the window of {window} tokens less room for an answer is taken; above {} \
-                     tokens a compaction goes down to {}",
+                    "no budget was given: the window of {window} tokens{whose} less room for an answer is taken; above \
+                     {} tokens a compaction goes down to {}",
                     budget.trigger(),
                     budget.target(),
                 ));
                 Ok((budget, margin))
+            }
+            // Of a model that nobody knows only the window is known: a quarter is left for the answer, or what usually is.
+            (None, None) if let Some(window) = given => {
+                let answer = Reserves::default().output.min(Tokens(window.0 / 4));
+                notes.push(format!(
+                    "no budget was given: the window of {window} tokens that its calls were made for less {answer} for an \
+                     answer is taken"
+                ));
+                Ok(plan.trust.within(window.less(answer)))
             }
             (None, None) => {
                 bail!("say how much the request may hold: --budget 50k, or --model with --budget 45%")
             }
         }
     }
+}
+
+/// A model's profile with a window that somebody gave.
+fn within(profile: &Profile, window: Tokens) -> Profile {
+    Profile { window: Window::Of(window), ..profile.clone() }
 }
 
 /// The built-in profiles, with those of a file over them.

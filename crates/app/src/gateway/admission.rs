@@ -5,6 +5,7 @@
 //! so a request that names a page, or a host that is not this one, is refused.
 
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -15,7 +16,7 @@ use http::{
     uri::Authority,
 };
 
-use super::config::{Mode, Token};
+use super::config::{Access, Rules, Token, allow::RouteList};
 
 /// The header a token is shown in. It is never forwarded.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-epitome-token");
@@ -27,6 +28,8 @@ pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(super) struct Admission {
     holders: Vec<Holder>,
     nobody: Arc<str>,
+    /// What requests may do that show no token.
+    access: Arc<Access>,
     listening: IpAddr,
 }
 
@@ -34,16 +37,19 @@ pub(super) struct Admission {
 struct Holder {
     principal: Arc<str>,
     hash: blake3::Hash,
-    mode: Option<Mode>,
+    rules: Arc<Rules>,
+    access: Arc<Access>,
 }
 
 /// Somebody who was let in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Admitted {
     /// Whose sessions they see.
     pub(super) principal: Arc<str>,
-    /// The mode of their requests, if they have one.
-    pub(super) mode: Option<Mode>,
+    /// How their requests are treated.
+    pub(super) rules: Arc<Rules>,
+    /// What they may do.
+    access: Arc<Access>,
     /// Whose the key is that they show.
     pub(super) key: KeyShown,
 }
@@ -57,6 +63,15 @@ pub(super) enum KeyShown {
     Ours,
 }
 
+/// Whose key a provider is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyUsed {
+    /// The client's own, or none.
+    Clients,
+    /// The gateway's.
+    Gateways,
+}
+
 /// Why somebody was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -68,18 +83,44 @@ pub(super) enum Refusal {
     Host,
 }
 
+impl Admitted {
+    /// Whether their headers may lower what the operator set.
+    pub(super) fn may_lower(&self) -> bool {
+        self.access.allow_override.unwrap_or(false)
+    }
+
+    /// The routes they may use with a key of their own or of the gateway's; `None` for all.
+    pub(super) fn routes(&self, key: KeyUsed) -> Option<Cow<'_, RouteList>> {
+        match (&self.access.allow, key) {
+            (Some(allow), _) => Some(Cow::Borrowed(allow)),
+            (None, KeyUsed::Gateways) => Some(Cow::Owned(RouteList::default())),
+            (None, KeyUsed::Clients) => None,
+        }
+        .filter(|list| !list.is_everything())
+    }
+}
+
 impl Admission {
-    /// Lets the holders of `tokens` in; everybody on this machine if there are none.
-    pub(super) fn new(tokens: Vec<Token>, listening: SocketAddr) -> Self {
-        let holder =
-            |token: Token| Holder { principal: token.principal.into(), hash: token.hash, mode: token.mode };
+    /// Lets the holders of `tokens` in; everybody on this machine if there are none. What a token does not say of itself,
+    /// `access` says for all.
+    pub(super) fn new(tokens: Vec<Token>, access: Access, listening: SocketAddr) -> Self {
+        let holder = |token: Token| {
+            let (rules, access) = (Arc::new(token.rules), Arc::new(token.access.or(&access)));
+            Holder { principal: token.principal.into(), hash: token.hash, rules, access }
+        };
         let holders = tokens.into_iter().map(holder).collect();
-        Self { holders, nobody: Arc::from(""), listening: listening.ip() }
+        Self { holders, nobody: Arc::from(""), access: Arc::new(access), listening: listening.ip() }
     }
 
     /// Decides about a request with these headers.
     pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
         if self.holders.is_empty() { self.neighbour(headers) } else { self.holder(headers) }
+    }
+
+    /// Decides about somebody who looks at a page that needs no token: a page in a browser learns nothing here, not even
+    /// that somebody listens.
+    pub(super) fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        if self.holders.is_empty() { self.neighbour(headers).map(drop) } else { Ok(()) }
     }
 
     fn neighbour(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
@@ -89,7 +130,8 @@ impl Admission {
         if !headers.get_all(header::HOST).iter().all(|host| self.is_here(host)) {
             return Err(Refusal::Host);
         }
-        Ok(Admitted { principal: Arc::clone(&self.nobody), mode: None, key: KeyShown::Theirs })
+        let (principal, access) = (Arc::clone(&self.nobody), Arc::clone(&self.access));
+        Ok(Admitted { principal, rules: Arc::default(), access, key: KeyShown::Theirs })
     }
 
     fn holder(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
@@ -102,7 +144,9 @@ impl Admission {
         };
         let holder = holder.ok_or(Refusal::NoToken)?;
         let key = if keys.is_empty() { KeyShown::Theirs } else { KeyShown::Ours };
-        Ok(Admitted { principal: Arc::clone(&holder.principal), mode: holder.mode, key })
+        let Holder { principal, rules, access, .. } = holder;
+        let (rules, access) = (Arc::clone(rules), Arc::clone(access));
+        Ok(Admitted { principal: Arc::clone(principal), rules, access, key })
     }
 
     /// Whose token this is. Every token is compared, whole and in constant time, so that nothing can be learnt from how
@@ -140,10 +184,11 @@ mod tests {
         let token = |(principal, token): &(&str, &str)| Token {
             principal: (*principal).to_owned(),
             hash: blake3::hash(token.as_bytes()),
-            mode: None,
+            rules: Rules::default(),
+            access: Access::default(),
         };
         let listening = "192.168.7.7:8787".parse().expect("an address");
-        Admission::new(tokens.iter().map(token).collect(), listening)
+        Admission::new(tokens.iter().map(token).collect(), Access::default(), listening)
     }
 
     #[track_caller]

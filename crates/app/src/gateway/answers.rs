@@ -4,18 +4,26 @@
 //! A header `x-epitome-error` tells these answers from a provider's own.
 
 use bytes::Bytes;
-use epitome::wire::Format;
+use epitome::{core::Tokens, wire::Format};
 use http::{
-    HeaderName, Response, StatusCode,
+    HeaderName, Method, Response, StatusCode,
     header::{self, HeaderValue},
 };
 use http_body_util::Full;
 use serde_json::json;
 
-use super::{admission, metrics::Reason, passing::Outgoing};
+use super::{
+    admission,
+    config::{Mode, allow::RouteList},
+    metrics::Reason,
+    passing::Outgoing,
+};
 
 /// Says that an answer is the gateway's own.
 const ERROR: HeaderName = HeaderName::from_static("x-epitome-error");
+
+/// How many letters of a path are told.
+const ROUTE_LETTERS: usize = 200;
 
 /// Something the gateway has to say to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +118,47 @@ impl Trouble {
             StatusCode::BAD_REQUEST,
             "unknown_mode",
             "x-epitome-mode is none of off, record, observe and compact: send one of these, or leave the header out",
+        )
+    }
+
+    /// The mode that was asked for does less than the one that is set.
+    pub(super) fn lowered_mode(set: Mode, asked: Mode) -> Self {
+        let (set, asked) = (set.name(), asked.name());
+        let message = format!(
+            "the mode of this request is set to {set}, and x-epitome-mode asks for {asked}, which does less: leave the \
+             header out, or have the operator of Epitome's gateway set allow_override = true (--allow-override)"
+        );
+        Self::new(StatusCode::FORBIDDEN, "override", message)
+    }
+
+    /// The window that was asked for is larger than the one that is set.
+    pub(super) fn raised_window(set: Tokens) -> Self {
+        let message = format!(
+            "the window of this request is set to {} tokens, and x-epitome-window asks for more: ask for less, leave \
+             the header out, or have the operator of Epitome's gateway set allow_override = true (--allow-override)",
+            set.0
+        );
+        Self::new(StatusCode::FORBIDDEN, "override", message)
+    }
+
+    /// The route is none that the client may use.
+    pub(super) fn route_not_allowed(method: &Method, path: &str, allowed: &RouteList) -> Self {
+        let path: String = path.chars().take(ROUTE_LETTERS).collect();
+        let message = format!(
+            "Epitome's gateway does not let this client use {method} {path}, only {allowed}: have its operator add the \
+             route to `allow` in the configuration, such as allow = [\"inference\", \"models\", \"GET /v1/files/*\"]"
+        );
+        Self::new(StatusCode::FORBIDDEN, "route", message)
+    }
+
+    /// A header may make another route of the one that was asked for.
+    pub(super) fn disguised_route() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "route",
+            "Epitome's gateway does not let this client name another method or path in a header \
+             (X-HTTP-Method-Override, X-Original-URL and the like): leave the header out, or have the gateway's \
+             operator set allow = [\"all\"]",
         )
     }
 

@@ -18,7 +18,6 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Gateway,
     begun::{self, Begun},
     config::Unrecorded,
     fate::Fate,
@@ -90,15 +89,14 @@ impl Trip<'_> {
     }
 
     async fn untouched(self) -> Result<Reached, Failure> {
-        let Gateway { composing, limits, .. } = &**self.passage.gateway();
-        if let Some(body) = self.request.asks_to_compact(composing, limits.body) {
+        let limit = self.passage.gateway().limits.body;
+        if let Some(body) = self.request.asks_to_compact(limit) {
             self.passage.came_to(Fate::Answered);
             return Ok(Reached::Here(self.reply(&body, UNHEARD)));
         }
         self.passage.came_to(Fate::Unrecorded);
         let body = Outbound::whole(self.request.body.clone(), self.framing);
-        let response =
-            send(self.passage.gateway(), self.upstream, Request::from_parts(self.head, body)).await?;
+        let response = send(self.passage, self.upstream, Request::from_parts(self.head, body)).await?;
         Ok(Reached::Provider(begun::unread(response)))
     }
 
@@ -148,7 +146,7 @@ impl Trip<'_> {
                 Outbound::pieces(pieces, self.framing)
             }
         };
-        send(self.passage.gateway(), self.upstream, Request::from_parts(head, body)).await
+        send(self.passage, self.upstream, Request::from_parts(head, body)).await
     }
 
     fn reply(&self, body: &[u8], words: &str) -> Reply {

@@ -74,7 +74,10 @@ impl Error for IntakeError {}
 pub(super) struct Inbound {
     inner: Incoming,
     left: usize,
+    /// For a pause.
     patience: Patience,
+    /// For all of it: whoever sends a byte now and then never pauses for long.
+    deadline: Patience,
 }
 
 /// A smaller body may be a part of what was read at once with it.
@@ -91,7 +94,8 @@ impl Inbound {
         if inner.size_hint().lower() > limits.body as u64 {
             return Err(IntakeError::TooLarge);
         }
-        Ok(Self { inner, left: limits.body, patience: Patience::new(limits.client) })
+        let (patience, deadline) = (Patience::new(limits.client), Patience::new(limits.upload));
+        Ok(Self { inner, left: limits.body, patience, deadline })
     }
 
     /// All of it, in one piece, which is [its own](is_its_own) unless it is small.
@@ -137,7 +141,9 @@ impl Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, IntakeError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else {
-            ready!(self.patience.poll_lost(cx));
+            if self.deadline.poll_lost(cx).is_pending() {
+                ready!(self.patience.poll_lost(cx));
+            }
             return Poll::Ready(Some(Err(IntakeError::TooSlow)));
         };
         self.patience.rewarded();

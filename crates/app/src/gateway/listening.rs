@@ -5,20 +5,20 @@ use std::sync::{Arc, Weak};
 use epitome::session::Lifecycle;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::Gateway;
+use super::{Gateway, metrics::Metrics};
 
 /// Listens from now on, for as long as there is a gateway.
 pub(super) fn begin(gateway: &Arc<Gateway>) {
-    let heard = gateway.composing.heard.listen();
-    gateway.runtime.spawn(listen(Arc::downgrade(gateway), heard));
+    let heard = gateway.heard.listen();
+    gateway.runtime.spawn(listen(Arc::downgrade(&gateway.metrics), heard));
 }
 
-async fn listen(gateway: Weak<Gateway>, mut heard: Receiver<Lifecycle>) {
+async fn listen(metrics: Weak<Metrics>, mut heard: Receiver<Lifecycle>) {
     loop {
         match heard.recv().await {
             Ok(happened) => {
-                let Some(gateway) = gateway.upgrade() else { return };
-                gateway.metrics.heard(&happened);
+                let Some(metrics) = metrics.upgrade() else { return };
+                metrics.heard(&happened);
             }
             // What was missed is in the records.
             Err(RecvError::Lagged(_)) => {}

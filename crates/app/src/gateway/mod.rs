@@ -27,49 +27,44 @@ mod shelf;
 mod shutdown;
 mod summariser;
 pub(crate) mod telemetry;
+mod tls;
+mod treatment;
 mod unheard;
 mod upstream;
 mod wishes;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, ops::Deref, sync::Arc};
 
 use anyhow::{Context, bail};
 use epitome::{
     compose::{Composing, Heard},
-    core::{Tokens, profile::Profiles},
+    core::{Tokens, policy::Policy, profile::Profiles},
     observe::Observer,
     recorder::RecordError,
     store::Sqlite,
-    wire::Format,
 };
-use http::{HeaderValue, request::Parts};
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore};
 
 use self::{
-    admission::{Admission, Admitted},
-    answers::Trouble,
-    config::{Config, Limits, Mode, Unrecorded},
+    admission::Admission,
+    config::{Config, Limits, Unrecorded},
     health::Health,
     metrics::{Metrics, Reason, Uncomposed},
     shelf::Shelf,
     shutdown::Signals,
     summariser::Summarisers,
+    treatment::{PolicyInUse, Treatments},
     upstream::Upstreams,
 };
 
 /// Serves until it is told to stop. `ready` hears where it listens once it does. Without a store nothing is recorded.
+/// `reload` reads the configuration again, whenever a signal asks for that.
 pub(crate) async fn serve(
     config: Config,
     store: Option<Arc<Sqlite>>,
     ready: impl FnOnce(SocketAddr),
+    reload: impl Fn() -> anyhow::Result<Config>,
 ) -> anyhow::Result<()> {
-    if config.tokens.is_empty() && !config.listen.ip().is_loopback() {
-        bail!(
-            "without a token the gateway listens to this machine only, and {} is open to others: add a token, or \
-             listen on 127.0.0.1",
-            config.listen
-        );
-    }
     let signals = Signals::listen()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
@@ -77,27 +72,47 @@ pub(crate) async fn serve(
     let gateway = Arc::new(Gateway::new(config, address, store)?);
     listening::begin(&gateway);
     ready(address);
-    server::run(gateway, listener, signals).await;
+    server::run(gateway, listener, signals, reload).await;
     Ok(())
 }
 
-/// What all requests share.
+/// A gateway without tokens listens to this machine only.
+fn check_exposure(config: &Config, listening: SocketAddr) -> anyhow::Result<()> {
+    if config.tokens.is_empty() && !listening.ip().to_canonical().is_loopback() {
+        bail!(
+            "without a token the gateway listens to this machine only, and {listening} is open to others: add a token, \
+             or listen on 127.0.0.1"
+        );
+    }
+    Ok(())
+}
+
+/// What all requests share under one configuration.
 #[derive(Debug)]
 struct Gateway {
     admission: Admission,
-    mode: Mode,
-    routes: BTreeMap<String, Mode>,
+    treatments: Treatments,
     upstreams: Arc<Upstreams>,
     limits: Limits,
     unrecorded: Unrecorded,
-    shelf: Option<Arc<Shelf>>,
-    /// How requests are composed in mode `compact`.
-    composing: Composing,
-    /// Who writes the summaries for that.
+    /// Where it was told to listen.
+    listen: SocketAddr,
+    /// Who writes the summaries of requests that are composed.
     summarisers: Summarisers,
-    observer: Observer,
-    metrics: Metrics,
-    health: Health,
+    lasting: Lasting,
+}
+
+/// What stays as it is when the configuration is read again.
+#[derive(Clone, Debug)]
+struct Lasting {
+    /// Where it listens.
+    listening: SocketAddr,
+    shelf: Option<Arc<Shelf>>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    profiles: Arc<Profiles>,
+    /// Who hears what becomes of summaries.
+    heard: Heard,
     /// A place for each request that is on its way.
     places: Arc<Semaphore>,
     /// A place for each that is being recorded: more, because records may be made after the answer has left.
@@ -106,43 +121,86 @@ struct Gateway {
     runtime: Handle,
 }
 
+impl Deref for Gateway {
+    type Target = Lasting;
+
+    fn deref(&self) -> &Lasting {
+        &self.lasting
+    }
+}
+
 impl Gateway {
     fn new(config: Config, listening: SocketAddr, store: Option<Arc<Sqlite>>) -> anyhow::Result<Self> {
         let shelf = store.map(|store| Arc::new(Shelf::new(store)));
         let health =
             if config.records() { Health::recording(shelf.clone()) } else { Health::relaying(shelf.clone()) };
-        let Config { mode, routes, upstreams, tokens, limits, unrecorded, policy, compact, listen: _ } =
-            config;
         let profiles = Arc::new(Profiles::builtin());
-        let composing = Composing {
-            policy: policy.clone(),
-            profiles: Arc::clone(&profiles),
-            window: compact.window.map(Tokens),
-            holdout: compact.holdout,
-            command: compact.command,
-            recall: compact.recall,
-            with_answers: unrecorded == Unrecorded::Forward,
-            heard: Heard::default(),
-        };
-        let summarisers = Summarisers::new(compact.summariser, composing.window, &profiles)?;
-        let places = limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
-        Ok(Self {
-            admission: Admission::new(tokens, listening),
-            mode,
-            routes,
-            upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
-            limits,
-            unrecorded,
+        let places = config.limits.requests.clamp(1, Semaphore::MAX_PERMITS / 2);
+        let lasting = Lasting {
+            listening,
             shelf,
-            composing,
-            summarisers,
-            observer: Observer::new(policy, Arc::clone(&profiles)),
-            metrics: Metrics::new(profiles),
-            health,
+            metrics: Arc::new(Metrics::new(Arc::clone(&profiles))),
+            health: Arc::new(health),
+            profiles,
+            heard: Heard::default(),
             places: Arc::new(Semaphore::new(places)),
             records: Arc::new(Semaphore::new(2 * places)),
             runtime: Handle::current(),
+        };
+        Self::with(config, lasting)
+    }
+
+    fn with(config: Config, lasting: Lasting) -> anyhow::Result<Self> {
+        check_exposure(&config, lasting.listening)?;
+        let Config { listen, mode, routes, upstreams, tokens, access, limits, unrecorded, policy, compact } =
+            config;
+        let (window, summary_time) = (compact.window.map(Tokens), compact.summary_time());
+        let in_use = |policy: &Policy| {
+            let profiles = &lasting.profiles;
+            let composing = Composing {
+                policy: policy.clone(),
+                profiles: Arc::clone(profiles),
+                window,
+                holdout: compact.holdout,
+                command: compact.command.clone(),
+                recall: compact.recall,
+                with_answers: unrecorded == Unrecorded::Forward,
+                heard: lasting.heard.clone(),
+            };
+            PolicyInUse { composing, observer: Observer::new(policy.clone(), Arc::clone(profiles)) }
+        };
+        let named = tokens.iter().map(|token| &token.rules).chain(routes.values());
+        let others = named.filter_map(|rules| rules.policy.as_deref());
+        let treatments = Treatments::new(mode, in_use(&policy), others.map(in_use).collect(), routes.clone());
+        Ok(Self {
+            admission: Admission::new(tokens, access, lasting.listening),
+            treatments,
+            upstreams: Arc::new(Upstreams::new(upstreams, &limits)?),
+            limits,
+            unrecorded,
+            listen,
+            summarisers: Summarisers::new(compact.summariser, summary_time, window, &lasting.profiles)?,
+            lasting,
         })
+    }
+
+    /// The same gateway under another configuration, and what of that only a restart would change.
+    fn reloaded(&self, mut config: Config) -> anyhow::Result<(Self, Vec<&'static str>)> {
+        if config.records() && self.shelf.is_none() {
+            bail!(
+                "the database is only opened when the gateway starts, with a mode that records: restart it"
+            );
+        }
+        let mut unchanged = Vec::new();
+        let mut keep = |name, differs: bool| unchanged.extend(differs.then_some(name));
+        keep("listen", config.listen != self.listen);
+        // How the store writes follows from it, and the places are handed out.
+        keep("on_store_failure", config.unrecorded != self.unrecorded);
+        keep("limits.requests", config.limits.requests != self.limits.requests);
+        config.listen = self.listen;
+        config.unrecorded = self.unrecorded;
+        config.limits.requests = self.limits.requests;
+        Ok((Self::with(config, self.lasting.clone())?, unchanged))
     }
 
     /// Something was not recorded though it should have been.
@@ -156,23 +214,5 @@ impl Gateway {
     fn uncomposed(&self, reason: Uncomposed) {
         self.metrics.uncomposed(reason);
         telemetry::uncomposed(reason);
-    }
-
-    /// What is done with a request: as it asks itself, else as its token, its route or the configuration says. Only calls
-    /// are recorded.
-    fn mode(&self, call: Option<Format>, head: &Parts, admitted: &Admitted) -> Result<Mode, Trouble> {
-        let asked = match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
-            None => None,
-            Some(b"off") => Some(Mode::Off),
-            Some(b"record") => Some(Mode::Record),
-            Some(b"observe") => Some(Mode::Observe),
-            Some(b"compact") => Some(Mode::Compact),
-            Some(_) => return Err(Trouble::unknown_mode()),
-        };
-        if call.is_none() {
-            return Ok(Mode::Off);
-        }
-        let configured = || self.routes.get(route::own(head.uri.path())).copied().unwrap_or(self.mode);
-        Ok(asked.or(admitted.mode).unwrap_or_else(configured))
     }
 }

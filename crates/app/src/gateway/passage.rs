@@ -36,6 +36,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Passage {
     gateway: Arc<Gateway>,
+    principal: Arc<str>,
     path: Uri,
     upstream: Option<Arc<Upstream>>,
     format: Option<Format>,
@@ -104,6 +105,7 @@ impl How {
 /// What is counted and told of a passage.
 #[derive(Debug)]
 pub(super) struct Passed {
+    principal: Arc<str>,
     path: Uri,
     began: SystemTime,
     upstream: Option<Arc<Upstream>>,
@@ -142,6 +144,7 @@ impl Passed {
     pub(super) fn tell(&self, metrics: &Metrics, ending: Ending, said: &Said, place: Option<Place>) {
         let model = said.model.as_ref().map(|model| model.0.as_str());
         let finished = Finished {
+            principal: &self.principal,
             format: self.format,
             mode: self.mode,
             status: self.status.map(|status| status.as_u16()),
@@ -217,12 +220,14 @@ impl Passage {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         place: OwnedSemaphorePermit,
+        principal: Arc<str>,
         path: Uri,
         format: Option<Format>,
         mode: Mode,
     ) -> Self {
         Self {
             gateway: Arc::clone(gateway),
+            principal,
             path,
             upstream: None,
             format,
@@ -250,6 +255,11 @@ impl Passage {
     /// The gateway it passes.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
+    }
+
+    /// Whose request it is.
+    pub(super) fn principal(&self) -> &str {
+        &self.principal
     }
 
     /// So many bytes of the request have come.
@@ -377,6 +387,7 @@ impl Passage {
             return None;
         }
         let passed = Passed {
+            principal: Arc::clone(&self.principal),
             path: std::mem::take(&mut self.path),
             began: self.began,
             upstream: self.upstream.take(),

@@ -312,7 +312,7 @@ impl Pump {
         let mut head = head.clone();
         head.headers = headers::of_next(&head.headers, pieces.iter().map(|piece| piece.len() as u64).sum());
         let next = Request::from_parts(head, Outbound::pieces(pieces, Framing::Length));
-        send(self.passage.gateway(), upstream, next)
+        send(&self.passage, upstream, next)
             .await
             .map_err(|failure| Stop::by(failure.how, StatusCode::BAD_GATEWAY, "got no answer to that"))
     }

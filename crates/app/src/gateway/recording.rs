@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose::{self, Composing, Outgoing, Way, Wishes},
+    compose::{self, Outgoing, Way, Wishes},
     core::{
         Fact,
         event::{Time, Usage},
@@ -36,6 +36,7 @@ use super::{
     shelf::Shelf,
     summariser::Means,
     telemetry::{self, Place},
+    treatment::PolicyInUse,
     unheard::Unheard,
 };
 
@@ -55,6 +56,8 @@ pub(super) struct Request {
     pub(super) body: Bytes,
     /// Whether a policy is to be computed beside it.
     pub(super) mode: Mode,
+    /// The policy that it goes by.
+    pub(super) policy: Arc<PolicyInUse>,
     /// What it is for, where its path says so.
     pub(super) purpose: Option<Purpose>,
     /// What it wants of being composed, where it is.
@@ -107,14 +110,13 @@ pub(super) struct Recalled {
 const PATIENCE: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Has requests written down whose answers take their time, as long as there is a gateway.
-pub(super) async fn look_after(gateway: Weak<Gateway>) {
+/// Has requests written down whose answers take their time, as long as there is a store.
+pub(super) async fn look_after(shelf: Weak<Shelf>) {
     loop {
         tokio::time::sleep(EVERY).await;
-        let Some(gateway) = gateway.upgrade() else { return };
-        let Some(shelf) = gateway.shelf.clone() else { return };
+        let Some(shelf) = shelf.upgrade() else { return };
         let before = Time(now().0.saturating_sub(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX)));
-        gateway.runtime.spawn_blocking(move || shelf.recorder().write_down_before(before));
+        tokio::task::spawn_blocking(move || shelf.recorder().write_down_before(before));
     }
 }
 
@@ -270,7 +272,7 @@ impl Desk {
         } else {
             // Nobody waits for an observation.
             let _ = tell.send(Ok(None));
-            let observed = unless_it_panics(|| self.observe(recorder.store(), request, &ticket)).flatten();
+            let observed = unless_it_panics(|| observe(recorder.store(), request, &ticket)).flatten();
             self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed, asked_back: 0 })));
         }
     }
@@ -279,7 +281,7 @@ impl Desk {
         let Refused { request, body, overflow } = refused;
         let header = |name: &str| shown(&request.headers, name);
         let arrival = request.arrival(str::from_utf8(body).ok()?, &header);
-        let Gateway { composing, .. } = &*self.gateway;
+        let composing = &request.policy.composing;
         let composed = arrived.recorder.compose_smaller(&mut arrived.ticket, &arrival, composing, *overflow);
         composed.map_err(|error| self.failed(&error)).ok().flatten()
     }
@@ -372,32 +374,12 @@ impl Desk {
             };
             return Ok((ticket.map_err(|error| self.failed(&error))?, None));
         }
-        let Gateway { composing, summarisers, upstreams, .. } = &*self.gateway;
+        let Gateway { summarisers, upstreams, .. } = &*self.gateway;
         let summariser =
             |model: &str| summarisers.of(upstreams, (request.format, model), request.means.as_ref());
-        let composed = recorder.compose(&arrival, composing, &request.wishes, &summariser);
+        let composed = recorder.compose(&arrival, &request.policy.composing, &request.wishes, &summariser);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
         Ok((ticket, Some(Composed { way, body: plain })))
-    }
-
-    /// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
-    fn observe(&self, store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
-        // What is sent again has been observed.
-        if request.mode != Mode::Observe
-            || ticket.purpose != Purpose::Turn
-            || ticket.placed == Placed::Retried
-        {
-            return None;
-        }
-        let Ticket { thread, head, model, .. } = ticket;
-        let seen = self.gateway.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
-        match seen {
-            Ok(observed) => Some(observed),
-            Err(error) => {
-                telemetry::unobserved(&error);
-                None
-            }
-        }
     }
 
     /// Nothing in here waits for the store to write.
@@ -508,7 +490,8 @@ impl Desk {
 
 impl Request {
     /// Its body, not compressed, if it asks for a compaction.
-    pub(super) fn asks_to_compact(&self, composing: &Composing, limit: usize) -> Option<Bytes> {
+    pub(super) fn asks_to_compact(&self, limit: usize) -> Option<Bytes> {
+        let composing = &self.policy.composing;
         if self.wishes.compact.is_none() && composing.command.is_none() {
             return None;
         }
@@ -534,6 +517,24 @@ impl Request {
 fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     // What was held is let go of, and whoever finds it half done reads it again.
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// What the policy would have sent. It is only looked at: that it cannot be computed stops nothing.
+fn observe(store: &Sqlite, request: &Request, ticket: &Ticket) -> Option<Observed> {
+    // What is sent again has been observed.
+    if request.mode != Mode::Observe || ticket.purpose != Purpose::Turn || ticket.placed == Placed::Retried {
+        return None;
+    }
+    let Ticket { thread, head, model, .. } = ticket;
+    let policy = &request.policy;
+    let seen = policy.observer.call(store, *thread, *head, model.as_ref(), request.format, now());
+    match seen {
+        Ok(observed) => Some(observed),
+        Err(error) => {
+            telemetry::unobserved(&error);
+            None
+        }
+    }
 }
 
 /// Whether what is left to do is done before a thread that waits for work would begin with it.

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{
     Gateway,
-    admission::{Admitted, KeyShown},
+    admission::{Admitted, KeyShown, KeyUsed},
     answers::{Trouble, own},
     begun::{self, Begun},
     composing::{self, Reached, Trip},
@@ -30,6 +30,8 @@ use super::{
     recalling::Onward,
     recording::{self, Alive, Composed, Recording},
     route::{self, Route},
+    telemetry,
+    treatment::Treatment,
     upstream::{Choice, SendError, Upstream},
     wishes::wishes,
 };
@@ -46,12 +48,7 @@ pub(super) async fn answer(
     let answered = match route {
         Route::Call(format) => relay(&gateway, alive, Lane::Call(format), head, body).await,
         Route::Pass(formats) => relay(&gateway, alive, Lane::Pass(formats), head, body).await,
-        Route::Greeting => Ok(own(StatusCode::OK, "text/plain", "Epitome's gateway is here.\n")),
-        Route::Health => Ok(own(StatusCode::OK, "text/plain", "ok\n")),
-        Route::Ready => Ok(match gateway.health.ready().await {
-            Ok(()) => own(StatusCode::OK, "text/plain", "ready\n"),
-            Err(why) => own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
-        }),
+        Route::Greeting | Route::Health | Route::Ready => page(&gateway, route, &head.headers).await,
         Route::Metrics => counted(&gateway, &head.headers),
         Route::Savings => saved(&gateway, &head.headers),
         Route::Socket => Err(Trouble::no_sockets()),
@@ -85,6 +82,20 @@ impl Lane {
     }
 }
 
+/// A page that anybody may see who is let in without a token.
+async fn page(gateway: &Gateway, route: Route, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
+    gateway.admission.admit_visitor(headers)?;
+    let text = match route {
+        Route::Ready => match gateway.health.ready().await {
+            Ok(()) => "ready\n".to_owned(),
+            Err(why) => return Ok(own(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n"))),
+        },
+        Route::Health => "ok\n".to_owned(),
+        _ => "Epitome's gateway is here.\n".to_owned(),
+    };
+    Ok(own(StatusCode::OK, "text/plain", text))
+}
+
 fn counted(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Outgoing>, Trouble> {
     const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     gateway.admission.admit(headers)?;
@@ -105,13 +116,20 @@ async fn relay(
     body: Incoming,
 ) -> Result<Response<Outgoing>, Trouble> {
     let entered = gateway.admission.admit(&head.headers).map_err(Trouble::from).and_then(|admitted| {
-        let mode = gateway.mode(lane.call(), &head, &admitted)?;
+        let treatment = gateway.treatments.of(lane.call(), &head, &admitted)?;
         let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
-        Ok((admitted, mode, place))
+        Ok((admitted, treatment, place))
     });
-    let (admitted, mode, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
-    let mut passage = Passage::new(gateway, place, head.uri.clone(), lane.call(), mode);
-    let errand = Errand { alive, lane, mode, admitted, head };
+    let (admitted, treatment, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
+    let mut passage = Passage::new(
+        gateway,
+        place,
+        Arc::clone(&admitted.principal),
+        head.uri.clone(),
+        lane.call(),
+        treatment.mode,
+    );
+    let errand = Errand { alive, lane, treatment, admitted, head };
     let answered = match errand.run(&mut passage, body).await {
         Ok(Reached::Provider(response)) => return Ok(passed(passage, response, None).await),
         Ok(Reached::Watched(response, onward)) => return Ok(passed(passage, response, Some(onward)).await),
@@ -134,8 +152,9 @@ async fn relay(
 /// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
 fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
     gateway.metrics.finished(&Finished {
+        principal: "",
         format: lane.call(),
-        mode: gateway.mode,
+        mode: gateway.treatments.usual_mode(),
         status: Some(trouble.status.as_u16()),
         ending: Ending::Refused,
         bytes_in: 0,
@@ -196,7 +215,7 @@ async fn replied(passage: &mut Passage, reply: Reply) -> Result<Response<Outgoin
 struct Errand {
     alive: Alive,
     lane: Lane,
-    mode: Mode,
+    treatment: Treatment,
     admitted: Admitted,
     head: Parts,
 }
@@ -215,9 +234,10 @@ impl Errand {
         let by_model = gateway.upstreams.choice(formats) == Choice::ByModel;
         let framing = Framing::of(&self.head.headers);
         passage.came(body.size_hint().lower());
-        let wishes = if self.mode == Mode::Compact { wishes(&self.head.headers)? } else { Wishes::default() };
+        let mode = self.treatment.mode;
+        let wishes = if mode == Mode::Compact { self.wishes()? } else { Wishes::default() };
         let inbound = Inbound::new(body, &gateway.limits)?;
-        let (outbound, whole) = if by_model || self.mode != Mode::Off {
+        let (outbound, whole) = if by_model || mode != Mode::Off {
             let whole = inbound.gather().await?;
             passage.came(whole.len() as u64);
             (Outbound::whole(whole.clone(), framing), whole)
@@ -227,23 +247,46 @@ impl Errand {
         let model = if by_model { model(&self.head.headers, &whole, gateway.limits.body) } else { None };
         let upstream =
             gateway.upstreams.choose(formats, model.as_deref()).ok_or_else(Trouble::no_upstream)?;
+        self.may_use(upstream)?;
         passage.goes_to(upstream);
         let (head, headers) = self.addressed(upstream)?;
-        if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (self.mode, self.lane.call()) {
+        if let (Mode::Record | Mode::Observe | Mode::Compact, Some(format)) = (mode, self.lane.call()) {
             let principal = Arc::clone(&self.admitted.principal);
             let purpose = route::purpose(self.head.uri.path());
-            let (body, mode) = (whole, self.mode);
+            let (body, policy) = (whole, Arc::clone(&self.treatment.policy));
             let means = if mode == Mode::Compact { gateway.summarisers.means(&head) } else { None };
             let request =
-                recording::Request { principal, format, headers, body, mode, purpose, wishes, means };
+                recording::Request { principal, format, headers, body, mode, policy, purpose, wishes, means };
             let request = Arc::new(request);
             if mode == Mode::Compact {
                 return Trip { passage, upstream, head, framing, request }.run(self.alive).await;
             }
             record(passage, self.alive, request).await?;
         }
-        let response = send(&gateway, upstream, Request::from_parts(head, outbound)).await?;
+        let response = send(passage, upstream, Request::from_parts(head, outbound)).await?;
         Ok(Reached::Provider(begun::unread(response)))
+    }
+
+    /// What the request wants of being composed.
+    fn wishes(&self) -> Result<Wishes, Trouble> {
+        let wishes = wishes(&self.head.headers)?;
+        match (wishes.window, self.treatment.window) {
+            (Some(asked), Some(set)) if asked > set && !self.admitted.may_lower() => {
+                Err(Trouble::raised_window(set))
+            }
+            (asked, set) => Ok(Wishes { window: asked.or(set), ..wishes }),
+        }
+    }
+
+    /// Refuses a request that is not among the routes its client may use at `upstream`.
+    fn may_use(&self, upstream: &Upstream) -> Result<(), Trouble> {
+        let key = if upstream.key().is_some() { KeyUsed::Gateways } else { KeyUsed::Clients };
+        let Some(routes) = self.admitted.routes(key) else { return Ok(()) };
+        let path = self.head.uri.path();
+        if !routes.permits(&self.head.method, path) {
+            return Err(Trouble::route_not_allowed(&self.head.method, path, &routes));
+        }
+        if route::is_disguised(&self.head.headers) { Err(Trouble::disguised_route()) } else { Ok(()) }
     }
 
     /// The head of the request as `upstream` gets it, and the headers it came with.
@@ -265,12 +308,12 @@ impl Errand {
 
 /// Sends a request to `upstream`, and waits for the head of its answer.
 pub(super) async fn send(
-    gateway: &Gateway,
+    passage: &Passage,
     upstream: &Upstream,
     request: Request<Outbound>,
 ) -> Result<Response<Incoming>, Failure> {
-    gateway.upstreams.send(request).await.map_err(|error| {
-        tracing::warn!(upstream = upstream.name(), error = error.code(), "a request got no answer");
+    passage.gateway().upstreams.send(request).await.map_err(|error| {
+        telemetry::unanswered(passage.principal(), upstream.name(), &error);
         Failure { how: error.how(), trouble: error.trouble(upstream.name()) }
     })
 }

@@ -1,9 +1,16 @@
 //! Where a request wants to go, read from its method, its path and few of its headers.
 //!
 //! Only the path is ever used: a host that a client names, in an absolute address or in a header, leads nowhere.
+//!
+//! Servers read paths more loosely than they are written: with slashes doubled, letters escaped or capital. So a call is
+//! known however it is spelt, lest it pass unrecorded, and a path that climbs in any spelling leads nowhere.
+
+use std::borrow::Cow;
 
 use epitome::wire::{Format, caller::Purpose};
-use http::{HeaderMap, Method, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
+
+use super::wishes::unescaped;
 
 /// Where a request wants to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +41,32 @@ const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 /// Where OpenAI compacts a history.
 const COMPACT: &str = "/v1/responses/compact";
 
+/// Headers by which some servers let a request be another one than its first line says.
+const OTHER_ROUTE: [HeaderName; 5] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+];
+
+/// How often a path is unescaped at most. Servers do it once, few of them twice.
+const UNESCAPED: usize = 4;
+
 /// The route by which the configuration knows a call of this path.
-pub(super) fn own(path: &str) -> &str {
-    if path == COMPACT { "/v1/responses" } else { path }
+pub(super) fn own(path: &str) -> Cow<'_, str> {
+    let path = plain(path);
+    if path == COMPACT { Cow::Borrowed("/v1/responses") } else { path }
 }
 
 /// What a call of this path is for, where the path says so.
 pub(super) fn purpose(path: &str) -> Option<Purpose> {
-    (path == COMPACT).then_some(Purpose::Compaction)
+    (plain(path) == COMPACT).then_some(Purpose::Compaction)
+}
+
+/// Whether a request may be another one to its provider than its method and path say.
+pub(super) fn is_disguised(headers: &HeaderMap) -> bool {
+    OTHER_ROUTE.iter().any(|name| headers.contains_key(name))
 }
 
 impl Route {
@@ -52,9 +77,7 @@ impl Route {
             (_, "/v1/") => Self::Unknown,
             (_, path) if path.starts_with("/v1/") && climbs(path) => Self::Unknown,
             (&Method::CONNECT, _) => Self::Unknown,
-            (&Method::POST, "/v1/chat/completions") => Self::Call(Format::OpenaiChat),
-            (&Method::POST, "/v1/responses" | COMPACT) => Self::Call(Format::OpenaiResponses),
-            (&Method::POST, "/v1/messages") => Self::Call(Format::Anthropic),
+            (&Method::POST, path) if let Some(format) = called(path) => Self::Call(format),
             (_, path) if path.starts_with("/v1/") && wants_socket(&head.headers) => Self::Socket,
             (_, path) if path.starts_with("/v1/") => Self::Pass(formats(path, &head.headers)),
             (&Method::GET | &Method::HEAD, "/") => Self::Greeting,
@@ -115,19 +138,52 @@ fn wants_socket(headers: &HeaderMap) -> bool {
     asked.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
+/// The format of the calls that are made at `path`.
+fn called(path: &str) -> Option<Format> {
+    match &*plain(path) {
+        "/v1/chat/completions" => Some(Format::OpenaiChat),
+        "/v1/responses" | COMPACT => Some(Format::OpenaiResponses),
+        "/v1/messages" => Some(Format::Anthropic),
+        _ => None,
+    }
+}
+
+/// A path as the loosest server reads it: unescaped, in small letters, without empty segments and a slash at its end.
+fn plain(path: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/_.-".contains(&byte);
+    if path.bytes().all(is_plain) && !path.contains("//") && !path.ends_with('/') {
+        return Cow::Borrowed(path);
+    }
+    let Some(unescaped) = wholly_unescaped(path) else { return Cow::Borrowed(path) };
+    let text = String::from_utf8_lossy(&unescaped).to_ascii_lowercase();
+    let segments = text.split(['/', '\\']).filter(|segment| !segment.is_empty());
+    Cow::Owned(segments.fold(String::with_capacity(text.len()), |path, segment| path + "/" + segment))
+}
+
+/// A path without escapes; `None` if it has escapes in escapes in escapes.
+fn wholly_unescaped(path: &str) -> Option<Vec<u8>> {
+    let mut path = path.as_bytes().to_vec();
+    for _ in 0..UNESCAPED {
+        let next = unescaped(&path);
+        if next.len() == path.len() {
+            return Some(next);
+        }
+        path = next;
+    }
+    None
+}
+
 /// Whether a path goes up again, out of what is served: some servers would follow it, with the provider's key in hand.
 fn climbs(path: &str) -> bool {
-    let is_dots = |segment: &str| {
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        matches!(plain.as_str(), "." | "..")
-    };
-    let escaped = |path: &str| {
-        path.as_bytes()
-            .windows(3)
-            .any(|three| three.eq_ignore_ascii_case(b"%2f") || three.eq_ignore_ascii_case(b"%5c"))
-    };
-    let suspicious = path.contains('.') || path.contains('%') || path.contains('\\');
-    suspicious && (path.split(['/', '\\']).any(is_dots) || (escaped(path) && path.contains("..")))
+    if !path.contains(['.', '%', '\\']) {
+        return false;
+    }
+    let Some(path) = wholly_unescaped(path) else { return true };
+    // What stands behind a semicolon is no part of a segment's name to servers that know such parameters.
+    let name = |segment: &[u8]| segment.split(|byte| *byte == b';').next().map(<[u8]>::to_vec);
+    path.split(|byte| b"/\\".contains(byte))
+        .filter_map(name)
+        .any(|name| matches!(name.as_slice(), b"." | b".."))
 }
 
 #[cfg(test)]
@@ -153,6 +209,28 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_known_however_it_is_spelt() {
+        for path in [
+            "/v1//chat/completions",
+            "/v1/chat/completions/",
+            "/v1/%63hat/completions",
+            "/v1/chat%2fcompletions",
+            "/v1/chat%252Fcompletions",
+            "/v1/Chat/COMPLETIONS",
+            "/v1/chat\\completions",
+        ] {
+            check(&format!("POST {path}"), &[], Route::Call(Format::OpenaiChat));
+        }
+        check("POST /v1/responses//compact", &[], Route::Call(Format::OpenaiResponses));
+        assert_eq!(
+            (&*own("/v1//Responses/compact"), &*own("/v1/Messages/")),
+            ("/v1/responses", "/v1/messages")
+        );
+        assert_eq!(purpose("/v1/responses/%63ompact"), Some(Purpose::Compaction));
+        check("POST /v1/messages/batches", &[], Route::Pass(&[Format::Anthropic]));
+    }
+
+    #[test]
     fn what_else_is_a_providers_passes_to_the_one_that_has_it() {
         check("POST /v1/responses/compact", &[], Route::Call(Format::OpenaiResponses));
         check("GET /v1/responses/resp_1", &[], Route::Pass(&[Format::OpenaiResponses]));
@@ -174,9 +252,19 @@ mod tests {
 
     #[test]
     fn a_path_that_climbs_leads_nowhere() {
-        for path in
-            ["/v1/../admin", "/v1/%2e%2E/admin", "/v1/x/./y", "/v1/..%2fadmin", "/v1/..%5Cadmin", "/v1/"]
-        {
+        for path in [
+            "/v1/../admin",
+            "/v1/%2e%2E/admin",
+            "/v1/x/./y",
+            "/v1/..%2fadmin",
+            "/v1/..%5Cadmin",
+            "/v1/models/%2e%2e%2ffiles",
+            "/v1/models/%252e%252e/files",
+            "/v1/models/..;x=1/files",
+            "/v1/models/a%2f..%2f..%2ffiles",
+            "/v1/models/%252525252e",
+            "/v1/",
+        ] {
             check(&format!("GET {path}"), &[], Route::Unknown);
         }
     }

@@ -82,8 +82,10 @@ fn say(f: &mut String, config: &Config, database: &Path) -> fmt::Result {
         }
     };
     writeln!(f, "  {:<11}{does}", "mode")?;
-    for (route, mode) in &config.routes {
-        writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+    for (route, rules) in &config.routes {
+        if let Some(mode) = rules.mode {
+            writeln!(f, "  {:<11}{} for {route}", "", mode.name())?;
+        }
     }
     if config.compacts() {
         writeln!(f, "  {:<11}{}", "policy", config.policy.name)?;
@@ -136,7 +138,7 @@ mod tests {
 
     fn screen_with(change: impl FnOnce(&mut Config), address: &str) -> String {
         let policy = |name: &str| Ok(epitome::core::policy::Policy::named(name)?.clone());
-        let (mut config, _) = Flags::default().resolve(&|_| None, policy).expect("the default");
+        let (mut config, _) = Flags::default().resolve(&|_| None, &policy).expect("the default");
         change(&mut config);
         Screen::of(&config, Path::new("/home/anna/epitome.db")).at(address.parse().expect("an address"))
     }
@@ -197,13 +199,14 @@ mod tests {
                 format: epitome::wire::Format::OpenaiChat,
                 key: Some("sk-canary".into()),
             },
+            summary_time: None,
         };
         insta::assert_snapshot!(told(compact), @r"
           mode       compact: recorded, and forwarded within the model's window: a summary stands for what is old
           policy     epitome
           compact    a window of 128000 tokens
                      2.5 % of sessions are left as they are, to measure savings
-                     summaries by small at http://10.0.0.3:8080 (openai-chat, a key of its own, which anybody on the way can read: use https)
+                     summaries by small at http://10.0.0.3:8080 (openai-chat, a key of its own, which anybody on the way can read: use https), 5m for each
                      `/compact` compacts, the model may recall
         What it saves:  curl http://127.0.0.1:1/epitome/savings
         ");

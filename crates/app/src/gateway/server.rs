@@ -8,15 +8,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
     Gateway,
+    config::Config,
     patience::Taken,
     recording::{self, Alive},
     relay,
-    shutdown::Signals,
+    shutdown::{Order, Signals},
 };
 
 /// How long the last records may take when everything else has ended.
@@ -33,19 +34,46 @@ enum Phase {
     Closing,
 }
 
-/// Serves until a signal comes, and then finishes what is on its way. A second signal ends at once.
-pub(super) async fn run(gateway: Arc<Gateway>, listener: TcpListener, mut signals: Signals) {
-    tokio::spawn(recording::look_after(Arc::downgrade(&gateway)));
+/// Serves until a signal comes, and then finishes what is on its way. A second signal ends at once. Where others look after
+/// the gateway, they are told that it stops some time before its port closes.
+pub(super) async fn run(
+    gateway: Arc<Gateway>,
+    listener: TcpListener,
+    mut signals: Signals,
+    reload: impl Fn() -> anyhow::Result<Config>,
+) {
+    if let Some(shelf) = &gateway.shelf {
+        tokio::spawn(recording::look_after(Arc::downgrade(shelf)));
+    }
     let (alive, mut gone) = mpsc::channel(1);
     let (phase, watched) = watch::channel(Phase::Serving);
+    let (current, gateways) = watch::channel(gateway);
+    // When the port closes, once that is known.
+    let mut closing = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = signals.next() => break,
+            order = signals.next() => match order {
+                Order::Reload => {
+                    reloaded(&current, &reload);
+                    continue;
+                }
+                Order::Terminate if closing.is_none() => {
+                    let notice = announced(&current.borrow());
+                    if notice.is_zero() {
+                        break;
+                    }
+                    closing = Some(Instant::now() + notice);
+                    continue;
+                }
+                Order::Interrupt if closing.is_none() => break,
+                Order::Terminate | Order::Interrupt => insisted(),
+            },
+            () = until(closing) => break,
         };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(serve(Arc::clone(&gateway), stream, alive.clone(), watched.clone()));
+                tokio::spawn(serve(gateways.clone(), stream, alive.clone(), watched.clone()));
             }
             Err(error) => {
                 // Too many files are open, most likely: some will be closed.
@@ -54,7 +82,8 @@ pub(super) async fn run(gateway: Arc<Gateway>, listener: TcpListener, mut signal
             }
         }
     }
-    drop((listener, alive, watched));
+    drop((listener, alive, watched, gateways));
+    let gateway = Arc::clone(&current.borrow());
     gateway.health.stops();
     tracing::info!("stopping: what is on its way is finished first");
     let ended = async {
@@ -68,17 +97,65 @@ pub(super) async fn run(gateway: Arc<Gateway>, listener: TcpListener, mut signal
     };
     tokio::select! {
         () = ended => {}
-        () = signals.next() => {
-            tracing::warn!("told twice to stop: ending at once");
-            std::process::exit(1);
+        () = signals.stop() => insisted(),
+    }
+}
+
+/// Whoever tells it twice does not wait.
+fn insisted() -> ! {
+    tracing::warn!("told twice to stop: ending at once");
+    std::process::exit(1);
+}
+
+/// Says on `/readyz` that the gateway stops. How long before its port closes?
+fn announced(gateway: &Gateway) -> Duration {
+    gateway.health.stops();
+    let notice = gateway.limits.notice_at(gateway.listening);
+    if !notice.is_zero() {
+        tracing::info!(?notice, "stopping: /readyz says so before the port closes");
+    }
+    notice
+}
+
+/// Waits for a time, or forever.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Goes by the configuration as it is now. If it is wrong, the old one stays.
+fn reloaded(current: &watch::Sender<Arc<Gateway>>, reload: impl Fn() -> anyhow::Result<Config>) {
+    let gateway = Arc::clone(&current.borrow());
+    match reload().and_then(|config| gateway.reloaded(config)) {
+        Ok((gateway, unchanged)) => {
+            current.send_replace(Arc::new(gateway));
+            tracing::info!("the configuration was reloaded");
+            if !unchanged.is_empty() {
+                let restart = unchanged.join(", ");
+                tracing::warn!(
+                    restart,
+                    "this was changed in the configuration, and takes effect after a restart"
+                );
+            }
+        }
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(error, "the configuration was not reloaded: the old one stays");
         }
     }
 }
 
-async fn serve(gateway: Arc<Gateway>, stream: TcpStream, alive: Alive, mut phase: watch::Receiver<Phase>) {
+async fn serve(
+    gateways: watch::Receiver<Arc<Gateway>>,
+    stream: TcpStream,
+    alive: Alive,
+    mut phase: watch::Receiver<Phase>,
+) {
     // Pieces of a stream are small and must not wait for one another.
     let _ = stream.set_nodelay(true);
-    let limits = &gateway.limits;
+    let limits = gateways.borrow().limits.clone();
     let io = Taken::within(limits.pause, TokioIo::new(stream));
     let mut builder = http1::Builder::new();
     builder
@@ -89,7 +166,7 @@ async fn serve(gateway: Arc<Gateway>, stream: TcpStream, alive: Alive, mut phase
         .auto_date_header(false);
     let kept = &alive;
     let service = service_fn(|request: Request<Incoming>| {
-        let (gateway, alive) = (Arc::clone(&gateway), kept.clone());
+        let (gateway, alive) = (Arc::clone(&gateways.borrow()), kept.clone());
         async move { Ok::<_, Infallible>(relay::answer(gateway, alive, request).await) }
     });
     let mut connection = pin!(builder.serve_connection(io, service));

@@ -3,7 +3,7 @@
 //! A session's own model is asked at the provider its newest request went to, with the headers of that request, because
 //! nobody else has its key. Those are held for as long as the session is remembered and are seen by nobody but that provider.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -58,20 +58,24 @@ pub(super) enum Summarisers {
         profiles: Arc<Profiles>,
         /// How large their windows are said to be.
         window: Option<Tokens>,
+        /// How long one may take.
+        timeouts: Timeouts,
     },
 }
 
 impl Summarisers {
-    /// As the configuration says; `window` is what it says of the sessions' models.
+    /// As the configuration says; `time` is how long a summary may take, `window` what it says of the sessions' models.
     pub(super) fn new(
         config: config::Summariser,
+        time: Duration,
         window: Option<Tokens>,
         profiles: &Arc<Profiles>,
     ) -> anyhow::Result<Self> {
+        let timeouts = Timeouts::of(time);
         let (model, base, format, key) = match config {
             config::Summariser::BuiltIn => return Ok(Self::BuiltIn),
             config::Summariser::Session => {
-                return Ok(Self::Session { profiles: Arc::clone(profiles), window });
+                return Ok(Self::Session { profiles: Arc::clone(profiles), window, timeouts });
             }
             config::Summariser::Model { model, base, format, key } => (model, base, format, key),
         };
@@ -80,6 +84,7 @@ impl Summarisers {
         let window = known(profiles, &model).or(window).unwrap_or(USUAL);
         let remote = Remote::builder(format, address, model.as_str(), window)
             .key(key.context("reading the key of the summariser")?)
+            .timeouts(timeouts)
             .build()?;
         Ok(Self::Model(compose::Summariser { summarise: Arc::new(remote), model, warm: Warm::Never }))
     }
@@ -102,13 +107,14 @@ impl Summarisers {
         match self {
             Self::BuiltIn => None,
             Self::Model(summariser) => Some(summariser.clone()),
-            Self::Session { profiles, window } => {
+            Self::Session { profiles, window, timeouts } => {
                 let (means, model) = (Arc::clone(means?), model.to_owned());
                 // Whichever is smaller holds: the other would be more than somebody takes.
                 let window = [known(profiles, &model), *window].into_iter().flatten().min().unwrap_or(USUAL);
                 let upstreams = Arc::clone(upstreams);
                 let name = format!("{} at {}", shown(&model), means.host());
-                let own = Own { upstreams, means, format, name, model: model.clone(), window };
+                let timeouts = *timeouts;
+                let own = Own { upstreams, means, format, name, model: model.clone(), window, timeouts };
                 Some(compose::Summariser { summarise: Arc::new(own), model, warm: Warm::IfCheaper })
             }
         }
@@ -197,6 +203,7 @@ struct Own {
     name: String,
     model: String,
     window: Tokens,
+    timeouts: Timeouts,
 }
 
 impl fmt::Debug for Own {
@@ -249,8 +256,7 @@ impl Own {
 
     /// Asks once, for as long as the whole answer may take.
     async fn once(&self, body: Bytes) -> Result<Draft, SummarizeError> {
-        let whole = Timeouts::default().whole;
-        let asked = timeout(whole, self.exchange(body)).await;
+        let asked = timeout(self.timeouts.whole, self.exchange(body)).await;
         asked.unwrap_or_else(|_| Err(self.late(Waited::Whole)))
     }
 
@@ -259,7 +265,7 @@ impl Own {
             .body(Outbound::whole(body, Framing::Length))
             .map_err(|error| self.broken("making the question", error))?;
         *request.headers_mut() = self.means.headers.clone();
-        let sent = timeout(Timeouts::default().first_byte, self.upstreams.send(request)).await;
+        let sent = timeout(self.timeouts.first_byte, self.upstreams.send(request)).await;
         let sent = sent.map_err(|_| self.late(Waited::FirstByte))?;
         let (head, body) = sent.map_err(|error| self.unsent(error))?.into_parts();
         let status = head.status.as_u16();
@@ -297,12 +303,13 @@ impl Own {
         match error {
             SendError::Silent => self.late(Waited::FirstByte),
             SendError::Unreached(why) | SendError::Broken(why) => self.broken("sending the question", why),
+            SendError::Untrusted(fault) => self.broken("sending the question", fault.to_string()),
             SendError::Intake(error) => self.broken("sending the question", error),
         }
     }
 
     fn late(&self, waited: Waited) -> SummarizeError {
-        let Timeouts { connect, first_byte, whole } = Timeouts::default();
+        let Timeouts { connect, first_byte, whole } = self.timeouts;
         let after = match waited {
             Waited::Connection => connect,
             Waited::FirstByte => first_byte.min(self.upstreams.patience()),
@@ -363,7 +370,8 @@ mod tests {
         }
         assert!(!secrets.iter().any(|secret| ["true", "1", "2023-06-01"].contains(secret)), "{secrets:?}");
         assert_eq!(format!("{means:?}"), "Means(…)");
-        let summarisers = Summarisers::Session { profiles: Arc::new(Profiles::builtin()), window: None };
+        let (profiles, timeouts) = (Arc::new(Profiles::builtin()), Timeouts::default());
+        let summarisers = Summarisers::Session { profiles, window: None, timeouts };
         let upstreams =
             Arc::new(Upstreams::new(Vec::new(), &config::Limits::default()).expect("nobody is somebody"));
         let own = summarisers.of(&upstreams, (Format::Anthropic, "m\n"), Some(&means)).expect("a model");
@@ -386,8 +394,9 @@ mod tests {
             ("claude-opus-4-5", Some(90_000), 90_000),
             ("claude-opus-4-5", Some(900_000), 200_000),
         ] {
-            let summarisers =
-                Summarisers::Session { profiles: Arc::clone(&profiles), window: window.map(Tokens) };
+            let (window_said, timeouts) = (window.map(Tokens), Timeouts::default());
+            let profiles = Arc::clone(&profiles);
+            let summarisers = Summarisers::Session { profiles, window: window_said, timeouts };
             let own = summarisers.of(&upstreams, (Format::Anthropic, model), Some(&means));
             assert_eq!(own.expect("a model").summarise.window(), Tokens(expect), "{model} {window:?}");
         }

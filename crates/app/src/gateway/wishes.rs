@@ -35,7 +35,7 @@ fn focus(value: &[u8]) -> Result<String, Trouble> {
 }
 
 /// Bytes with those that are escaped in their places. A `%` that escapes nothing is one.
-fn unescaped(value: &[u8]) -> Vec<u8> {
+pub(super) fn unescaped(value: &[u8]) -> Vec<u8> {
     let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut bytes = Vec::with_capacity(value.len());
     let mut at = 0;

@@ -157,3 +157,61 @@ fn a_damaged_page_is_found_by_the_doctor() {
     assert!(!said.contains("healthy."), "{said}");
     assert!(said.contains("backup"), "{said}");
 }
+
+#[test]
+fn a_database_that_is_named_by_a_url_is_refused_and_nothing_is_made() {
+    for url in [
+        "postgres://me:canary@host/db",
+        "postgresql://host/db",
+        "MySQL://host/db",
+        "http://host/log.db",
+        "s3://bucket/log.db",
+        "sqlite:///tmp/log.db",
+        "sqlite:log.db",
+        "file:log.db?mode=ro",
+        "jdbc:sqlite:log.db",
+    ] {
+        let bench = Bench::new();
+        let folder = bench.path("");
+        let good = bench.write("good.json", GOOD);
+        for args in [
+            &["import", text(&good)][..],
+            &["sessions"],
+            &["doctor"],
+            &["serve", "--check"],
+            &["serve", "--listen", "127.0.0.1:0"],
+            &["show", "x"],
+        ] {
+            for by_flag in [true, false] {
+                let mut command = bench.command();
+                command.current_dir(&folder).args(args);
+                if by_flag {
+                    command.args(["--db", url]);
+                } else {
+                    command.env("EPITOME_DB", url);
+                }
+                let output = command.output().expect("the binary runs");
+                let said = String::from_utf8(output.stderr).expect("UTF-8");
+                assert!(!output.status.success(), "{url} {args:?}");
+                assert!(said.contains("is a URL") && said.contains("SQLite"), "{url} {args:?}: {said}");
+                assert!(!said.contains("canary"), "{said}");
+            }
+        }
+        let made: Vec<_> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry")).collect();
+        assert_eq!(made.len(), 1, "{url}: {made:?}");
+    }
+}
+
+#[test]
+fn a_copy_is_a_file_too_and_a_path_with_a_colon_is_still_a_path() {
+    let bench = Bench::new();
+    bench.session("good.json", GOOD);
+    let said = bench.fails(&["backup", "postgres://host/db"]);
+    assert!(said.contains("is a URL"), "{said}");
+    for name in ["a:b.db", "./file:x.db", "./postgres:x"] {
+        let mut command = bench.command();
+        command.current_dir(bench.path("")).args(["--db", name, "sessions", "--json"]);
+        assert!(command.output().expect("the binary runs").status.success(), "{name}");
+    }
+}

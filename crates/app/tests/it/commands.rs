@@ -379,6 +379,20 @@ fn an_empty_variable_is_none() {
 }
 
 #[test]
+fn a_command_that_needs_another_shows_its_help_wherever_the_database_is_named() {
+    let bench = Bench::new();
+    for (args, expect) in [
+        (&[][..], "epitome sessions"),
+        (&["--json"][..], "epitome sessions"),
+        (&["ledger"][..], "Usage: epitome ledger"),
+    ] {
+        let said = bench.fails(args);
+        assert!(said.contains("Usage: ") && said.contains(expect), "{args:?}: {said}");
+        assert!(!said.contains("error:"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn turns_that_are_not_there_are_an_error() {
     let bench = Bench::new();
     let session = bench.session("talk.json", TALK);

@@ -16,6 +16,7 @@ key_env = "LOCAL_KEY"
 [[token]]
 principal = "anna"
 env = "ANNA_TOKEN"
+allow = ["inference", "GET /v1/files/*"]
 "#;
 
 /// Checks a file with a key and a token in the environment: what was printed, whatever came of it.
@@ -42,6 +43,9 @@ fn a_configuration_is_checked_and_shown_without_its_secrets() {
         "mode            observe",
         "local at http://10.0.0.3:8080: openai-chat, qwen*; a key of its own, which anybody on the way can read",
         "tokens          anna",
+        "                  routes: inference, GET /v1/files/*",
+        "routes          inference, models with a key of the gateway's",
+        "overrides       headers may not lower",
     ] {
         assert!(said.contains(part), "no {part} in\n{said}");
     }
@@ -50,6 +54,7 @@ fn a_configuration_is_checked_and_shown_without_its_secrets() {
     assert!(right && !said.contains("canary"), "{said}");
     let shown: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&shown["mode"], &shown["upstreams"][0]["key"]), (&"off".into(), &"configured".into()));
+    assert_eq!(shown["tokens"][0]["allow"], serde_json::json!(["inference", "GET /v1/files/*"]));
     assert!(!bench.path("log.db").exists(), "checking makes no database");
 }
 
@@ -89,6 +94,7 @@ fn what_mode_compact_is_told_is_shown_without_its_key() {
             "key": "configured",
             "exposed": true,
         },
+        "summariser_timeout": "5m",
     });
     assert_eq!(shown["compact"], expect);
     let (right, said) = text_of(&["--summariser", "session", "--json"]);

@@ -7,7 +7,7 @@ use epitome_wire::weave::{Piece, Plan};
 use super::{
     script::{Chunk, Form, Script, Taken},
     units::Units,
-    weaving::{LoggedForms, around},
+    weaving::{LoggedForms, around, items_of},
 };
 use crate::session::{SessionError, reading::parse, setup::Rendering};
 
@@ -45,7 +45,7 @@ impl Scripts {
         if let Some((_, lead)) = taken.last.lead {
             units.led_by(lead);
         }
-        let mut logged = LoggedForms::new(&units, line, &taken.between);
+        let mut logged = LoggedForms::new(&units, &taken.between, || items_of(line));
         let mut said: Vec<String> = Vec::new();
         let mut say = |from: usize, to: usize, said: &mut Vec<String>| -> Result<(), SessionError> {
             for unit in from..to {

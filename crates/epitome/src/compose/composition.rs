@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc};
 
 use epitome_core::{Seq, SessionId, ThreadId, Tokens, context::Names, event::Trigger, project::project};
 use epitome_store::{
-    Head, NewThread, Sqlite, Start, StoreError,
+    NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
 };
 use epitome_wire::{
@@ -24,7 +24,7 @@ use crate::{
     compact,
     holdout::Arm,
     recorder::{
-        Arrival, Placed, RecordError, Recorder, Ticket,
+        Arrival, Placed, RecordError, Recorder, Ticket, as_conflict,
         place::{Line, Place},
     },
     session::{
@@ -312,12 +312,13 @@ impl<'b> Composition<'_, '_, 'b> {
 
     /// Records the request, which goes on as it came, unless it is not meant for the provider.
     fn pass(&self, place: Place, left: Left) -> Result<(Ticket, Way), RecordError> {
-        let ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        let way = match self.command() {
-            Some(_) => answer(command::not_compacted(left)),
-            None => as_it_came(self.arrival.body, left),
-        };
-        Ok((ticket, way))
+        let (arrival, seen, caller) = (self.arrival, self.seen, self.caller);
+        if self.command().is_some() {
+            let ticket = self.recorder.take(arrival, seen, caller, place)?;
+            return Ok((ticket, answer(command::not_compacted(left))));
+        }
+        let ticket = self.recorder.relay(arrival, seen, caller, place, Writing::Now)?;
+        Ok((ticket, as_it_came(arrival.body, left)))
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
@@ -492,14 +493,6 @@ fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
         row = number.checked_sub(1).map(|before| store.call(place.thread, before)).transpose()?;
     }
     Ok(place.after)
-}
-
-/// Whoever was first: the request is placed again.
-fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
-    match error {
-        conflict @ StoreError::Conflict { .. } => conflict,
-        _ => StoreError::Conflict { thread, after: Seq::START, head: Head::START },
-    }
 }
 
 fn answer(words: String) -> Way {

@@ -9,13 +9,19 @@ use epitome_core::{
     SessionId, ThreadId, Tokens,
     cost::Terms,
     event::{Time, Usage},
+    policy::Policy,
     profile::{CacheRules, Prices, Profiles},
 };
-use epitome_store::{Sqlite, StoreError};
+use epitome_store::{Sqlite, StoreError, records::Opens};
 use epitome_wire::Format;
 use tokio::runtime::Handle;
 
-use super::{Composing, Summariser, client_cache::ClientCaches, weaving::Loom};
+use super::{
+    Composing, Summariser,
+    client_cache::ClientCaches,
+    relayed::{RelayedThread, RelayedThreads},
+    weaving::Loom,
+};
 use crate::{
     observe::kept::Kept,
     recorder::Ticket,
@@ -156,13 +162,18 @@ pub(crate) struct Lives {
     setups: Mutex<Setups>,
     /// What clients sent of late.
     pub(super) clients: ClientCaches,
+    /// The threads whose newest requests were relayed as they came.
+    relayed: RelayedThreads,
 }
 
-/// How requests are made, by format and model.
-type Setups = HashMap<(Format, String), Arc<Setup>>;
+/// How requests are made, by format and model, for each policy that is in use there.
+type Setups = HashMap<(Format, String), Vec<(Policy, Arc<Setup>)>>;
 
 /// How many models anybody asks.
 const MODELS: usize = 256;
+
+/// How many policies are in use at a time.
+const POLICIES: usize = 64;
 
 /// How much of what is remembered may weigh in all: the last bodies of some hundred large sessions, which are the most of it.
 const WEIGHT: Tokens = Tokens(24_000_000);
@@ -173,6 +184,7 @@ impl Default for Lives {
             kept: Mutex::new(Kept::new(WEIGHT)),
             setups: Mutex::default(),
             clients: ClientCaches::default(),
+            relayed: RelayedThreads::default(),
         }
     }
 }
@@ -191,10 +203,37 @@ impl Lives {
         // A token is about four bytes.
         let weight = Tokens(live.loom().map_or(0, |loom| loom.weight()) as u64 / 4 + 1_000);
         self.kept().put(thread, Arc::clone(live), weight);
+        drop(self.relayed.take(thread));
     }
 
     pub(crate) fn forget(&self, thread: ThreadId) {
         drop(self.kept().take(thread));
+        drop(self.relayed.take(thread));
+    }
+
+    /// What a request to be relayed goes on from, in a thread that is there or that it opens.
+    pub(crate) fn relayed(
+        &self,
+        store: &Sqlite,
+        thread: ThreadId,
+        opens: Option<&Opens>,
+    ) -> Result<RelayedThread, SessionError> {
+        match (opens, self.relayed.take(thread)) {
+            (Some(_), _) => Ok(RelayedThread::fresh()),
+            (None, Some(relayed)) => Ok(relayed),
+            (None, None) => RelayedThread::read(store, thread),
+        }
+    }
+
+    /// The newest request of a thread was relayed: whoever composes the next one reads the thread again.
+    pub(crate) fn relays(&self, thread: ThreadId, relayed: RelayedThread) {
+        drop(self.kept().take(thread));
+        self.relayed.put(thread, relayed);
+    }
+
+    /// Something was appended to a thread whose newest request was relayed.
+    pub(crate) fn appended(&self, thread: ThreadId, appended: Appended) {
+        self.relayed.appended(thread, appended);
     }
 
     /// How requests of a model are made.
@@ -203,12 +242,18 @@ impl Lives {
         if setups.len() >= MODELS {
             setups.clear();
         }
-        let make = || {
-            let setup = Setup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
-            Arc::new(setup)
-        };
-        let setup = setups.entry((format, model.to_owned())).or_insert_with(make);
-        Arc::clone(setup)
+        let known = setups.entry((format, model.to_owned())).or_default();
+        // A policy may be changed under its name while the gateway runs: what it says counts, not what it is called.
+        if let Some((_, setup)) = known.iter().find(|(policy, _)| *policy == composing.policy) {
+            return Arc::clone(setup);
+        }
+        if known.len() >= POLICIES {
+            known.clear();
+        }
+        let setup = Setup::new(format, model, None, &composing.policy, &composing.profiles, Tokens(0));
+        let setup = Arc::new(setup);
+        known.push((composing.policy.clone(), Arc::clone(&setup)));
+        setup
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<Arc<Live>>> {
@@ -327,7 +372,8 @@ mod tests {
         let usual = Setup::new(FORMAT, "m", None, &composing.policy, &composing.profiles, Tokens(0));
         let meter = Arc::new(Meter::new(Arc::clone(asked) as _, Overhead::default()));
         let setup = Arc::new(Setup { meter, ..usual });
-        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setup);
+        let setups = vec![(composing.policy.clone(), setup)];
+        recorder.lives.setups.lock().unwrap().insert((FORMAT, "m".to_owned()), setups);
         recorder
     }
 

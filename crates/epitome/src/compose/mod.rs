@@ -11,6 +11,7 @@ mod composition;
 mod grown;
 mod live;
 mod recalling;
+mod relayed;
 mod script;
 mod units;
 mod weaving;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     again::Scripts,
     live::{Live, Lives},
     recalling::as_told,
+    relayed::RelayedThread,
     script::Script,
 };
 pub use self::{

@@ -46,7 +46,8 @@ impl Units {
         }
     }
 
-    fn take(&mut self, seq: Seq, digest: Option<Digest>, link: Digest) {
+    /// Takes an event by its place, its digest and the normalised link after it.
+    pub(crate) fn take(&mut self, seq: Seq, digest: Option<Digest>, link: Digest) {
         self.through = seq;
         match digest {
             // Only a compaction by the client begins a chain anew.

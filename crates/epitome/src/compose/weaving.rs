@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome_core::{
-    Digest, Fact, Logged, Seq, ThreadId, Tokens,
+    Digest, Fact, Seq, ThreadId, Tokens,
     context::{Changes, Context},
     project::Line,
     view::{Cause, Prepared},
@@ -43,7 +43,7 @@ use crate::{
 /// What is remembered of a thread's requests: all of it can be read from the store again.
 #[derive(Debug, Default)]
 pub(super) struct Loom {
-    units: Units,
+    pub(super) units: Units,
     plan: Plan,
     /// The plan as it is recorded.
     rendering: Option<Content>,
@@ -139,6 +139,35 @@ impl Loom {
         Ok(loom)
     }
 
+    /// The next requests are relayed as they come: nothing is decided for them.
+    pub(super) fn decides_nothing(&mut self) {
+        self.plan = Plan::default();
+        (self.rendering, self.planned, self.grown) = (None, None, None);
+    }
+
+    /// Tells of a request that is relayed as it came. `logged` says what the log has of a unit.
+    pub(super) fn relay(
+        &mut self,
+        store: &Sqlite,
+        request: Request<'_, '_>,
+        logged: &mut LoggedUnit<'_>,
+    ) -> Result<RelayedBody, SessionError> {
+        let Request { seen, frame, .. } = &request;
+        let mut pieces = Vec::new();
+        let (script, _) = self.script(store, logged, (seen, frame), Tokens(0), &mut pieces)?;
+        let script = Script { blanked: !frame.is_plain(), ..script };
+        let grown = self.grown.clone().filter(|grown| grown.begins(&script));
+        let (before, after) = around_history(frame);
+        let before: Vec<&str> = before.iter().map(|piece| &**piece).collect();
+        let after: Vec<&str> = after.iter().map(|piece| &**piece).collect();
+        let (hash, grown) = hashed(grown, &self.plan, frame, seen.body(), (&before, &after));
+        let bytes = seen.body().len() as u64;
+        pieces.retain(|piece: &Content| self.stored.insert(piece.hash));
+        let told = serde_json::to_string(&script).expect("scripts hold only strings, numbers and lists");
+        self.sent(request, script, Some(grown));
+        Ok(RelayedBody { hash, bytes, script: told, pieces })
+    }
+
     /// How much of a thread it holds, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.last.as_ref().map_or(0, |last| last.body.len())
@@ -175,7 +204,9 @@ impl Loom {
         let Some(middle) = middle(&self.plan, frame) else { return Ok(None) };
         let full = context.tokens() + self.saved;
         let mut pieces = Vec::new();
-        let (script, changed) = self.script(store, state.view.line(), (seen, frame), full, &mut pieces)?;
+        let mut logged = LoggedForms::new(&self.units, frame.between, || items_of(state.view.line()));
+        let (script, changed) =
+            self.script(store, &mut |unit| logged.of(unit), (seen, frame), full, &mut pieces)?;
         if (changed || !goes_on) && prepared.cause.is_none() && state.view.last().is_some() {
             // The policy left what was sent as it was: it was the client that did not.
             let cause = if changed { Cause::Client } else { Cause::Format };
@@ -311,7 +342,7 @@ impl Loom {
     fn script(
         &self,
         store: &Sqlite,
-        line: &Line,
+        logged: &mut LoggedUnit<'_>,
         (seen, frame): (&Seen<'_>, &Frame<'_>),
         full: Tokens,
         pieces: &mut Vec<Content>,
@@ -341,7 +372,6 @@ impl Loom {
         if !is_same_history || taken.between != frame.between {
             script.between = Some(frame.between.to_owned());
         }
-        let mut logged = LoggedForms::new(&self.units, line, frame.between);
         let mut changed = false;
         for unit in self.plan.kept(frame.units.len()) {
             let sent = &body[frame.units[unit].clone()];
@@ -352,7 +382,7 @@ impl Loom {
                 continue;
             }
             let form = taken.forms.get(&unit).filter(|_| is_same_history);
-            let said = logged.of(unit);
+            let said = logged(unit);
             let known = match form {
                 Some(form) => form.sent(store, said.as_deref())?.map(Cow::into_owned),
                 None => said.clone(),
@@ -372,29 +402,55 @@ impl Loom {
     }
 }
 
-/// What the log has of units, as a client would send it.
-pub(super) struct LoggedForms<'l> {
-    units: &'l Units,
-    line: &'l Line,
-    between: &'l str,
-    /// The items of the line, once anybody asks.
-    items: Option<BTreeMap<Seq, &'l Logged>>,
+/// What the log has of a unit, as a client would send it.
+pub(super) type LoggedUnit<'l> = dyn FnMut(usize) -> Option<String> + 'l;
+
+/// A request that is relayed as it came, with all that is needed to write it again.
+#[derive(Debug)]
+pub(super) struct RelayedBody {
+    pub(super) hash: Digest,
+    pub(super) bytes: u64,
+    pub(super) script: String,
+    /// Contents that the script names.
+    pub(super) pieces: Vec<Content>,
 }
 
-impl<'l> LoggedForms<'l> {
-    pub(super) fn new(units: &'l Units, line: &'l Line, between: &'l str) -> Self {
-        Self { units, line, between, items: None }
+/// What stands before a history and after it, as it is recorded.
+fn around_history<'b>(frame: &Frame<'b>) -> (Vec<Cow<'b, str>>, Vec<Cow<'b, str>>) {
+    if frame.is_plain() {
+        (vec![frame.head().into()], vec![frame.tail().into()])
+    } else {
+        (frame.before(), frame.after())
+    }
+}
+
+/// The items of a line by their places.
+pub(super) fn items_of(line: &Line) -> BTreeMap<Seq, &str> {
+    let items = line.events().filter(|event| is_item(&event.event));
+    items.map(|event| (event.id.seq, &*event.event.raw.json)).collect()
+}
+
+/// What the log has of units, as a client would send it.
+pub(super) struct LoggedForms<'l, F> {
+    units: &'l Units,
+    between: &'l str,
+    /// Finds the items; they are looked for once anybody asks.
+    find: Option<F>,
+    items: BTreeMap<Seq, &'l str>,
+}
+
+impl<'l, F: FnOnce() -> BTreeMap<Seq, &'l str>> LoggedForms<'l, F> {
+    pub(super) fn new(units: &'l Units, between: &'l str, find: F) -> Self {
+        Self { units, between, find: Some(find), items: BTreeMap::new() }
     }
 
     /// What the log has of a unit.
     pub(super) fn of(&mut self, unit: usize) -> Option<String> {
         let (after, end) = self.units.of(unit)?;
-        let items = self.items.get_or_insert_with(|| {
-            let items = self.line.events().filter(|event| is_item(&event.event));
-            items.map(|event| (event.id.seq, &**event)).collect()
-        });
-        let raws: Vec<&str> =
-            items.range(after.next()..=end).map(|(_, event)| &*event.event.raw.json).collect();
+        if let Some(find) = self.find.take() {
+            self.items = find();
+        }
+        let raws: Vec<&str> = self.items.range(after.next()..=end).map(|(_, raw)| *raw).collect();
         (!raws.is_empty()).then(|| raws.join(self.between))
     }
 }
@@ -493,11 +549,7 @@ fn finish(
         let bytes = sent.len() as u64;
         return Finished { cuts: vec![Cut::Own(sent)], hash, bytes, grown: None };
     }
-    let (before, after) = if is_plain {
-        (vec![frame.head().into()], vec![frame.tail().into()])
-    } else {
-        (frame.before(), frame.after())
-    };
+    let (before, after) = around_history(frame);
     let said = middle.iter().map(|cut| cut.text(body).len());
     let bytes = (said.sum::<usize>() + frame.head().len() + frame.tail().len()) as u64;
     let before: Vec<&str> = before.iter().map(|piece| &**piece).collect();

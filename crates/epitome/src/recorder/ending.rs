@@ -95,7 +95,11 @@ impl Recorder {
             Ok(Some(head)) => (request.thread, head.seq, ticket.placed),
             Ok(None) | Err(StoreError::Conflict { .. }) => {
                 match self.seen_before(request.thread, ticket.link)? {
-                    Some(place) => (place.thread, place.after, place.placed),
+                    Some(place) => {
+                        // Whoever wrote the same has told of a call of theirs.
+                        ticket.relayed = None;
+                        (place.thread, place.after, place.placed)
+                    }
                     None => self.fork_away(ticket, request)?,
                 }
             }
@@ -157,7 +161,11 @@ impl Recorder {
         Ok(Some(moved))
     }
 
-    fn fork_away(&self, ticket: &Ticket, request: &Commit) -> Result<(ThreadId, Seq, Placed), RecordError> {
+    fn fork_away(
+        &self,
+        ticket: &mut Ticket,
+        request: &Commit,
+    ) -> Result<(ThreadId, Seq, Placed), RecordError> {
         let (of, at, end) = (request.thread, request.after, ticket.link);
         let key = ticket.key.clone();
         let id = ThreadId::derived(&[
@@ -171,22 +179,33 @@ impl Recorder {
         let thread = NewThread { id, session: ticket.session, name, start: Start::Fork { of, at }, key };
         let head = if ticket.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
         let opens = Opens { session: None, thread, head };
-        let commit =
-            Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), Vec::new()) };
-        match self.store.commit(commit) {
+        // The fork shares the calls before its own: what this one says of itself follows them.
+        let calls = unwritten::calls_of(&mut request.clone());
+        let mut commit =
+            Commit { events: request.events.clone(), ..Commit::opening(opens, Vec::new(), calls) };
+        let mut written = self.store.commit(commit.clone());
+        if let Err(StoreError::CallsConflict { .. }) = written {
+            (ticket.relayed, commit.records) = (None, Vec::new());
+            written = self.store.commit(commit);
+        }
+        match written {
             Ok(head) => Ok((id, head.seq, Placed::Forked)),
             // So did a third one, with the very same request.
             Err(error @ StoreError::Conflict { .. }) => match self.seen_before(id, end)? {
-                Some(place) => Ok((id, place.after, place.placed)),
+                Some(place) => {
+                    ticket.relayed = None;
+                    Ok((id, place.after, place.placed))
+                }
                 None => Err(error.into()),
             },
             Err(error) => Err(error.into()),
         }
     }
 
-    /// How the call of a composed request ended.
+    /// How the call of a request ended, composed or relayed.
     pub(super) fn outcome(&self, ticket: &Ticket, end: &End) -> Option<NewOutcome> {
-        let mut outcome = self.outcome_of(ticket, ticket.call?, &end.answer, end.at);
+        let call = ticket.call.or(ticket.relayed)?;
+        let mut outcome = self.outcome_of(ticket, call, &end.answer, end.at);
         outcome.error = (end.ending != Ending::Complete).then(|| match end.status {
             Some(status) => format!("{}: the provider answered {status}", end.ending.name()),
             None => end.ending.name().to_owned(),

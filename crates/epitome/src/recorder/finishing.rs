@@ -19,7 +19,7 @@ use super::{
     End, Ending, GIVEN_BACK, RecordError, Recorder, TRIES, Ticket, ending,
     known::Known,
     own_compaction,
-    unwritten::{Busy, Leaving},
+    unwritten::{self, Busy, Leaving},
 };
 
 /// How many events somebody may have added meanwhile without saying anything.
@@ -91,7 +91,24 @@ impl Unfinished {
         if let Some(Leaving { commit: request, .. }) = &mut self.request {
             request.after = head;
             self.ticket.head = Seq(head.0 + request.events.len() as u64);
+            for record in &mut request.records {
+                if let Record::Call(call) = record {
+                    call.head = self.ticket.head;
+                }
+            }
             self.is_asked_at_its_head();
+        }
+    }
+
+    /// The call of a relayed request cannot be told in its place, nor how it ended.
+    fn forgets_its_call(&mut self) {
+        if self.ticket.call.is_some() {
+            return;
+        }
+        self.ticket.relayed = None;
+        self.records.retain(|record| !matches!(record, Record::Outcome(_)));
+        if let Some(request) = &mut self.request {
+            drop(unwritten::calls_of(&mut request.commit));
         }
     }
 
@@ -160,9 +177,11 @@ impl Recorder {
             then(match written {
                 Ok(head) => {
                     let thread = unfinished.ticket.thread;
-                    if let Some(live) = live {
-                        let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
-                        live.appended(Appended { after, events, head });
+                    let (after, events) = (unfinished.after, std::mem::take(&mut unfinished.answer));
+                    let appended = Appended { after, events, head };
+                    match live {
+                        Some(live) => live.appended(appended),
+                        None => lives.appended(thread, appended),
                     }
                     unfinished.ends(&known, (thread, head));
                     Ok(Finish::Done)
@@ -201,6 +220,16 @@ impl Recorder {
             let commit = unfinished.commit();
             let head = match self.store.commit(commit.clone()) {
                 Ok(head) => return Ok((unfinished.ticket.thread, head)),
+                Err(error) if error.is_conflict() && unfinished.ticket.relayed.is_some() => {
+                    self.lives.forget(unfinished.ticket.thread);
+                    if let StoreError::Conflict { head, .. } = error {
+                        head
+                    } else {
+                        // Somebody else told of a call here: what this one says of itself follows another.
+                        unfinished.forgets_its_call();
+                        continue;
+                    }
+                }
                 Err(error) if error.is_conflict() && unfinished.is_composed() => {
                     let Unfinished { ticket, request, records, .. } = &mut *unfinished;
                     if let Some(request) = request {
@@ -217,6 +246,9 @@ impl Recorder {
                 unfinished.moves_to(head.seq);
             } else if let Some(request) = unfinished.request.take() {
                 self.write_elsewhere(&mut unfinished.ticket, &request.commit)?;
+                if unfinished.ticket.relayed.is_none() {
+                    unfinished.forgets_its_call();
+                }
                 unfinished.moves_to(unfinished.ticket.head);
                 unfinished.is_asked_at_its_head();
             } else {

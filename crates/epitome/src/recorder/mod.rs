@@ -20,8 +20,8 @@ use std::{
 use bytes::Bytes;
 use epitome_core::{Digest, Event, Noted, Seq, SessionId, ThreadId, event::Time, id::ModelName};
 use epitome_store::{
-    Sqlite, StoreError,
-    records::{Commit, Record},
+    Head, Sqlite, Start, StoreError,
+    records::{Commit, Opens, Record},
 };
 use epitome_wire::{
     Format, WireError,
@@ -30,8 +30,9 @@ use epitome_wire::{
 };
 
 use crate::{
-    compose::{Live, Lives, Told},
+    compose::{Live, Lives, RelayedThread, Told},
     import::title_of,
+    session::{SessionError, arriving::Writing},
 };
 
 pub use self::finishing::{Finish, Unfinished};
@@ -100,6 +101,8 @@ pub struct Ticket {
     pub model: Option<ModelName>,
     /// The number of its call, if it was composed.
     pub call: Option<u64>,
+    /// The number of its call, if it was relayed as it came.
+    pub relayed: Option<u64>,
     /// The thread that the call was made in, as it is remembered.
     pub(crate) live: Option<Arc<Live>>,
     /// The first event that the client does not have though its provider was told of it.
@@ -244,13 +247,17 @@ impl Recorder {
 
     /// Records a request: finds the thread it continues, or makes one, and appends what is new in it.
     pub fn arrive(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.arrive_by(arrival, &mut |seen, caller, place| self.take(arrival, seen, caller, place).map(Some))
+        self.arrive_by(arrival, &mut |seen, caller, place| {
+            self.relay(arrival, seen, caller, place, Writing::Now).map(Some)
+        })
     }
 
     /// The same, but what is new is written when it is [finished](Self::finish), together with its answer, unless somebody
     /// [wants it before](Self::write_down_before). Other requests to this recorder are placed as if it were written.
     pub fn expect(&self, arrival: &Arrival<'_>) -> Result<Ticket, RecordError> {
-        self.arrive_by(arrival, &mut |seen, caller, place| self.leave(arrival, seen, caller, place).map(Some))
+        self.arrive_by(arrival, &mut |seen, caller, place| {
+            self.relay(arrival, seen, caller, place, Writing::MayWait).map(Some)
+        })
     }
 
     /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
@@ -392,25 +399,84 @@ impl Recorder {
         taken.ok_or(RecordError::Busy)
     }
 
-    /// Leaves a request to be written where it belongs with its answer.
-    fn leave(
+    /// Records a request that goes on as it came, with a call that tells how it can be written again: at once, or with its
+    /// answer if that may be.
+    pub(crate) fn relay(
         &self,
         arrival: &Arrival<'_>,
         seen: &Seen<'_>,
         caller: &Caller,
         place: Place,
+        writing: Writing,
     ) -> Result<Ticket, RecordError> {
-        let mut left = None;
-        let taken = self.take_by(arrival, seen, caller, place, &mut |commit| {
+        let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
+        if is_fork || (place.new.is_empty() && place.opens.is_none()) {
+            // What a fork shares is read as soon as it is there. What is asked again is in the log.
+            let mut ticket = self.take(arrival, seen, caller, place)?;
+            ticket.relayed = self.relay_again(arrival, seen, ticket.thread)?;
+            return Ok(ticket);
+        }
+        let thread = place.thread;
+        let mut relayed = self.relayed_thread(thread, place.opens.as_ref())?;
+        let (mut call, mut left) = (None, None);
+        let taken = self.take_by(arrival, seen, caller, place, &mut |mut commit| {
+            if let Some(relayed) = &mut relayed {
+                let told = audited(thread, relayed.tell(&self.store, arrival, seen, &commit))?;
+                let (number, records) = told.unzip();
+                call = number;
+                commit.records.extend(records.into_iter().flatten());
+            }
             let head = Seq(commit.after.0 + commit.events.len() as u64);
-            left = (!commit.events.is_empty() || commit.opens.is_some()).then_some(commit);
+            match writing {
+                Writing::Now => drop(self.store.commit(commit).map_err(|error| as_conflict(error, thread))?),
+                Writing::MayWait => left = Some(commit),
+            }
             Ok(Some((head, None)))
         })?;
         let mut ticket = taken.ok_or(RecordError::Busy)?;
+        ticket.relayed = call;
+        if let Some(relayed) = relayed.filter(|_| call.is_some()) {
+            self.lives.relays(thread, relayed);
+        }
         if let Some(commit) = left {
             self.leave_unwritten(&mut ticket, commit, (arrival, caller, seen));
         }
         Ok(ticket)
+    }
+
+    /// Tells of a request that is in the log and goes on once more; gives the number of its call.
+    fn relay_again(
+        &self,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        thread: ThreadId,
+    ) -> Result<Option<u64>, RecordError> {
+        let mut tries = 0;
+        loop {
+            let Some(mut relayed) = self.relayed_thread(thread, None)? else { return Ok(None) };
+            // Calls are told in order: one that repeats an earlier request is told where the thread ends by now.
+            let mut commit = Commit::new(thread, relayed.head(), Vec::new(), Vec::new());
+            let told = audited(thread, relayed.tell(&self.store, arrival, seen, &commit))?;
+            let Some((call, records)) = told else { return Ok(None) };
+            commit.records = records;
+            match self.store.commit(commit) {
+                Ok(_) => {
+                    self.lives.relays(thread, relayed);
+                    return Ok(Some(call));
+                }
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) => return Err(as_conflict(error, thread).into()),
+            }
+        }
+    }
+
+    /// What a request to be relayed goes on from.
+    fn relayed_thread(
+        &self,
+        thread: ThreadId,
+        opens: Option<&Opens>,
+    ) -> Result<Option<RelayedThread>, StoreError> {
+        audited(thread, self.lives.relayed(&self.store, thread, opens))
     }
 
     /// A request is to be written with its answer.
@@ -466,6 +532,7 @@ impl Recorder {
             purpose: caller.purpose,
             model: seen.model(),
             call,
+            relayed: None,
             live: None,
             unsent: None,
             keeps_answer: seen.keeps_answer(),
@@ -495,6 +562,28 @@ impl Recorder {
         ticket.head = head;
         ticket.call = call.or(ticket.call);
         self.known.asked(ticket);
+    }
+}
+
+/// What was found out to tell of a call. A record that cannot be read, written by another version, stops no request: its call
+/// is not told.
+fn audited<T>(thread: ThreadId, told: Result<T, SessionError>) -> Result<Option<T>, StoreError> {
+    match told {
+        Ok(told) => Ok(Some(told)),
+        Err(SessionError::Store(error)) => Err(error),
+        Err(error) => {
+            tracing::warn!(target: "epitome::record", %thread, %error, "a request is recorded without its call");
+            Ok(None)
+        }
+    }
+}
+
+/// Whoever was first: the request is placed again.
+pub(crate) fn as_conflict(error: StoreError, thread: ThreadId) -> StoreError {
+    match error {
+        conflict @ StoreError::Conflict { .. } => conflict,
+        error if error.is_conflict() => StoreError::Conflict { thread, after: Seq::START, head: Head::START },
+        error => error,
     }
 }
 

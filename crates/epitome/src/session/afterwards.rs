@@ -96,7 +96,10 @@ impl Desk {
                 Ok(Some(written))
             }
             Err(error) => {
-                self.listeners.tell(Lifecycle::NotesFailed { thread: self.thread, error: error.to_string() });
+                self.listeners.tell(
+                    self.session,
+                    Lifecycle::NotesFailed { thread: self.thread, error: error.to_string() },
+                );
                 Err(error.into())
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Digest, Fact, Logged, Seq, ThreadId,
+    Digest, Fact, Logged, Seq, ThreadId, Tokens,
     context::Names,
     cost::Prompt,
     event::Instruction,
@@ -21,6 +21,7 @@ use super::{
     error::SessionError,
     reading::{parse, read_line, read_window},
     setup::Rendering,
+    state::window_of,
 };
 use crate::compose::{Script, Scripts};
 
@@ -105,10 +106,10 @@ impl<'s> Past<'s> {
         }
         let passes = self.passes.iter().filter(|(number, _)| *number <= row.number);
         let passes = passes.map(|(_, pass)| pass.clone()).collect();
-        let sent = parse::<Sent>("sent", row.number, &row.call.sent)?;
+        let sent = parse::<Option<Sent>>("sent", row.number, &row.call.sent)?;
         // Handles are written in the name of the thread that made the call: a fork shows them as they were sent.
         let names = Names::Thread(row.thread);
-        let view = View::restore(&line, passes, Some(sent), Arc::clone(&self.meter), names);
+        let view = View::restore(&line, passes, sent, Arc::clone(&self.meter), names);
         let rendered = match &rendering.weave {
             Some(plan) => {
                 let body = self.scripts.body(self.store, self.thread, &row, &rendering, plan, &line)?;
@@ -124,16 +125,34 @@ impl<'s> Past<'s> {
 
     /// What would be sent now, if nothing more were decided: all that happened, under all that was decided.
     pub(crate) fn now(&self, thread: ThreadId, last: Option<&CallRow>) -> Result<View, SessionError> {
-        let sent = last.map(|row| parse::<Sent>("sent", row.number, &row.call.sent)).transpose()?;
+        let sent =
+            last.map(|row| parse::<Option<Sent>>("sent", row.number, &row.call.sent)).transpose()?.flatten();
         let passes = self.passes.iter().map(|(_, pass)| pass.clone()).collect();
         Ok(View::restore(&self.line, passes, sent, Arc::clone(&self.meter), Names::Thread(thread)))
     }
 }
 
+/// The window that the newest call of a thread's view was made for, of those that saw nothing after `through`; nothing if
+/// nobody gave one, so that what is known of the model counts.
+pub fn window(
+    store: &Sqlite,
+    thread: ThreadId,
+    through: Option<Seq>,
+) -> Result<Option<Tokens>, SessionError> {
+    let mut row = store.last_made_call(thread)?;
+    while let Some(CallRow { number, call, .. }) = row {
+        if through.is_none_or(|through| call.head <= through) {
+            return Ok(window_of(&call));
+        }
+        row = number.checked_sub(1).map(|before| store.call(thread, before)).transpose()?;
+    }
+    Ok(None)
+}
+
 /// How the requests of a thread name what they leave out: by handles if its model has a tool to ask for it, given by its
 /// client or offered with its last call, and else not at all.
 pub fn names_of(store: &Sqlite, thread: ThreadId, line: &Line) -> Result<Names, SessionError> {
-    let last = store.last_call(thread)?;
+    let last = store.last_made_call(thread)?;
     let script = last.as_ref().and_then(|last| last.call.script.as_deref());
     let is_tools =
         |event: &&Arc<Logged>| matches!(event.event.fact, Fact::Instructed { what: Instruction::Tools, .. });

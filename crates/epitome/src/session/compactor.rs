@@ -153,15 +153,18 @@ async fn work(desk: &Arc<Desk>, worker: &str, row: JobRow) -> Result<(), Session
     };
     let maker = maker_for(desk, &row, started)?;
     let by = maker.as_ref().map_or(BUILT_IN, |maker| maker.for_trigger(row.job.trigger).name()).to_owned();
-    desk.listeners.tell(Lifecycle::Started {
-        thread: row.job.thread,
-        job: Some(row.job.id),
-        trigger: row.job.trigger,
-        by: by.clone(),
-        first: row.job.first,
-        through: row.job.through,
-        tokens_before: material.detail.covered,
-    });
+    desk.listeners.tell(
+        desk.session,
+        Lifecycle::Started {
+            thread: row.job.thread,
+            job: Some(row.job.id),
+            trigger: row.job.trigger,
+            by: by.clone(),
+            first: row.job.first,
+            through: row.job.through,
+            tokens_before: material.detail.covered,
+        },
+    );
     let drafted = match &maker {
         Some(maker) => drafted(desk, worker, &row, maker, &material).await,
         None => Ok(None),
@@ -322,13 +325,16 @@ fn finish(
                 created: desk.now(),
             };
             if desk.store.finish_job(row.job.id, worker, summary, attempt(None, used))? {
-                desk.listeners.tell(Lifecycle::Ended {
-                    thread: row.job.thread,
-                    job: Some(row.job.id),
-                    by,
-                    tokens_before: material.detail.covered,
-                    tokens_after,
-                });
+                desk.listeners.tell(
+                    desk.session,
+                    Lifecycle::Ended {
+                        thread: row.job.thread,
+                        job: Some(row.job.id),
+                        by,
+                        tokens_before: material.detail.covered,
+                        tokens_after,
+                    },
+                );
             }
         }
         Err((Failed::Lost, _)) => {
@@ -346,7 +352,8 @@ fn finish(
             let next = if open || is_worn { NextStep::BuiltIn } else { NextStep::Retry };
             if mine {
                 let (thread, job) = (row.job.thread, row.job.id);
-                desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error: why, next });
+                desk.listeners
+                    .tell(desk.session, Lifecycle::Failed { thread, job, by, fault, error: why, next });
             }
         }
     }
@@ -373,7 +380,7 @@ fn give_up(
     if desk.store.fail_job(row.job.id, worker, attempt, then)? {
         let (thread, job) = (row.job.thread, row.job.id);
         let fault = Fault::Unasked;
-        desk.listeners.tell(Lifecycle::Failed { thread, job, by, fault, error, next });
+        desk.listeners.tell(desk.session, Lifecycle::Failed { thread, job, by, fault, error, next });
     }
     Ok(())
 }

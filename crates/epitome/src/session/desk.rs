@@ -397,7 +397,7 @@ impl Desk {
         };
         if let Some(compaction) = &prepared.compaction {
             if let (Author::BuiltIn, Fact::Compacted(made)) = (prepared.author, &compaction.event.fact) {
-                self.listeners.built_in(self.thread, made, first, &setup.meter);
+                self.listeners.built_in((self.session, self.thread), made, first, &setup.meter);
             }
             events.push(compaction.event.clone().into());
             state.head = Head { seq: compaction.id.seq, link: compaction.link };
@@ -446,7 +446,7 @@ impl Desk {
         }
         let standing = state.view.context().summary().map(|summary| summary.id.seq);
         if let Some(calls) = state.stands_on(number, standing, is_forced(&prepared)) {
-            self.listeners.tell(Lifecycle::Thrashing { thread: self.thread, calls });
+            self.listeners.tell(self.session, Lifecycle::Thrashing { thread: self.thread, calls });
         }
         state.view.forget();
         let epoch = state.view.epoch().number;
@@ -476,14 +476,17 @@ impl Desk {
         let Fact::Compacted(compaction) = &logged.event.fact else { return None };
         let by = by.unwrap_or_else(|| BUILT_IN.to_owned());
         let made = Some((compaction.trigger, by.clone()));
-        self.listeners.tell(Lifecycle::Adopted {
-            thread: self.thread,
-            compaction: logged.id.seq,
-            by,
-            trigger: compaction.trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
+        self.listeners.tell(
+            self.session,
+            Lifecycle::Adopted {
+                thread: self.thread,
+                compaction: logged.id.seq,
+                by,
+                trigger: compaction.trigger,
+                tokens_before: compaction.tokens_before,
+                tokens_after: compaction.tokens_after,
+            },
+        );
         made
     }
 

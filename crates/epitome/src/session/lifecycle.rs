@@ -10,7 +10,7 @@ use std::{
 };
 
 use epitome_core::{
-    Seq, ThreadId, Tokens,
+    Seq, SessionId, ThreadId, Tokens,
     event::{Compaction, Trigger},
     id::JobId,
     meter::Meter,
@@ -165,26 +165,27 @@ impl Listeners {
     }
 
     /// Tells of a compaction that the built-in summariser makes at once; what it stands for begins at `first`.
-    pub(crate) fn built_in(&self, thread: ThreadId, compaction: &Compaction, first: Seq, meter: &Meter) {
+    pub(crate) fn built_in(
+        &self,
+        (session, thread): (SessionId, ThreadId),
+        compaction: &Compaction,
+        first: Seq,
+        meter: &Meter,
+    ) {
         let by = BUILT_IN.to_owned();
         let (trigger, through) = (compaction.trigger, compaction.through);
         let tokens_after = meter.text(compaction.summary.text());
         let saved = compaction.tokens_before.zip(compaction.tokens_after);
         // The rest of the context is the same before and after.
         let tokens_before = saved.map_or(Tokens(0), |(before, after)| before.less(after)) + tokens_after;
-        self.tell(Lifecycle::Started {
-            thread,
-            job: None,
-            trigger,
-            by: by.clone(),
-            first,
-            through,
-            tokens_before,
-        });
-        self.tell(Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
+        let started =
+            Lifecycle::Started { thread, job: None, trigger, by: by.clone(), first, through, tokens_before };
+        self.tell(session, started);
+        self.tell(session, Lifecycle::Ended { thread, job: None, by, tokens_before, tokens_after });
     }
 
-    pub(crate) fn tell(&self, happened: Lifecycle) {
+    /// Tells of something that happened in a session.
+    pub(crate) fn tell(&self, session: SessionId, happened: Lifecycle) {
         let callback = match &happened {
             Lifecycle::Started { .. } => self.before.as_ref(),
             Lifecycle::Ended { .. } => self.after.as_ref(),
@@ -196,7 +197,13 @@ impl Listeners {
         {
             tracing::error!(target: "epitome::compaction", "a callback panicked");
         }
-        tracing::info!(target: "epitome::compaction", happened = %happened);
+        match &happened {
+            // Nobody waits for a summary, so nothing but this line tells an operator that none comes.
+            Lifecycle::Failed { .. } | Lifecycle::NotesFailed { .. } => {
+                tracing::warn!(target: "epitome::compaction", %session, happened = %happened);
+            }
+            _ => tracing::info!(target: "epitome::compaction", %session, happened = %happened),
+        }
         // Nobody need be listening.
         let _ = self.stream.send(happened);
     }

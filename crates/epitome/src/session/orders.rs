@@ -124,15 +124,18 @@ pub(crate) fn compact_built_in(
     })?;
     if let Some(compaction) = made {
         let meter = Arc::clone(&state.setup.meter);
-        desk.listeners.built_in(desk.thread, &compaction, first, &meter);
-        desk.listeners.tell(Lifecycle::Adopted {
-            thread: desk.thread,
-            compaction: head.seq,
-            by: BUILT_IN.to_owned(),
-            trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
+        desk.listeners.built_in((desk.session, desk.thread), &compaction, first, &meter);
+        desk.listeners.tell(
+            desk.session,
+            Lifecycle::Adopted {
+                thread: desk.thread,
+                compaction: head.seq,
+                by: BUILT_IN.to_owned(),
+                trigger,
+                tokens_before: compaction.tokens_before,
+                tokens_after: compaction.tokens_after,
+            },
+        );
     }
     Ok(head.seq)
 }
@@ -166,14 +169,17 @@ pub(super) fn adopt(desk: &Desk, job: JobId) -> Result<Seq, SessionError> {
     let head = appended?;
     let Some((place, compaction)) = made else { return Ok(head.seq) };
     if let Some((by, compaction)) = compaction {
-        desk.listeners.tell(Lifecycle::Adopted {
-            thread: desk.thread,
-            compaction: place,
-            by,
-            trigger: compaction.trigger,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-        });
+        desk.listeners.tell(
+            desk.session,
+            Lifecycle::Adopted {
+                thread: desk.thread,
+                compaction: place,
+                by,
+                trigger: compaction.trigger,
+                tokens_before: compaction.tokens_before,
+                tokens_after: compaction.tokens_after,
+            },
+        );
     }
     Ok(place)
 }
@@ -209,10 +215,13 @@ pub(super) fn turn_back(desk: &Desk, turn: Turn) -> Result<Seq, SessionError> {
     })?;
     let compaction = place.unwrap_or_default();
     let thread = desk.thread;
-    desk.listeners.tell(match turn {
-        Turn::Undo => Lifecycle::Reverted { thread, compaction },
-        Turn::Redo => Lifecycle::Restored { thread, compaction },
-    });
+    desk.listeners.tell(
+        desk.session,
+        match turn {
+            Turn::Undo => Lifecycle::Reverted { thread, compaction },
+            Turn::Redo => Lifecycle::Restored { thread, compaction },
+        },
+    );
     Ok(compaction)
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) terms: Option<Terms>,
     /// The most input that the provider takes, by its own count; nothing if nobody knows.
     pub(crate) limit: Option<Tokens>,
+    /// The window that somebody gave, whatever is known of the model.
+    pub(crate) window: Option<Tokens>,
     /// What hooks may add.
     pub(crate) reserve: Tokens,
     pub(crate) recorded: Recorded,
@@ -109,6 +111,7 @@ impl Setup {
             options,
             terms,
             limit,
+            window,
             reserve,
             recorded,
         }
@@ -117,7 +120,7 @@ impl Setup {
     /// The most that a request may hold whose sender says how large the window is, or how long the answer may be: no more
     /// need be left for that, and no less.
     pub(crate) fn limit_of(&self, window: Option<Tokens>, answer: Option<Tokens>) -> Limit {
-        Limit(limit(window, self.profile.as_ref(), answer))
+        Limit { most: limit(window, self.profile.as_ref(), answer), window }
     }
 
     /// Whether requests are made with the same as with another.
@@ -136,11 +139,11 @@ impl Setup {
 
     /// How much the next request may hold, given what calls have taught.
     pub(crate) fn budget(&self, learned: Learned) -> Budget {
-        self.budget_within(Limit(self.limit), learned)
+        self.budget_within(Limit { most: self.limit, window: self.window }, learned)
     }
 
     /// The same, where a request says more of its limit.
-    pub(crate) fn budget_within(&self, Limit(known): Limit, learned: Learned) -> Budget {
+    pub(crate) fn budget_within(&self, Limit { most: known, .. }: Limit, learned: Learned) -> Budget {
         let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
@@ -154,9 +157,14 @@ impl Setup {
     }
 }
 
-/// The most input a request may hold, by the provider's count; nothing if nobody knows.
+/// The most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit(Option<Tokens>);
+pub(crate) struct Limit {
+    /// The most input, by the provider's count; nothing if nobody knows.
+    most: Option<Tokens>,
+    /// The window that somebody gave, whatever is known of the model.
+    pub(crate) window: Option<Tokens>,
+}
 
 /// The most input a model takes, by the provider's count, less what the counts may be short. `answer` is how long an answer
 /// may be, if that is known.

@@ -48,6 +48,15 @@ struct Made {
     cache: CacheUse,
     /// What it could read of the call before.
     chance: Option<CacheChance>,
+    /// The window that somebody gave, whatever is known of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Tokens>,
+}
+
+/// The window that a call was made for, if somebody gave one: a setting of its gateway, a header, an option of its session.
+pub(crate) fn window_of(call: &NewCall) -> Option<Tokens> {
+    // Written by another version, it says nothing.
+    serde_json::from_str::<Made>(&call.steps).unwrap_or_default().window
 }
 
 /// No answer has as many events.
@@ -114,7 +123,11 @@ impl Named {
 impl State {
     /// What the log and the records beside it say.
     pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
-        let last = store.last_call(thread)?;
+        let newest = store.last_call(thread)?;
+        let last = match &newest {
+            Some(row) if row.call.is_relayed() => store.last_made_call(thread)?,
+            _ => newest.clone(),
+        };
         let mut passes = Vec::new();
         for (call, _, pass) in store.passes(thread)? {
             passes.push(parse::<Pass>("pass", call, &pass)?);
@@ -135,7 +148,7 @@ impl State {
             setup,
             head: end,
             sent: last_prompt,
-            last: last.as_ref().map(|row| (row.number, row.call.estimated)),
+            last: newest.map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
             cache: CacheUse::default(),
@@ -389,6 +402,7 @@ impl State {
             forced: is_forced(prepared),
             cache: self.cache,
             chance: self.chance,
+            window: self.limit.map_or(setup.window, |limit| limit.window),
         };
         let pass = self.view.sent(Some(now)).map(json);
         let sent = self.view.last().map(json).unwrap_or_default();

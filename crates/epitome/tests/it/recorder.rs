@@ -6,8 +6,9 @@ use std::{
 };
 
 use epitome::{
-    core::{Fact, Seq, SessionId, ThreadId, event::Time},
+    core::{Digest, Fact, Seq, SessionId, ThreadId, event::Time},
     recorder::{Arrival, End, Ending, Placed, Recorder, Ticket},
+    session::audit,
     store::{EventLog, Options, Sqlite, Start, records::SessionRow},
     wire::Format,
 };
@@ -49,6 +50,14 @@ impl Gateway {
             purpose: None,
         };
         self.recorder.expect(&arrival).unwrap()
+    }
+
+    /// Every call of a thread, written again from the log and the records: it must be what was sent.
+    fn written_again(&self, thread: ThreadId) -> Vec<String> {
+        let store = self.recorder.store();
+        let calls = store.calls(thread, 0, 100).unwrap();
+        let again = |number: u64| audit::verify_call(store, thread, number).unwrap().rendered.body;
+        calls.iter().map(|row| again(row.number)).collect()
     }
 
     fn ask(&mut self, format: Format, headers: &[(&str, &str)], body: &Value) -> Ticket {
@@ -160,6 +169,103 @@ fn response(id: &str, output: &Value) -> Value {
 fn output(id: &str, text: &str) -> Value {
     json!({"type": "message", "id": id, "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": text, "annotations": []}]})
+}
+
+#[test]
+fn every_request_that_was_recorded_can_be_shown_again() {
+    let mut gateway = Gateway::new();
+    let mut history = vec![user("look"), said("I look."), user("and?")];
+    let mut thread = None;
+    let mut sent = Vec::new();
+    for turn in 0..4 {
+        // Marks move with the end of the history, and what stands around it changes.
+        let mut marked = history.clone();
+        let last = marked.last_mut().unwrap();
+        last["content"] =
+            json!([{"type": "text", "text": last["content"], "cache_control": {"type": "ephemeral"}}]);
+        let system = format!("You are careful. {}", "x".repeat(700 + turn / 2));
+        let body = messages(&system, &marked);
+        sent.push(body.to_string());
+        let answer = format!("Answer {turn}. {}", "y".repeat(200));
+        let told = message_answer(&format!("m{turn}"), &json!([{"type": "text", "text": answer}]));
+        let placed = gateway.call(Format::Anthropic, NOBODY, &body, &told);
+        assert_eq!(*thread.get_or_insert(placed.thread), placed.thread, "turn {turn}");
+        history.extend([said(&answer), user(&format!("next {turn}"))]);
+        if turn == 2 {
+            gateway = gateway.restarted();
+        }
+    }
+    let thread = thread.unwrap();
+    assert_eq!(gateway.written_again(thread), sent);
+    let rows = gateway.recorder.store().calls(thread, 0, 100).unwrap();
+    for (row, body) in rows.iter().zip(&sent) {
+        assert!(row.call.is_relayed());
+        assert_eq!((row.call.bytes, row.call.hash), (body.len() as u64, Digest::of(body.as_bytes())));
+        assert_eq!(row.outcomes.iter().filter_map(|outcome| outcome.usage).count(), 1);
+    }
+    let told: usize = rows.iter().filter_map(|row| row.call.script.as_ref()).map(String::len).sum();
+    assert!(told < 4_000, "what is in the log is not stored again: {told}");
+}
+
+#[test]
+fn requests_without_a_history_of_their_own_can_be_shown_again() {
+    let mut gateway = Gateway::new();
+    let bare = responses(&json!("hi"));
+    let one = gateway.call(RESPONSES, NOBODY, &bare, &response("r1", &json!([output("m1", "hello")])));
+    let mut following = responses(&json!([user("go on")]));
+    following["previous_response_id"] = "r1".into();
+    let two = gateway.call(RESPONSES, NOBODY, &following, &response("r2", &json!([output("m2", "done")])));
+    let again = [gateway.written_again(one.thread), gateway.written_again(two.thread)].concat();
+    for body in [bare, following] {
+        assert!(again.contains(&body.to_string()), "{again:?}");
+    }
+    let mut keyed = responses(&json!("hi"));
+    keyed["tools"] = json!([{"type": "mcp", "server_url": "http://h", "authorization": "canary"}]);
+    let three = gateway.call(RESPONSES, NOBODY, &keyed, &response("r3", &json!([output("m3", "hello")])));
+    let again = gateway.written_again(three.thread).pop().unwrap();
+    assert!(again.contains("server_url") && !again.contains("canary"), "{again}");
+}
+
+#[test]
+fn what_is_asked_again_and_what_parts_has_calls_of_its_own() {
+    const ANNA: &[(&str, &str)] = &[("x-epitome-session", "anna")];
+    let mut gateway = Gateway::new();
+    let first = chat(&[user("a")]);
+    let one = gateway.call(CHAT, ANNA, &first, &chat_answer("1", "b"));
+    let second = chat(&[user("a"), said("b"), user("c")]);
+    let waits = gateway.ask(CHAT, ANNA, &second);
+    let again = gateway.ask(CHAT, ANNA, &second);
+    assert_eq!(again.placed, Placed::Retried);
+    gateway.end(waits, CHAT, Some(&chat_answer("2", "d")), Ending::Complete);
+    gateway.end(again, CHAT, Some(&chat_answer("3", "other")), Ending::Complete);
+    let earlier = gateway.call(CHAT, ANNA, &first, &chat_answer("4", "b"));
+    let parts = chat(&[user("a"), said("b"), user("x")]);
+    let parted = gateway.call(CHAT, ANNA, &parts, &chat_answer("5", "y"));
+    let texts = |bodies: &[&Value]| bodies.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(earlier.thread, one.thread);
+    assert_eq!(gateway.written_again(one.thread), texts(&[&first, &second, &second, &first]));
+    assert_ne!(parted.thread, one.thread);
+    assert_eq!(gateway.written_again(parted.thread), texts(&[&first, &parts]));
+    let outcomes = gateway.recorder.store().calls(one.thread, 0, 100).unwrap();
+    assert!(outcomes.iter().all(|row| row.outcomes.len() == 1), "{outcomes:?}");
+}
+
+#[test]
+fn an_answer_has_the_time_of_this_clock_whatever_its_provider_says() {
+    let mut gateway = Gateway::new();
+    for (format, body, answer) in [
+        (CHAT, chat(&[user("a")]), chat_answer("1", "b")),
+        (RESPONSES, responses(&json!([user("a")])), response("r", &json!([output("m", "b")]))),
+    ] {
+        let begun = gateway.clock;
+        let placed = gateway.call(format, NOBODY, &body, &answer);
+        let events = gateway.recorder.store().read(placed.thread, Seq(1), 10).unwrap();
+        let times: Vec<_> = events.iter().map(|event| event.event.time.unwrap().0).collect();
+        let (asked, answered) = times.split_at(times.len() - 2);
+        assert!(!asked.is_empty() && asked.iter().all(|time| *time == begun + 1_000), "{format}: {times:?}");
+        assert_eq!(answered, [begun + 1_500; 2], "{format}");
+        assert!(events.iter().any(|event| event.event.raw.json.contains(":1,")), "what it says is kept");
+    }
 }
 
 #[test]

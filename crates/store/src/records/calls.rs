@@ -50,7 +50,7 @@ pub struct NewCall {
     pub cause: Option<String>,
     /// What was decided for it, as JSON.
     pub pass: Option<String>,
-    /// What was sent, as JSON.
+    /// What was sent, as JSON; [`RELAYED`](Self::RELAYED) of what was relayed.
     pub sent: String,
     /// The edits and injections applied, as JSON.
     pub steps: String,
@@ -64,6 +64,16 @@ pub struct NewCall {
     pub hash: Digest,
     /// How many bytes it had.
     pub bytes: u64,
+}
+
+impl NewCall {
+    /// What was sent, of a request that was relayed as its client sent it: no view was made for it.
+    pub const RELAYED: &str = "null";
+
+    /// Whether it was relayed as its client sent it.
+    pub fn is_relayed(&self) -> bool {
+        self.sent == Self::RELAYED
+    }
 }
 
 /// How a call ended. It may be reported in several parts.

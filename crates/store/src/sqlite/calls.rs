@@ -73,6 +73,24 @@ impl Sqlite {
         })
     }
 
+    /// The newest call of the thread's view that was not relayed as its client sent it.
+    pub fn last_made_call(&self, thread: ThreadId) -> Result<Option<CallRow>, StoreError> {
+        let number = self.lend("reading calls", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT number FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3 AND sent <> ?4
+                 ORDER BY number DESC LIMIT 1",
+            )?;
+            for Stretch { thread, from, until } in stretches(connection, thread)?.into_iter().rev() {
+                let numbers = params![thread.blob(), signed(from), signed(until), NewCall::RELAYED];
+                if let Some(number) = statement.query_row(numbers, |row| row.get(0)).optional()? {
+                    return Ok(Some(unsigned(number)));
+                }
+            }
+            Ok(None)
+        })?;
+        number.map(|number| self.call(thread, number)).transpose()
+    }
+
     /// What was decided for the calls of the thread's view, oldest first: the number and the head of every call that
     /// says so, and what it says.
     pub fn passes(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {

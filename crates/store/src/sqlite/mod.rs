@@ -114,6 +114,33 @@ impl fmt::Debug for Options {
     }
 }
 
+/// Schemes by which databases are named, with or without slashes behind.
+const DATABASES: [&str; 12] = [
+    "file",
+    "sqlite",
+    "sqlite3",
+    "postgres",
+    "postgresql",
+    "mysql",
+    "mariadb",
+    "mssql",
+    "jdbc",
+    "libsql",
+    "mongodb",
+    "redis",
+];
+
+/// The scheme of what looks like a URL. One letter is none: some systems name their disks so.
+fn url_scheme(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
+    let is_scheme = scheme.len() > 1
+        && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(is_letter);
+    let scheme = scheme.to_ascii_lowercase();
+    (is_scheme && (rest.starts_with("//") || DATABASES.contains(&scheme.as_str()))).then_some(scheme)
+}
+
 /// The log in one SQLite file, with everything derived from it.
 ///
 /// ```
@@ -177,6 +204,7 @@ impl Sqlite {
     /// Opens the store at `path`, and makes it if there is none. One that is there and cannot be written can still be
     /// looked at: then every writing method fails with [`StoreError::ReadOnly`].
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
+        Self::check_path(path)?;
         let explained = |fault: Fault| fault.explained(OPENING, path, options.busy_timeout);
         let (tokenizer, writer, access) = match schema::open_writer(path, &options) {
             Ok(connection) => {
@@ -202,6 +230,12 @@ impl Sqlite {
         };
         let readers = Pool::new(path.to_owned(), options.clone(), access);
         Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, home: None, options })
+    }
+
+    /// Refuses what looks like the URL of a database: as a path it would become a folder of that name, and what is
+    /// recorded would not be where its user looks for it. A path that begins with `./` or `/` is always one.
+    pub fn check_path(path: &Path) -> Result<(), StoreError> {
+        url_scheme(&path.to_string_lossy()).map_or(Ok(()), |scheme| Err(StoreError::Url { scheme }))
     }
 
     /// A new store where the system keeps temporary files, private like any other. It is gone when it is dropped.
@@ -503,6 +537,7 @@ impl Sqlite {
 
     /// Copies the store to a new file while it is in use.
     pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(BackupProgress)) -> Result<(), StoreError> {
+        Self::check_path(to)?;
         self.lend("backing up", |connection| backup::backup(connection, to, progress))
     }
 

@@ -63,6 +63,12 @@ impl<'a> Frame<'a> {
         self.units.last().map_or(self.body.len(), |unit| unit.end)
     }
 
+    /// Whether its pieces and its units, with what stands between them, are the whole request.
+    pub fn is_whole(&self) -> bool {
+        let follows = |pair: &[Range<usize>]| pair[0].end + self.between.len() == pair[1].start;
+        self.is_even && self.units.windows(2).all(follows)
+    }
+
     /// Whether nothing in it is a key, so that what is recorded is what is sent.
     pub fn is_plain(&self) -> bool {
         self.values.iter().all(|value| value.blanked.is_none())
@@ -101,6 +107,18 @@ fn elements(raw: &str) -> Vec<Cow<'_, str>> {
     }
     pieces.push(Cow::Borrowed(&raw[from..]));
     pieces
+}
+
+/// A request of which nothing is taken for a unit: all of it stands before a history that has none.
+pub(super) fn unframed<'a>(seen: &Seen<'a>) -> Frame<'a> {
+    let names = Keys::of(seen.format);
+    let members = seen.members.iter().filter_map(|member| {
+        let blanked = blanked(&member.key, member.value.raw, &names);
+        (blanked.is_some() || member.value.raw.len() > LONG).then(|| value(member.value, blanked))
+    });
+    let mut values: Vec<Value<'a>> = members.collect();
+    values.sort_by_key(|value| value.place.start);
+    Frame { body: seen.body, units: Vec::new(), between: ",", is_even: true, values }
 }
 
 /// The frame of a request; `None` if its history is no list, or nothing in it is known again.
@@ -226,6 +244,23 @@ mod tests {
             Format::Anthropic,
             r#"{"mcp_servers":[{"authorization_token":"canary"}],"messages":[{"role":"user","content":"a"}]}"#,
         );
+    }
+
+    #[test]
+    fn a_request_without_units_is_whole_but_for_its_keys() {
+        let long = "x".repeat(600);
+        for (body, is_plain) in [
+            (r#" {"input":"hi"} "#.to_owned(), true),
+            (format!(r#"{{"input":"{long}","tools":[{{"name":"{long}"}}]}}"#), true),
+            (r#"{"input":"hi","tools":[{"type":"mcp","authorization":"canary"}]}"#.to_owned(), false),
+        ] {
+            let memo = Memo::default();
+            let seen = Seen::read(Format::OpenaiResponses, &body, &memo).unwrap();
+            let frame = seen.unframed();
+            let told = frame.before().concat() + &frame.after().concat();
+            assert_eq!((told == body, frame.is_plain()), (is_plain, is_plain), "{told}");
+            assert!(!told.contains("canary"), "{told}");
+        }
     }
 
     #[test]

@@ -231,6 +231,11 @@ impl<'a> Seen<'a> {
         frame::frame(self)
     }
 
+    /// The request by its bytes, of which nothing is taken for a unit.
+    pub fn unframed(&self) -> Frame<'a> {
+        frame::unframed(self)
+    }
+
     /// Puts what was recorded, by its ids, in the place of items that are only named.
     pub fn resolve(&mut self, events: &BTreeMap<String, Event>) {
         resolve::resolve(self, events);

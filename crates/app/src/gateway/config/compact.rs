@@ -42,6 +42,7 @@ struct RawSummariser {
     url: Option<Spanned<String>>,
     format: Option<Spanned<String>>,
     key_env: Option<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
 }
 
 impl RawCompact {
@@ -52,6 +53,12 @@ impl RawCompact {
             holdout: self.holdout.map_or(Ok(0), |said| page.read(&said, |share| holdout(*share)))?,
             command: self.command.map(|said| page.read(&said, |word| command(word))).transpose()?,
             recall: self.recall,
+            summary_time: self
+                .summariser
+                .timeout
+                .as_ref()
+                .map(|said| page.read(said, |text| units::time(text)))
+                .transpose()?,
             summariser: self.summariser.read(page, environment)?,
         })
     }
@@ -59,7 +66,7 @@ impl RawCompact {
 
 impl RawSummariser {
     fn read(self, page: &Page<'_>, environment: Environment<'_>) -> anyhow::Result<Summariser> {
-        let Self { known, model, url, format, key_env } = self;
+        let Self { known, model, url, format, key_env, timeout: _ } = self;
         let details = [&model, &url, &format, &key_env].into_iter().flatten().next();
         match (&known, &model, &url) {
             (Some(known), ..) if details.is_some() => Err(page.value(
@@ -129,7 +136,7 @@ pub(super) fn summariser(
 }
 
 /// A model's window.
-fn window(tokens: u64) -> Result<u64, String> {
+pub(super) fn window(tokens: u64) -> Result<u64, String> {
     if tokens == 0 {
         return Err("`window` is 0, so that nothing would fit: give the tokens of the model's window, \
                     or leave it out"

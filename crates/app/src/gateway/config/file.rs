@@ -2,16 +2,24 @@
 //!
 //! What is wrong is told with its line, but never with what stands there: people put keys where they do not belong.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
-use epitome::wire::Format;
+use epitome::{core::policy::Policy, wire::Format};
 use http::Uri;
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value},
+};
 use toml::Spanned;
 
-use super::{Compact, Limits, Log, Mode, Token, Unrecorded, Upstream, address, compact::RawCompact, units};
+use super::{
+    Access, Compact, Limits, Log, Mode, Rules, Token, Unrecorded, Upstream, address,
+    allow::{RouteList, RouteListEntry},
+    compact::{RawCompact, window},
+    units,
+};
 
 /// The routes whose requests are recorded.
 const ROUTES: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
@@ -27,7 +35,8 @@ pub(super) struct File {
     pub(super) log: Option<Log>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) tokens: Vec<Token>,
-    pub(super) routes: BTreeMap<String, Mode>,
+    pub(super) access: Access,
+    pub(super) routes: BTreeMap<String, Rules>,
     pub(super) compact: Compact,
     pub(super) limits: Limits,
 }
@@ -35,22 +44,36 @@ pub(super) struct File {
 /// Looks up a variable of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Finds a policy by its name or file.
+pub(super) type Policies<'a> = &'a dyn Fn(&str) -> anyhow::Result<Policy>;
+
 impl File {
     /// Reads a file, and the keys and tokens it names in the environment.
-    pub(super) fn read(path: &Path, environment: Environment<'_>) -> anyhow::Result<Self> {
+    pub(super) fn read(
+        path: &Path,
+        environment: Environment<'_>,
+        policies: Policies<'_>,
+    ) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        let mut file = Self::parse(&path.display().to_string(), &text, environment)?;
         // A file names the files beside it.
-        file.policy = file.policy.map(|policy| match path.parent().map(|folder| folder.join(&policy)) {
+        let beside = |policy: &str| match path.parent().map(|folder| folder.join(policy)) {
             Some(beside) if beside.is_file() => beside.display().to_string(),
-            _ => policy,
-        });
+            _ => policy.to_owned(),
+        };
+        let find = |policy: &str| policies(&beside(policy));
+        let mut file = Self::parse(&path.display().to_string(), &text, environment, &find)?;
+        file.policy = file.policy.map(|policy| beside(&policy));
         Ok(file)
     }
 
     /// Reads the text of a file that is called `name`.
-    pub(super) fn parse(name: &str, text: &str, environment: Environment<'_>) -> anyhow::Result<Self> {
+    pub(super) fn parse(
+        name: &str,
+        text: &str,
+        environment: Environment<'_>,
+        policies: Policies<'_>,
+    ) -> anyhow::Result<Self> {
         let page = Page { name, text };
         let raw: Raw = toml::from_str(text).map_err(|error| page.refused(&error))?;
         Ok(Self {
@@ -60,8 +83,9 @@ impl File {
             unrecorded: raw.on_store_failure,
             log: raw.log,
             upstreams: upstreams(&page, raw.upstream, environment)?,
-            tokens: tokens(&page, raw.token, environment)?,
-            routes: routes(&page, &raw.routes)?,
+            tokens: tokens(&page, raw.token, environment, policies)?,
+            access: access(&page, raw.allow, raw.allow_override)?,
+            routes: routes(&page, raw.routes, policies)?,
             compact: raw.compact.read(&page, environment)?,
             limits: limits(&page, &raw.limits)?,
         })
@@ -76,12 +100,14 @@ struct Raw {
     policy: Option<String>,
     on_store_failure: Option<Unrecorded>,
     log: Option<Log>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
     #[serde(default)]
     upstream: Vec<RawUpstream>,
     #[serde(default)]
     token: Vec<RawToken>,
     #[serde(default)]
-    routes: BTreeMap<Spanned<String>, Mode>,
+    routes: BTreeMap<Spanned<String>, RawRules>,
     #[serde(default)]
     compact: RawCompact,
     #[serde(default)]
@@ -107,6 +133,57 @@ struct RawToken {
     env: Option<Spanned<String>>,
     blake3: Option<Spanned<String>>,
     mode: Option<Mode>,
+    window: Option<Spanned<u64>>,
+    policy: Option<Spanned<String>>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
+}
+
+/// How requests of a route are treated: a mode, or a table.
+#[derive(Debug, Default)]
+struct RawRules {
+    mode: Option<Mode>,
+    window: Option<Spanned<u64>>,
+    policy: Option<Spanned<String>>,
+}
+
+impl<'de> Deserialize<'de> for RawRules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            mode: Option<Mode>,
+            window: Option<Spanned<u64>>,
+            policy: Option<Spanned<String>>,
+        }
+        struct ModeOrTable;
+        impl<'de> Visitor<'de> for ModeOrTable {
+            type Value = RawRules;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mode, or a table with mode, window and policy")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawRules, E> {
+                let mode = Mode::deserialize(value::StrDeserializer::new(text))?;
+                Ok(RawRules { mode: Some(mode), ..RawRules::default() })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawRules, A::Error> {
+                let Table { mode, window, policy } =
+                    Table::deserialize(value::MapAccessDeserializer::new(map))?;
+                Ok(RawRules { mode, window, policy })
+            }
+        }
+        deserializer.deserialize_any(ModeOrTable)
+    }
+}
+
+impl RawRules {
+    fn read(self, page: &Page<'_>, policies: Policies<'_>) -> anyhow::Result<Rules> {
+        let window = self.window.map(|said| page.read(&said, |tokens| window(*tokens))).transpose()?;
+        let find = |said: Spanned<String>| {
+            page.read(&said, |name| policies(name).map(Arc::new).map_err(|error| format!("{error:#}")))
+        };
+        Ok(Rules { mode: self.mode, window, policy: self.policy.map(find).transpose()? })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -116,9 +193,11 @@ struct RawLimits {
     head: Option<Spanned<String>>,
     requests: Option<Spanned<usize>>,
     client: Option<Spanned<String>>,
+    upload: Option<Spanned<String>>,
     connect: Option<Spanned<String>>,
     answer: Option<Spanned<String>>,
     pause: Option<Spanned<String>>,
+    notice: Option<Spanned<String>>,
     shutdown: Option<Spanned<String>>,
 }
 
@@ -130,13 +209,13 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     /// Something is wrong at a place.
-    fn wrong(&self, at: usize, why: impl std::fmt::Display) -> anyhow::Error {
+    fn wrong(&self, at: usize, why: impl fmt::Display) -> anyhow::Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         anyhow!("{}, line {line}: {why}", self.name)
     }
 
     /// Something is wrong with a value.
-    pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl std::fmt::Display) -> anyhow::Error {
+    pub(super) fn value<T>(&self, value: &Spanned<T>, why: impl fmt::Display) -> anyhow::Error {
         self.wrong(value.span().start, why)
     }
 
@@ -210,7 +289,12 @@ fn upstreams(
     Ok(upstreams)
 }
 
-fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> anyhow::Result<Vec<Token>> {
+fn tokens(
+    page: &Page<'_>,
+    raw: Vec<RawToken>,
+    environment: Environment<'_>,
+    policies: Policies<'_>,
+) -> anyhow::Result<Vec<Token>> {
     let mut tokens: Vec<Token> = Vec::new();
     for token in raw {
         let principal = page.read(&token.principal, |principal| word(principal))?;
@@ -235,12 +319,31 @@ fn tokens(page: &Page<'_>, raw: Vec<RawToken>, environment: Environment<'_>) -> 
             let why = "this token is already given to somebody above: everybody needs their own";
             return Err(page.value(&token.principal, why));
         }
-        tokens.push(Token { principal, hash, mode: token.mode });
+        let access = access(page, token.allow, token.allow_override)?;
+        let RawToken { mode, window, policy, .. } = token;
+        let rules = RawRules { mode, window, policy }.read(page, policies)?;
+        tokens.push(Token { principal, hash, rules, access });
     }
     Ok(tokens)
 }
 
-fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Result<BTreeMap<String, Mode>> {
+fn access(
+    page: &Page<'_>,
+    allow: Option<Vec<Spanned<String>>>,
+    allow_override: Option<bool>,
+) -> anyhow::Result<Access> {
+    let list = |allow: Vec<Spanned<String>>| {
+        let rules = allow.iter().map(|rule| page.read(rule, |text| RouteListEntry::read(text)));
+        rules.collect::<anyhow::Result<Vec<_>>>().map(RouteList::new)
+    };
+    Ok(Access { allow: allow.map(list).transpose()?, allow_override })
+}
+
+fn routes(
+    page: &Page<'_>,
+    raw: BTreeMap<Spanned<String>, RawRules>,
+    policies: Policies<'_>,
+) -> anyhow::Result<BTreeMap<String, Rules>> {
     let known = |route: &Spanned<String>| {
         page.read(route, |route| {
             if ROUTES.contains(&route.as_str()) {
@@ -250,7 +353,7 @@ fn routes(page: &Page<'_>, raw: &BTreeMap<Spanned<String>, Mode>) -> anyhow::Res
             Err(format!("`{route}` is no route with a mode of its own: expected {routes}"))
         })
     };
-    raw.iter().map(|(route, mode)| Ok((known(route)?, *mode))).collect()
+    raw.into_iter().map(|(route, rules)| Ok((known(&route)?, rules.read(page, policies)?))).collect()
 }
 
 fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
@@ -272,9 +375,15 @@ fn limits(page: &Page<'_>, raw: &RawLimits) -> anyhow::Result<Limits> {
         head: size(&raw.head, usual.head)?,
         requests,
         client: time(&raw.client, usual.client)?,
+        upload: time(&raw.upload, usual.upload)?,
         connect: time(&raw.connect, usual.connect)?,
         answer: time(&raw.answer, usual.answer)?,
         pause: time(&raw.pause, usual.pause)?,
+        notice: raw
+            .notice
+            .as_ref()
+            .map(|said| page.read(said, |text| units::time_or_none(text)))
+            .transpose()?,
         shutdown: time(&raw.shutdown, usual.shutdown)?,
     })
 }
@@ -325,12 +434,13 @@ mod tests {
     use super::{super::Summariser, *};
 
     fn parse(text: &str) -> anyhow::Result<File> {
-        File::parse("gateway.toml", text, &|name| match name {
+        let environment = |name: &str| match name {
             "LOCAL_KEY" => Some("sk-canary\n".to_owned()),
             "ANNA_TOKEN" => Some("anna-canary".to_owned()),
             "BROKEN" => Some("two words".to_owned()),
             _ => None,
-        })
+        };
+        File::parse("gateway.toml", text, &environment, &|name| Ok(Policy::named(name)?.clone()))
     }
 
     #[track_caller]
@@ -350,6 +460,7 @@ mod tests {
             policy = "tiered"
             on_store_failure = "fail_closed"
             log = "json"
+            allow = ["inference"]
 
             [[upstream]]
             name = "local"
@@ -366,6 +477,10 @@ mod tests {
             principal = "anna"
             env = "ANNA_TOKEN"
             mode = "off"
+            allow = ["inference", "GET /v1/files/*"]
+            allow_override = true
+            window = 64_000
+            policy = "pivot"
 
             [[token]]
             principal = "ben"
@@ -373,6 +488,8 @@ mod tests {
 
             [routes]
             "/v1/messages" = "record"
+            "/v1/responses" = { mode = "compact", window = 32_000, policy = "tiered" }
+            "/v1/chat/completions" = { window = 16_000 }
 
             [compact]
             window = 128_000
@@ -385,11 +502,13 @@ mod tests {
             url = "http://127.0.0.1:8080/v1"
             format = "anthropic"
             key_env = "LOCAL_KEY"
+            timeout = "90s"
 
             [limits]
             body = "32MiB"
             requests = 100
             answer = "5m"
+            notice = "0s"
             "#,
         )
         .expect("a right file");
@@ -405,9 +524,22 @@ mod tests {
         );
         assert_eq!(file.upstreams[1].formats, Format::ALL);
         assert_eq!(file.tokens[0].hash, blake3::hash(b"anna-canary"));
-        assert_eq!((file.tokens[0].mode, file.tokens[1].mode), (Some(Mode::Off), None));
-        assert_eq!(file.routes["/v1/messages"], Mode::Record);
-        let Compact { window, holdout, command, recall, summariser } = &file.compact;
+        let rules = [&file.tokens[0].rules, &file.tokens[1].rules];
+        assert_eq!(rules.map(|rules| rules.mode), [Some(Mode::Off), None]);
+        let named = |rules: &Rules| rules.policy.as_ref().map(|policy| policy.name.clone());
+        assert_eq!((rules[0].window, named(rules[0]).as_deref()), (Some(64_000), Some("pivot")));
+        let allowed = |access: &Access| access.allow.as_ref().map(ToString::to_string);
+        let access = [&file.tokens[0].access, &file.tokens[1].access];
+        assert_eq!(allowed(&file.access).as_deref(), Some("inference"));
+        assert_eq!(allowed(access[0]).as_deref(), Some("inference, GET /v1/files/*"));
+        assert_eq!(access.map(|access| access.allow_override), [Some(true), None]);
+        assert_eq!(file.routes["/v1/messages"], Rules { mode: Some(Mode::Record), ..Rules::default() });
+        let responses = &file.routes["/v1/responses"];
+        assert_eq!((responses.mode, responses.window), (Some(Mode::Compact), Some(32_000)));
+        assert_eq!(named(responses).as_deref(), Some("tiered"));
+        assert_eq!(file.routes["/v1/chat/completions"].window, Some(16_000));
+        let Compact { window, holdout, command, recall, summariser, summary_time } = &file.compact;
+        assert_eq!(*summary_time, Some(Duration::from_secs(90)));
         assert_eq!((*window, *holdout, *recall), (Some(128_000), 100_000, true));
         assert_eq!(command.as_deref(), Some("/compact"));
         let Summariser::Model { model, base, format, key } = summariser else { panic!("{summariser:?}") };
@@ -419,6 +551,7 @@ mod tests {
         assert_eq!((file.limits.body, file.limits.requests), (32 << 20, 100));
         assert_eq!(file.limits.answer, Duration::from_mins(5));
         assert_eq!(file.limits.pause, Limits::default().pause);
+        assert_eq!(file.limits.notice, Some(Duration::ZERO));
         assert!(!format!("{file:?}").contains("canary"));
     }
 
@@ -431,6 +564,12 @@ mod tests {
         refused("[limits]\npause = 'x'", "line 2: `x` is no time");
         refused("[limits]\nrequests = 0", "line 2: `requests` is 0");
         refused("[routes]\n'/v1/models' = 'off'", "line 2: `/v1/models` is no route");
+        refused("[routes]\n'/v1/messages' = 'loud'", "line 2: unknown variant `loud`");
+        refused("[routes]\n'/v1/messages' = { windo = 1 }", "line 2: unknown field `windo`");
+        refused("[routes]\n'/v1/messages' = { window = 0 }", "line 2: `window` is 0");
+        refused("[routes]\n'/v1/messages' = { policy = 'nobody' }", "line 2: ");
+        refused("[routes]\n'/v1/messages' = 1", "line 2: invalid type: integer");
+        refused("[limits]\nnotice = '25h'", "line 2: `25h` is no time");
         refused("[[upstream]]\nname = 'a'", "missing field `url`");
         refused("[[upstream]]\nname = 'a b'\nurl = 'http://x'", "line 2: `a b` is no name");
         refused("[[upstream]]\nname = 'a'\nurl = 'http://u:canary@x'", "line 3: the address");
@@ -442,7 +581,13 @@ mod tests {
             "[[upstream]]\nname = 'a'\nurl = 'http://x'\n[[upstream]]\nname = 'a'\nurl = 'http://y'",
             "line 5: there is another upstream `a`",
         );
+        refused("\nallow = ['inference', 'files']", "line 2: `files` is no route");
+        refused("allow = 'all'", "line 1: invalid type: string");
         refused("[[token]]\nprincipal = 'a'", "either `env`");
+        refused(
+            "[[token]]\nprincipal='a'\nenv='ANNA_TOKEN'\nallow=['get /v1/x']",
+            "line 4: `get /v1/x` is no route",
+        );
         refused("[[token]]\nprincipal = ''\nenv = 'ANNA_TOKEN'", "line 2: `` is no name");
         refused("[[token]]\nprincipal = 'a'\nblake3 = 'canary'", "line 3: `blake3` is no BLAKE3 hash");
         refused(

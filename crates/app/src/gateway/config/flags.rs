@@ -1,15 +1,15 @@
 //! What the command line says of a gateway, put together with what its file says. Where both speak, the command line
 //! counts.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
 use epitome::{core::policy::Policy, wire::Format};
 
 use super::{
-    Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
-    file::{Environment, File},
+    Access, Compact, Config, Log, Mode, Unrecorded, Upstream, address, compact,
+    file::{Environment, File, Policies},
     units,
 };
 
@@ -44,6 +44,10 @@ pub(crate) struct Flags {
     /// Refuse what cannot be recorded. By default it is forwarded all the same, and the log, /metrics and /readyz say so.
     #[arg(long)]
     fail_closed: bool,
+
+    /// Let requests lower what is set here by their headers, such as `x-epitome-mode: off`. By default that is refused.
+    #[arg(long)]
+    allow_override: bool,
 
     /// How to log, to standard error; EPITOME_LOG or RUST_LOG say how much. [default: text]
     #[arg(long, value_enum)]
@@ -88,6 +92,10 @@ struct CompactFlags {
     /// The environment variable that holds its key.
     #[arg(long, value_name = "NAME", requires = "summariser")]
     summariser_key_env: Option<String>,
+
+    /// How long a model may take for a summary, such as 90s. [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    summariser_timeout: Option<Duration>,
 }
 
 impl CompactFlags {
@@ -105,6 +113,7 @@ impl CompactFlags {
             command: self.compact_command.or(file.command),
             recall: self.recall || file.recall,
             summariser,
+            summary_time: self.summariser_timeout.or(file.summary_time),
         })
     }
 }
@@ -114,20 +123,20 @@ impl Flags {
     pub(crate) fn resolve(
         self,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let file = match &self.config {
-            Some(path) => File::read(path, environment)?,
+            Some(path) => File::read(path, environment, policies)?,
             None => File::default(),
         };
-        self.over(file, environment, policy)
+        self.over(file, environment, policies)
     }
 
     fn over(
         self,
         file: File,
         environment: Environment<'_>,
-        policy: impl FnOnce(&str) -> anyhow::Result<Policy>,
+        policies: Policies<'_>,
     ) -> anyhow::Result<(Config, Log)> {
         let listen = self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 8787).into());
         if !address::is_local(listen) && file.tokens.is_empty() {
@@ -138,7 +147,7 @@ impl Flags {
             );
         }
         let named = self.policy.or(file.policy);
-        let policy = policy(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
+        let policy = policies(named.as_deref().unwrap_or(&Policy::builtin()[0].name))?;
         let unrecorded = match (self.fail_closed, file.unrecorded) {
             (true, _) => Unrecorded::Refuse,
             (false, said) => said.unwrap_or(Unrecorded::Forward),
@@ -157,6 +166,8 @@ impl Flags {
             compact: self.compact.over(file.compact, environment)?,
             upstreams: upstreams(openai, anthropic, file.upstreams),
             tokens: file.tokens,
+            access: Access { allow_override: self.allow_override.then_some(true), allow: None }
+                .or(&file.access),
             limits: file.limits,
             unrecorded,
         };
@@ -198,8 +209,9 @@ mod tests {
     fn resolve(args: &str, file: &str) -> anyhow::Result<(Config, Log)> {
         let line = Line::try_parse_from(["serve"].into_iter().chain(args.split_whitespace()))?;
         let environment = |name: &str| (name == "TOKEN").then(|| "secret".to_owned());
-        let file = File::parse("gateway.toml", file, &environment)?;
-        line.flags.over(file, &environment, |name| Ok(Policy::named(name)?.clone()))
+        let policies = |name: &str| Ok(Policy::named(name)?.clone());
+        let file = File::parse("gateway.toml", file, &environment, &policies)?;
+        line.flags.over(file, &environment, &policies)
     }
 
     fn bases(config: &Config) -> Vec<(String, String)> {
@@ -240,8 +252,9 @@ mod tests {
     #[test]
     fn mode_compact_leaves_nothing_out_unless_it_is_told_to() {
         let (config, _) = resolve("--mode compact", "").expect("the default");
-        let Compact { window, holdout, command, recall, summariser } = &config.compact;
+        let Compact { window, holdout, command, recall, summariser, summary_time } = &config.compact;
         assert_eq!((*window, *holdout, command, *recall), (None, 0, &None, false));
+        assert_eq!(*summary_time, None);
         assert!(matches!(summariser, Summariser::BuiltIn));
         assert!(config.records() && config.compacts());
         assert!(!resolve("", "").expect("record").0.compacts());
@@ -253,14 +266,17 @@ mod tests {
     #[test]
     fn flags_of_mode_compact_win_over_the_file_one_by_one() {
         let file = "[compact]\nwindow = 1000\nholdout = 0.1\ncommand = '/file'\nrecall = true\n\
-                    [compact.summariser]\nuse = 'session'";
+                    [compact.summariser]\nuse = 'session'\ntimeout = '90s'";
         let (config, _) = resolve("--window 64k", file).expect("one flag");
-        let Compact { window, holdout, command, recall, summariser } = config.compact;
+        let Compact { window, holdout, command, recall, summariser, summary_time } = config.compact;
         assert_eq!(
             (window, holdout, command.as_deref(), recall),
             (Some(64_000), 100_000, Some("/file"), true)
         );
         assert!(matches!(summariser, Summariser::Session));
+        assert_eq!(summary_time, Some(Duration::from_secs(90)));
+        let (config, _) = resolve("--summariser-timeout 2m", file).expect("another flag");
+        assert_eq!(config.compact.summary_time, Some(Duration::from_mins(2)));
         let args = "--holdout 0 --compact-command !c --summariser http://host/v1 --summariser-model small \
                     --summariser-key-env TOKEN";
         let (config, _) = resolve(args, file).expect("more flags");
@@ -294,6 +310,8 @@ mod tests {
             "--holdout 0.6",
             "--compact-command compact",
             "--summariser-model small",
+            "--summariser-timeout 0s",
+            "--summariser-timeout soon",
         ] {
             assert!(resolve(args, "").is_err(), "{args}");
         }

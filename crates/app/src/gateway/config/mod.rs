@@ -4,17 +4,21 @@
 //! refuses the rest with a reason. Keys come from the environment, are read once, and are shown to nobody.
 
 mod address;
+pub(crate) mod allow;
 mod compact;
 mod file;
 pub(crate) mod flags;
+pub(crate) mod pattern;
 pub(crate) mod shown;
 mod units;
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use epitome::{core::policy::Policy, wire::Format};
+use epitome::{core::policy::Policy, summarise::Timeouts, wire::Format};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+
+use allow::RouteList;
 
 /// How a gateway is set up.
 #[derive(Debug)]
@@ -23,8 +27,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// What is done with a request, unless its route, token or header says otherwise.
     pub(crate) mode: Mode,
-    /// The mode of single routes, by path (`/v1/messages`).
-    pub(crate) routes: BTreeMap<String, Mode>,
+    /// How the requests of single routes are treated, by path (`/v1/messages`).
+    pub(crate) routes: BTreeMap<String, Rules>,
     /// The policy that `observe` and `compact` go by.
     pub(crate) policy: Policy,
     /// How requests are compacted where they are.
@@ -33,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     /// Whom it lets in; nobody has to show a token if there are none.
     pub(crate) tokens: Vec<Token>,
+    /// What everybody may do, unless their token says otherwise.
+    pub(crate) access: Access,
     /// How much of anything it takes.
     pub(crate) limits: Limits,
     /// What is done with a request that cannot be recorded.
@@ -51,13 +57,15 @@ impl Config {
     }
 
     fn modes(&self) -> impl Iterator<Item = Mode> {
-        let tokens = self.tokens.iter().filter_map(|token| token.mode);
-        self.routes.values().copied().chain(tokens).chain([self.mode])
+        let tokens = self.tokens.iter().filter_map(|token| token.rules.mode);
+        self.routes.values().filter_map(|rules| rules.mode).chain(tokens).chain([self.mode])
     }
 }
 
-/// What is done with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+/// What is done with a request: each does more than the one before.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// It is forwarded, and not even recorded.
@@ -95,6 +103,15 @@ pub(crate) struct Compact {
     pub(crate) recall: bool,
     /// Who writes summaries.
     pub(crate) summariser: Summariser,
+    /// How long a model may take for a summary; nothing if nobody says.
+    pub(crate) summary_time: Option<Duration>,
+}
+
+impl Compact {
+    /// How long a model may take for a summary.
+    pub(crate) fn summary_time(&self) -> Duration {
+        self.summary_time.unwrap_or_else(|| Timeouts::default().whole)
+    }
 }
 
 /// Who writes summaries.
@@ -151,8 +168,42 @@ pub(crate) struct Token {
     pub(crate) principal: String,
     /// The BLAKE3 hash of the token: the token itself is not kept.
     pub(crate) hash: blake3::Hash,
-    /// The mode of their requests.
+    /// How their requests are treated.
+    pub(crate) rules: Rules,
+    /// What they may do.
+    pub(crate) access: Access,
+}
+
+/// How the requests of a token or of a route are treated, where that differs from all others. A token's rules come before a
+/// route's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Their mode.
     pub(crate) mode: Option<Mode>,
+    /// How many tokens the window holds for them.
+    pub(crate) window: Option<u64>,
+    /// The policy they go by.
+    pub(crate) policy: Option<Arc<Policy>>,
+}
+
+/// What requests may reach, and what their headers may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The routes they may use. Where nothing says so, [models and inference](RouteList::default) with a key of the
+    /// gateway's, and everything with a key of their own: whoever has one needs no gateway to use it.
+    pub(crate) allow: Option<RouteList>,
+    /// Whether their headers may lower what the operator set: the mode, or the window.
+    pub(crate) allow_override: Option<bool>,
+}
+
+impl Access {
+    /// This, and where it says nothing, what `other` says.
+    pub(crate) fn or(self, other: &Self) -> Self {
+        Self {
+            allow: self.allow.or_else(|| other.allow.clone()),
+            allow_override: self.allow_override.or(other.allow_override),
+        }
+    }
 }
 
 /// How much of anything a gateway takes.
@@ -166,12 +217,17 @@ pub(crate) struct Limits {
     pub(crate) requests: usize,
     /// How long a client may take for its head, and pause in its body.
     pub(crate) client: Duration,
+    /// How long a client may take for its whole body, however steadily it comes.
+    pub(crate) upload: Duration,
     /// How long connecting to a provider may take.
     pub(crate) connect: Duration,
     /// How long a provider may take until it answers.
     pub(crate) answer: Duration,
     /// How long a provider may pause within an answer, and a client in taking it.
     pub(crate) pause: Duration,
+    /// How long `/readyz` says that the gateway stops before its port closes; by default long enough for a load balancer
+    /// to see it, or not at all where only this machine reaches the gateway.
+    pub(crate) notice: Option<Duration>,
     /// How long streams may go on after the gateway was told to stop.
     pub(crate) shutdown: Duration,
 }
@@ -184,11 +240,24 @@ impl Default for Limits {
             head: 64 << 10,
             requests: 2_048,
             client: Duration::from_secs(30),
+            upload: Duration::from_mins(10),
             connect: Duration::from_secs(10),
             answer: Duration::from_mins(10),
             pause: Duration::from_mins(10),
+            notice: None,
             shutdown: Duration::from_secs(30),
         }
+    }
+}
+
+/// How long load balancers may need to see that a gateway stops: most look every few seconds.
+const NOTICE: Duration = Duration::from_secs(5);
+
+impl Limits {
+    /// How long a gateway that listens there says that it stops before its port closes.
+    pub(crate) fn notice_at(&self, listen: SocketAddr) -> Duration {
+        let usual = if address::is_local(listen) { Duration::ZERO } else { NOTICE };
+        self.notice.unwrap_or(usual)
     }
 }
 

@@ -1,24 +1,29 @@
 //! A configuration as people and programs may see it: without a secret in it.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path};
 
 use epitome::wire::Format;
 use serde::Serialize;
 
-use super::{Compact, Config, Limits, Mode, Summariser, Unrecorded, Upstream, address::is_exposed, units};
+use super::{
+    Access, Compact, Config, Limits, Mode, Rules, Summariser, Unrecorded, Upstream, address::is_exposed,
+    allow::RouteList, units,
+};
 
 /// A configuration without its secrets.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown<'a> {
     listen: String,
     mode: Mode,
-    routes: &'a BTreeMap<String, Mode>,
+    routes: BTreeMap<&'a str, ShownRules<'a>>,
     policy: &'a str,
     compact: ShownCompact<'a>,
     database: Option<String>,
     on_store_failure: Unrecorded,
     upstreams: Vec<ShownUpstream<'a>>,
     tokens: Vec<ShownToken<'a>>,
+    #[serde(flatten)]
+    access: ShownAccess<'a>,
     limits: ShownLimits,
 }
 
@@ -29,6 +34,8 @@ struct ShownCompact<'a> {
     command: Option<&'a str>,
     recall: bool,
     summariser: ShownSummariser<'a>,
+    /// How long a model may take for a summary.
+    summariser_timeout: String,
     #[serde(skip)]
     told: Vec<String>,
 }
@@ -72,8 +79,41 @@ enum Key {
 #[derive(Debug, Serialize)]
 struct ShownToken<'a> {
     principal: &'a str,
+    #[serde(flatten)]
+    rules: ShownRules<'a>,
+    #[serde(flatten)]
+    access: ShownAccess<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRules<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Mode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+}
+
+impl<'a> From<&'a Rules> for ShownRules<'a> {
+    fn from(rules: &'a Rules) -> Self {
+        let policy = rules.policy.as_ref().map(|policy| policy.name.as_str());
+        Self { mode: rules.mode, window: rules.window, policy }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ShownAccess<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow: Option<&'a RouteList>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow_override: Option<bool>,
+}
+
+impl<'a> From<&'a Access> for ShownAccess<'a> {
+    fn from(access: &'a Access) -> Self {
+        Self { allow: access.allow.as_ref(), allow_override: access.allow_override }
+    }
 }
 
 /// Sizes and times as a file has them, so that they can be copied there.
@@ -83,9 +123,11 @@ struct ShownLimits {
     head: String,
     requests: usize,
     client: String,
+    upload: String,
     connect: String,
     answer: String,
     pause: String,
+    notice: String,
     shutdown: String,
 }
 
@@ -96,16 +138,21 @@ impl<'a> Shown<'a> {
         Self {
             listen: config.listen.to_string(),
             mode: config.mode,
-            routes: &config.routes,
+            routes: config.routes.iter().map(|(route, rules)| (route.as_str(), rules.into())).collect(),
             policy: &config.policy.name,
             compact: ShownCompact::of(&config.compact),
             database: config.records().then(|| database.display().to_string()),
             on_store_failure: config.unrecorded,
             upstreams: config.upstreams.iter().map(ShownUpstream::of).collect(),
             tokens: tokens
-                .map(|token| ShownToken { principal: &token.principal, mode: token.mode })
+                .map(|token| ShownToken {
+                    principal: &token.principal,
+                    rules: (&token.rules).into(),
+                    access: (&token.access).into(),
+                })
                 .collect(),
-            limits: ShownLimits::of(&config.limits),
+            access: (&config.access).into(),
+            limits: ShownLimits::of(&config.limits, config.listen),
         }
     }
 }
@@ -129,6 +176,7 @@ impl<'a> ShownCompact<'a> {
             command: compact.command.as_deref(),
             recall: compact.recall,
             summariser,
+            summariser_timeout: units::said_time(compact.summary_time()),
             told: compacting(compact),
         }
     }
@@ -148,15 +196,17 @@ impl<'a> ShownUpstream<'a> {
 }
 
 impl ShownLimits {
-    fn of(limits: &Limits) -> Self {
+    fn of(limits: &Limits, listen: SocketAddr) -> Self {
         Self {
             body: units::said_size(limits.body),
             head: units::said_size(limits.head),
             requests: limits.requests,
             client: units::said_time(limits.client),
+            upload: units::said_time(limits.upload),
             connect: units::said_time(limits.connect),
             answer: units::said_time(limits.answer),
             pause: units::said_time(limits.pause),
+            notice: units::said_time(limits.notice_at(listen)),
             shutdown: units::said_time(limits.shutdown),
         }
     }
@@ -183,14 +233,16 @@ pub(crate) fn compacting(compact: &Compact) -> Vec<String> {
             format!("{} of sessions are left as they are, to measure savings", units::percent(millionths))
         }
     };
+    let time = units::said_time(compact.summary_time());
     let summaries = match &compact.summariser {
         Summariser::BuiltIn => "summaries by the built-in summariser".to_owned(),
-        Summariser::Session => "summaries by each session's own model".to_owned(),
+        Summariser::Session => format!("summaries by each session's own model, {time} for each"),
         Summariser::Model { model, base, format, key } => {
             let key = if key.is_some() { "a key of its own" } else { "no key" };
             let exposed =
                 if is_exposed(base) { ", which anybody on the way can read: use https" } else { "" };
-            format!("summaries by {} at {} ({format}, {key}{exposed})", units::plain(model), bare(base))
+            let (model, at) = (units::plain(model), bare(base));
+            format!("summaries by {model} at {at} ({format}, {key}{exposed}), {time} for each")
         }
     };
     let command = match &compact.command {
@@ -213,14 +265,33 @@ pub(crate) fn asked_for(formats: &[Format], models: &[String]) -> String {
     }
 }
 
+impl fmt::Display for ShownRules<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = [
+            self.mode.map(|mode| format!("mode {}", mode.name())),
+            self.window.map(|tokens| format!("a window of {tokens} tokens")),
+            self.policy.map(|policy| format!("policy {policy}")),
+        ];
+        f.write_str(&said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn overriding(is_allowed: bool) -> &'static str {
+    if is_allowed {
+        "headers may lower the mode and the window"
+    } else {
+        "headers may not lower the mode or the window"
+    }
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             |f: &mut fmt::Formatter<'_>, name: &str, said: &dyn fmt::Display| writeln!(f, "{name:<16}{said}");
         line(f, "listen", &self.listen)?;
         line(f, "mode", &self.mode.name())?;
-        for (route, mode) in self.routes {
-            line(f, "", &format_args!("{} for {route}", mode.name()))?;
+        for (route, rules) in &self.routes {
+            line(f, "", &format_args!("{route}: {rules}"))?;
         }
         line(f, "policy", &self.policy)?;
         for (index, told) in self.compact.told.iter().enumerate() {
@@ -249,9 +320,23 @@ impl fmt::Display for Shown<'_> {
         }
         for (index, token) in self.tokens.iter().enumerate() {
             let name = if index == 0 { "tokens" } else { "" };
-            let mode = token.mode.map_or_else(String::new, |mode| format!(", mode {}", mode.name()));
-            line(f, name, &format_args!("{}{mode}", token.principal))?;
+            let rules = token.rules.to_string();
+            let rules = if rules.is_empty() { rules } else { format!(": {rules}") };
+            line(f, name, &format_args!("{}{rules}", token.principal))?;
+            if let Some(allow) = token.access.allow {
+                line(f, "", &format_args!("  routes: {allow}"))?;
+            }
+            if let Some(allowed) = token.access.allow_override {
+                line(f, "", &format_args!("  {}", overriding(allowed)))?;
+            }
         }
+        if let Some(allow) = self.access.allow {
+            line(f, "routes", allow)?;
+        } else {
+            line(f, "routes", &format_args!("{} with a key of the gateway's", RouteList::default()))?;
+            line(f, "", &"all with a key of the client's")?;
+        }
+        line(f, "overrides", &overriding(self.access.allow_override.unwrap_or(false)))?;
         let limits = &self.limits;
         line(
             f,
@@ -265,8 +350,14 @@ impl fmt::Display for Shown<'_> {
             f,
             "",
             &format_args!(
-                "client {}, connect {}, answer {}, pause {}, shutdown {}",
-                limits.client, limits.connect, limits.answer, limits.pause, limits.shutdown
+                "client {}, upload {}, connect {}, answer {}, pause {}, notice {}, shutdown {}",
+                limits.client,
+                limits.upload,
+                limits.connect,
+                limits.answer,
+                limits.pause,
+                limits.notice,
+                limits.shutdown
             ),
         )
     }

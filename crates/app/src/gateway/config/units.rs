@@ -43,6 +43,11 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A time, or none: `0s`.
+pub(super) fn time_or_none(text: &str) -> Result<Duration, String> {
+    if text.trim() == "0s" { Ok(Duration::ZERO) } else { time(text) }
+}
+
 /// A share in parts of a million, as percent.
 pub(super) fn percent(millionths: u32) -> String {
     format!("{} %", f64::from(millionths) / 1e4)

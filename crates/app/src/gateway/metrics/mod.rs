@@ -6,6 +6,7 @@
 mod causes;
 pub(crate) mod composed;
 mod models;
+mod principals;
 mod uncompacted;
 
 use std::{
@@ -18,7 +19,7 @@ use epitome::{
     core::{
         Tokens,
         event::{Trigger, Usage},
-        profile::Profiles,
+        profile::{Money, Profiles},
     },
     observe::Observed,
     recorder::{Ending, Placed},
@@ -34,6 +35,7 @@ use prometheus_client::{
 use super::config::Mode;
 use composed::{Call, Composed};
 use models::Models;
+use principals::ByPrincipal;
 
 /// What a gateway counts.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     models: Models,
     requests: Family<Request, Counter>,
+    by_principal: ByPrincipal,
     in_flight: Gauge,
     bytes: Family<Direction, Counter>,
     first_byte: Family<Kind, Histogram, fn() -> Histogram>,
@@ -59,6 +62,8 @@ pub(crate) struct Metrics {
 /// A request that is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished<'a> {
+    /// Whose it is: a name of the configuration's; empty where there are none.
+    pub(crate) principal: &'a str,
     /// Its format; `None` if it was no model call.
     pub(crate) format: Option<Format>,
     /// What was done with it.
@@ -142,6 +147,7 @@ impl Metrics {
             registry: Registry::with_prefix("epitome"),
             models: Models::new(profiles),
             requests: Family::default(),
+            by_principal: ByPrincipal::default(),
             in_flight: Gauge::default(),
             bytes: Family::default(),
             first_byte: Family::new_with_constructor(seconds),
@@ -182,9 +188,8 @@ impl Metrics {
             self.first_byte.get_or_create(&kind).observe(first_byte.as_secs_f64());
         }
         self.duration.get_or_create(&kind).observe(request.took.as_secs_f64());
-        if let Some(usage) = request.usage {
-            self.used(request.model.unwrap_or_default(), usage);
-        }
+        let cost = request.usage.and_then(|usage| self.used(request.model.unwrap_or_default(), usage));
+        self.by_principal.finished(request, cost);
     }
 
     /// Counts a request that was recorded.
@@ -255,23 +260,16 @@ impl Metrics {
         text
     }
 
-    fn used(&self, model: &str, usage: &Usage) {
+    /// Counts what a provider used. Gives back what that costs, if that is known.
+    fn used(&self, model: &str, usage: &Usage) -> Option<Money> {
         let model = self.models.get(model);
-        let kinds = [
-            ("input", usage.uncached),
-            ("cached", usage.cache_read),
-            ("written", usage.cache_write),
-            ("output", usage.output),
-        ];
-        for (kind, tokens) in kinds {
-            if tokens > Tokens(0) {
-                let labels = Use { model: Arc::clone(&model.label), kind };
-                self.tokens.get_or_create(&labels).inc_by(tokens.0);
-            }
+        for (kind, tokens) in kinds(usage) {
+            let labels = Use { model: Arc::clone(&model.label), kind };
+            self.tokens.get_or_create(&labels).inc_by(tokens.0);
         }
-        if let Some(money) = model.prices.as_ref().and_then(|prices| prices.cost(usage).ok()) {
-            self.cost.get_or_create(&Model { model: Arc::clone(&model.label) }).inc_by(money.dollars());
-        }
+        let money = model.prices.as_ref().and_then(|prices| prices.cost(usage).ok())?;
+        self.cost.get_or_create(&Model { model: Arc::clone(&model.label) }).inc_by(money.dollars());
+        Some(money)
     }
 
     fn registered(mut self) -> Self {
@@ -281,6 +279,7 @@ impl Metrics {
             "Requests that are over, by format, mode, class of status and ending",
             self.requests.clone(),
         );
+        self.by_principal.register(registry);
         registry.register("requests_in_flight", "Requests that are being worked on", self.in_flight.clone());
         registry.register_with_unit(
             "relayed",
@@ -386,6 +385,17 @@ struct Outcome {
     outcome: &'static str,
 }
 
+/// Tokens by kind, without those of which there are none.
+fn kinds(usage: &Usage) -> impl Iterator<Item = (&'static str, Tokens)> {
+    let kinds = [
+        ("input", usage.uncached),
+        ("cached", usage.cache_read),
+        ("written", usage.cache_write),
+        ("output", usage.output),
+    ];
+    kinds.into_iter().filter(|(_, tokens)| *tokens > Tokens(0))
+}
+
 /// A model may think for minutes: the last buckets are for it.
 fn seconds() -> Histogram {
     Histogram::new([0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0])
@@ -414,8 +424,6 @@ fn class(status: Option<u16>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use epitome::core::profile::Money;
-
     use super::*;
 
     fn metrics() -> Metrics {
@@ -424,6 +432,7 @@ mod tests {
 
     fn finished(usage: Option<&Usage>) -> Finished<'_> {
         Finished {
+            principal: "anna",
             format: Some(Format::Anthropic),
             mode: Mode::Record,
             status: Some(200),
@@ -466,6 +475,9 @@ mod tests {
                 r#"epitome_tokens_total{model="claude-opus-4-5",kind="cached"} 2000"#,
                 r#"epitome_tokens_total{model="claude-opus-4-5",kind="output"} 100"#,
                 r#"epitome_cost_dollars_total{model="claude-opus-4-5"} 0.0085"#,
+                r#"epitome_principal_requests_total{principal="anna",status="2xx"} 1"#,
+                r#"epitome_principal_tokens_total{principal="anna",kind="cached"} 2000"#,
+                r#"epitome_principal_cost_dollars_total{principal="anna"} 0.0085"#,
             ],
         );
     }

@@ -25,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 use super::{
     config::{Log, Upstream},
     metrics::{Finished, Reason, Uncomposed},
+    upstream::SendError,
 };
 use words::plain;
 
@@ -103,8 +104,19 @@ fn filter() -> anyhow::Result<EnvFilter> {
 
 /// Tells of a request that is over.
 pub(crate) fn tell(told: &Told<'_>) {
-    let Finished { format, mode, status, ending, bytes_in, bytes_out, first_byte, took, model, usage } =
-        told.finished;
+    let Finished {
+        principal,
+        format,
+        mode,
+        status,
+        ending,
+        bytes_in,
+        bytes_out,
+        first_byte,
+        took,
+        model,
+        usage,
+    } = told.finished;
     let level = match ending {
         Ending::Complete | Ending::Refused | Ending::Cancelled => Level::INFO,
         Ending::Cut | Ending::Unreached => Level::WARN,
@@ -115,6 +127,7 @@ pub(crate) fn tell(told: &Told<'_>) {
         ($level:expr) => {
             tracing::event!(
                 $level,
+                principal = named(principal),
                 path = &*plain(told.path.split('?').next().unwrap_or_default()),
                 format = format.map(|format| tracing::field::display(format)),
                 mode = mode.name(),
@@ -157,6 +170,22 @@ pub(crate) fn unrecorded(reason: Reason, error: Option<&RecordError>) {
     } else {
         warn!(reason = reason.name(), "not recorded");
     }
+}
+
+/// Tells that a request got no answer.
+pub(super) fn unanswered(principal: &str, upstream: &str, error: &SendError) {
+    warn!(
+        principal = named(principal),
+        upstream,
+        error = error.code(),
+        reason = &*plain(&error.reason()),
+        "a request got no answer"
+    );
+}
+
+/// A principal, where there are any.
+fn named(principal: &str) -> Option<&str> {
+    Some(principal).filter(|name| !name.is_empty())
 }
 
 /// Tells that a request went on as it came though it was to be composed.
@@ -219,6 +248,7 @@ mod tests {
     fn tell_of(model: &str, path: &str) {
         let usage = Usage { uncached: Tokens(10), output: Tokens(5), ..Usage::default() };
         let finished = Finished {
+            principal: "anna",
             format: Some(Format::OpenaiChat),
             mode: Mode::Observe,
             status: Some(200),
@@ -249,7 +279,7 @@ mod tests {
         let [text, json] = logged(|| tell_of("gpt-5", "/v1/chat/completions?key=canary"));
         for part in [
             "INFO done",
-            "done path=\"/v1/chat/completions\" format=openai-chat mode=\"observe\" model=\"gpt-5\" status=200",
+            "done principal=\"anna\" path=\"/v1/chat/completions\" format=openai-chat mode=\"observe\" model=\"gpt-5\" status=200",
             "first_byte_ms=12 took_ms=340 bytes_in=100 bytes_out=200 input=10",
         ] {
             assert!(text.contains(part), "no {part} in {text}");

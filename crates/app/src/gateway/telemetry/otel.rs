@@ -111,6 +111,7 @@ fn attributes(told: &Told<'_>) -> Vec<KeyValue> {
     let text = |name: &'static str, text: Option<&str>| {
         text.map(|text| KeyValue::new(name, plain(text).into_owned()))
     };
+    said.extend(text("enduser.id", Some(finished.principal).filter(|name| !name.is_empty())));
     said.extend(text("gen_ai.request.model", finished.model));
     said.extend(text("gen_ai.response.model", told.answered_by));
     said.extend(text("gen_ai.response.id", told.answer));
@@ -260,6 +261,7 @@ mod tests {
             ..Usage::default()
         };
         let finished = Finished {
+            principal: "anna",
             format: Some(Format::Anthropic),
             mode: Mode::Record,
             status: Some(200),
@@ -302,6 +304,7 @@ mod tests {
             let place = told.place.expect("it was recorded");
             let (session, thread) = (place.session.to_string(), place.thread.to_string());
             let expect = [
+                ("enduser.id", "anna"),
                 ("epitome.ending", "complete"),
                 ("epitome.mode", "record"),
                 ("epitome.thread.id", &thread),

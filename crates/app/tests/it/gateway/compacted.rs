@@ -125,6 +125,50 @@ fn a_kill_after_a_compaction_was_adopted_changes_no_byte_of_what_follows() {
 }
 
 #[test]
+fn in_mode_record_every_request_can_be_shown_again() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "record");
+    let mut talk = Talk::called("s-1");
+    let mut bodies = Vec::new();
+    for turn in 0..4 {
+        provider.answers(said(&format!("answer {turn}")));
+        talk.says(&words(turn));
+        assert_eq!(talk.asks(&gateway).answer().status(), 200);
+        talk.heard(&format!("answer {turn}"));
+        bodies.push(String::from_utf8(provider.saw().body).expect("UTF-8"));
+    }
+    let recorded = Recorded::on(&gateway.bench);
+    recorded.check_calls();
+    let session = recorded.session().id.to_string();
+    let rows = gateway.bench.json(&["calls", &session]);
+    assert_eq!(rows.len(), bodies.len());
+    assert!(rows.iter().all(|row| row["relayed"] == true), "{rows:?}");
+    assert!(gateway.bench.ok(&["calls", &session]).contains("relayed"));
+    for (number, body) in bodies.iter().enumerate() {
+        let again = gateway.bench.ok(&["replay-call", &session, &number.to_string(), "--body"]);
+        assert_eq!(again.trim_end(), body);
+    }
+    gateway.bench.ok(&["replay-call", &session, "--all"]);
+}
+
+#[test]
+fn what_is_shown_of_a_session_goes_by_the_window_of_its_gateway() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "compact");
+    let mut talk = Talk::called("s-1").with(WINDOW);
+    for turn in 0..3 {
+        goes_on(&gateway, &provider, &mut talk, turn);
+    }
+    let session = Recorded::on(&gateway.bench).session().id.to_string();
+    for command in ["context", "explain"] {
+        let told = gateway.bench.json(&[command, &session]).remove(0);
+        assert!(told["budget"].as_u64().is_some_and(|budget| budget < MOST), "{command}: {told}");
+        let said = gateway.bench.ok(&[command, &session]);
+        assert!(said.contains("12000 tokens that its calls were made for"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn a_client_that_goes_back_asks_again_and_changes_its_mind_is_forked_and_fits() {
     let provider = Provider::new();
     let gateway = Gateway::before(&provider, "compact");

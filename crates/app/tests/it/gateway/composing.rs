@@ -39,7 +39,7 @@ fn asked(text: &str) -> String {
 #[test]
 fn an_answer_says_what_was_done_in_this_mode_and_in_no_other() {
     let provider = Provider::new();
-    let gateway = Gateway::before(&provider, "compact");
+    let gateway = Gateway::with(&provider, &["--mode", "compact", "--allow-override"], "");
     let request = |mode: &str| post("/v1/chat/completions", mode, &asked("hi"));
     provider.answers(said("hello"));
     let answer = gateway.ask(&request(""));
@@ -93,7 +93,7 @@ fn what_needs_no_compaction_goes_on_with_the_bytes_and_in_the_way_it_came() {
 #[test]
 fn wishes_that_cannot_be_read_are_refused_with_a_reason() {
     let provider = Provider::new();
-    let gateway = Gateway::before(&provider, "compact");
+    let gateway = Gateway::with(&provider, &["--mode", "compact", "--allow-override"], "");
     for (header, code) in [
         ("x-epitome-window: lots\r\n".to_owned(), "wrong_window"),
         ("x-epitome-window: 0\r\n".to_owned(), "wrong_window"),

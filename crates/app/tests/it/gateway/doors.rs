@@ -127,7 +127,8 @@ fn the_model_decides_between_providers_where_the_configuration_says_so() {
 #[test]
 fn what_is_too_large_or_too_much_at_a_time_is_refused() {
     let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &[], "[limits]\nbody = \"1KiB\"\nrequests = 1\n");
+    let limits = "[limits]\nbody = \"1KiB\"\nrequests = 1\n";
+    let gateway = Gateway::with(&provider, &["--allow-override"], limits);
     for mode in ["off", "record", "compact"] {
         let large = post("/v1/messages", &format!("x-epitome-mode: {mode}\r\n"), &"x".repeat(1025));
         check_refused(&gateway.ask(&large), 413, "too_large", "request_too_large");

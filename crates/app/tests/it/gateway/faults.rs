@@ -116,7 +116,7 @@ fn a_provider_that_stays_silent_is_not_waited_for_forever() {
 #[test]
 fn a_client_that_pauses_in_its_request_is_not_waited_for_forever() {
     let provider = Provider::new();
-    let gateway = Gateway::with(&provider, &[], "[limits]\nclient = \"50ms\"\n");
+    let gateway = Gateway::with(&provider, &["--allow-override"], "[limits]\nclient = \"50ms\"\n");
     let mut slow = Wire::to(gateway.address);
     slow.send(addressed("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n", gateway.address).as_bytes());
     assert!(slow.is_closed());

@@ -167,6 +167,7 @@ pub(super) struct Gateway {
     pub(super) address: SocketAddr,
     pub(super) child: Child,
     log: PathBuf,
+    config: PathBuf,
 }
 
 /// How a gateway is started.
@@ -225,7 +226,7 @@ impl Gateway {
         let Some(address) = address else {
             panic!("no address in {line:?}; it said: {}", fs::read_to_string(log).expect("UTF-8"));
         };
-        Self { bench, address, child, log }
+        Self { bench, address, child, log, config }
     }
 
     /// What it logged so far.
@@ -258,8 +259,18 @@ impl Gateway {
 
     /// Tells it to stop.
     pub(super) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Has it read another configuration.
+    pub(super) fn reload(&self, file: &str) {
+        fs::write(&self.config, file).expect("a writable folder");
+        self.signal("-HUP");
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let told = std::process::Command::new("kill").args(["-TERM", &id]).status();
+        let told = std::process::Command::new("kill").args([name, &id]).status();
         assert!(told.expect("kill runs").success());
     }
 }

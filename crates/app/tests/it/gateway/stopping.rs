@@ -4,7 +4,7 @@ use std::{net::TcpStream, sync::mpsc};
 
 use super::{
     http::{End, Wire, chunked},
-    played::{Gateway, Provider, RECORDING, Step, addressed, post},
+    played::{Gateway, Provider, RECORDING, Step, addressed, eventually, get, ok, post},
 };
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -79,4 +79,29 @@ fn who_tells_it_twice_does_not_wait() {
         gateway.terminate();
         assert!(!gateway.child.wait().expect("it ends").success());
     }
+}
+
+#[test]
+fn whoever_looks_after_it_sees_that_it_stops_before_the_port_closes() {
+    let provider = Provider::new();
+    let mut gateway = Gateway::with(&provider, &[], "[limits]\nnotice = \"1s\"\n");
+    assert_eq!(gateway.ask(&get("/readyz", "")).status(), 200);
+    gateway.terminate();
+    eventually("it says that it stops", || gateway.ask(&get("/readyz", "")).status() == 503);
+    let told = gateway.ask(&get("/readyz", ""));
+    assert!(told.text().contains("stopping"), "{told:?}");
+    // Whoever has not heard of it yet is served.
+    provider.answers(ok("", "{}"));
+    assert_eq!(asked(&gateway).answer().status(), 200);
+    wait_until_deaf(&gateway);
+    assert!(gateway.child.wait().expect("it ends").success(), "{}", gateway.log());
+}
+
+#[test]
+fn who_tells_it_twice_does_not_wait_for_the_notice_either() {
+    let mut gateway = Gateway::with(&Provider::new(), &[], "[limits]\nnotice = \"10m\"\n");
+    gateway.terminate();
+    eventually("it says that it stops", || gateway.ask(&get("/readyz", "")).status() == 503);
+    gateway.terminate();
+    assert!(!gateway.child.wait().expect("it ends").success());
 }

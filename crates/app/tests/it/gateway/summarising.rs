@@ -179,6 +179,39 @@ fn a_summariser_that_is_not_there_holds_up_nobody() {
     let url = format!("http://{nobody}");
     let gateway = gateway(&provider, &["--summariser", &url, "--summariser-model", "m"]);
     check_carried_on(&provider, &gateway, Some("failed"), &[]);
+    check_warned(&gateway, &[" failed: "]);
+}
+
+/// The log warns of a summary that failed, and names its session and the reason.
+#[track_caller]
+fn check_warned(gateway: &Gateway, reason: &[&str]) {
+    let sessions: Vec<String> =
+        gateway.bench.json(&["sessions"]).iter().map(|row| told(&row["id"])).collect();
+    eventually("the log warns", || {
+        gateway.log().lines().any(|line| {
+            let is_warning = line.contains("WARN") && line.contains("the summary by ");
+            is_warning
+                && reason.iter().all(|word| line.contains(word))
+                && sessions.iter().any(|session| line.contains(session.as_str()))
+        })
+    });
+}
+
+fn told(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn how_long_a_summary_may_take_is_a_setting() {
+    let provider = Watchful::new(|_| Vec::new());
+    for flags in [
+        &["--summariser", "session", "--summariser-timeout", "100ms"][..],
+        &["--summariser", &provider.url(), "--summariser-model", "m", "--summariser-timeout", "100ms"],
+    ] {
+        let gateway = gateway(&provider, flags);
+        check_carried_on(&provider, &gateway, Some("failed"), &[]);
+        check_warned(&gateway, &["took more than "]);
+    }
 }
 
 #[test]
@@ -195,6 +228,22 @@ fn a_summariser_that_answers_with_garbage_is_not_heard() {
         Watchful::new(|_| vec![ok("Content-Type: application/json\r\n", "<html>garbage</html>").into()]);
     let gateway = gateway(&provider, &["--summariser", "session"]);
     check_carried_on(&provider, &gateway, Some("failed"), &["garbage"]);
+}
+
+#[test]
+fn a_summary_without_end_is_let_go_of() {
+    // Of an answer no more than 8 MiB are read.
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let provider = Watchful::new(move |_| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let piece = super::talk::one(&"endless words ".repeat(75_000));
+        std::iter::once(head.into()).chain((0..64).map(move |_| piece.clone())).collect()
+    });
+    let gateway = gateway(&provider, &["--summariser", "session"]);
+    check_carried_on(&provider, &gateway, Some("failed"), &["endless words"]);
+    assert!(sent.load(std::sync::atomic::Ordering::SeqCst) > 0, "somebody was asked");
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Why a provider could not be spoken to under TLS, in words that say what to do.
+
+use std::{error::Error, fmt, io};
+
+use rustls::{CertificateError, InvalidMessage};
+
+/// What is wrong between the gateway and a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TlsFault {
+    /// Nobody whom this machine trusts has signed the certificate.
+    UnknownIssuer,
+    /// The certificate is no longer valid.
+    Expired,
+    /// The certificate is not valid yet.
+    NotYetValid,
+    /// The certificate is somebody else's.
+    OtherName(String),
+    /// The certificate was taken back.
+    Revoked,
+    /// Whatever answers there does not speak TLS.
+    NotTls,
+    /// Something else.
+    Other(String),
+}
+
+impl TlsFault {
+    /// What an error on the way to a provider says of TLS, if it is about that.
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        // Errors of connections are wrapped in one another, and tell of what they wrap by their words only.
+        if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            return Self::of(inner);
+        }
+        let error = error.downcast_ref::<rustls::Error>()?;
+        Some(match error {
+            rustls::Error::InvalidCertificate(error) => Self::of_certificate(error),
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotTls,
+            error => Self::Other(error.to_string()),
+        })
+    }
+
+    fn of_certificate(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::Revoked => Self::Revoked,
+            CertificateError::NotValidForName => Self::OtherName(String::new()),
+            CertificateError::NotValidForNameContext { presented, .. } => {
+                Self::OtherName(presented.join(", "))
+            }
+            error => Self::Other(error.to_string()),
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn advice(&self) -> &'static str {
+        match self {
+            Self::UnknownIssuer => {
+                "add the issuer's certificate to those of the gateway's machine (or name it in SSL_CERT_FILE)"
+            }
+            Self::Expired | Self::Revoked => "its operator has to renew it",
+            Self::NotYetValid => "check the clock of the gateway's machine",
+            Self::OtherName(_) => "check the address in the gateway's configuration",
+            Self::NotTls => "check whether its address begins with http:// rather than https://",
+            Self::Other(_) => "see what it says of itself",
+        }
+    }
+}
+
+impl fmt::Display for TlsFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownIssuer => f.write_str("its certificate is by an unknown issuer"),
+            Self::Expired => f.write_str("its certificate has expired"),
+            Self::NotYetValid => f.write_str("its certificate is not valid yet"),
+            Self::OtherName(names) if names.is_empty() => f.write_str("its certificate is for another name"),
+            Self::OtherName(names) => write!(f, "its certificate is for another name ({names})"),
+            Self::Revoked => f.write_str("its certificate was revoked"),
+            Self::NotTls => f.write_str("it does not speak TLS"),
+            Self::Other(why) => write!(f, "TLS failed ({why})"),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How a request is treated: its mode, its window and its policy, as its token, its route or all requests have them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use epitome::{
+    compose::Composing,
+    core::{Tokens, policy::Policy},
+    observe::Observer,
+    wire::Format,
+};
+use http::{HeaderValue, request::Parts};
+
+use super::{
+    admission::Admitted,
+    answers::Trouble,
+    config::{Mode, Rules},
+    route,
+};
+
+/// How one request is treated.
+#[derive(Clone, Debug)]
+pub(super) struct Treatment {
+    /// What is done with it.
+    pub(super) mode: Mode,
+    /// How many tokens the window holds for it, where somebody says so.
+    pub(super) window: Option<Tokens>,
+    /// The policy that it goes by.
+    pub(super) policy: Arc<PolicyInUse>,
+}
+
+/// A policy, and what is kept to go by it.
+#[derive(Debug)]
+pub(super) struct PolicyInUse {
+    /// How requests are composed under it.
+    pub(super) composing: Composing,
+    /// What it would have sent.
+    pub(super) observer: Observer,
+}
+
+/// How requests are treated, whosever they are.
+#[derive(Debug)]
+pub(super) struct Treatments {
+    mode: Mode,
+    routes: BTreeMap<String, Rules>,
+    usual: Arc<PolicyInUse>,
+    /// The policies that tokens and routes name.
+    others: Vec<Arc<PolicyInUse>>,
+}
+
+impl Treatments {
+    /// As the configuration says: `mode` and `usual` are for all requests, `others` are the policies that tokens and
+    /// routes name.
+    pub(super) fn new(
+        mode: Mode,
+        usual: PolicyInUse,
+        others: Vec<PolicyInUse>,
+        routes: BTreeMap<String, Rules>,
+    ) -> Self {
+        Self { mode, routes, usual: Arc::new(usual), others: others.into_iter().map(Arc::new).collect() }
+    }
+
+    /// The mode of requests of which nobody says otherwise.
+    pub(super) fn usual_mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How a request is treated: as its token, its route or the configuration says, or more if it asks for that itself.
+    /// It gets less only where the operator allows that. Only calls are recorded.
+    pub(super) fn of(
+        &self,
+        call: Option<Format>,
+        head: &Parts,
+        admitted: &Admitted,
+    ) -> Result<Treatment, Trouble> {
+        let asked = asked_mode(head)?;
+        if call.is_none() {
+            return Ok(Treatment { mode: Mode::Off, window: None, policy: Arc::clone(&self.usual) });
+        }
+        let (token, route) = (&*admitted.rules, self.routes.get(&*route::own(head.uri.path())));
+        let set = token.mode.or(route.and_then(|route| route.mode)).unwrap_or(self.mode);
+        let mode = match asked {
+            Some(asked) if asked < set && !admitted.may_lower() => {
+                return Err(Trouble::lowered_mode(set, asked));
+            }
+            _ => asked.unwrap_or(set),
+        };
+        let window = token.window.or(route.and_then(|route| route.window)).map(Tokens);
+        let policy = token.policy.as_ref().or(route.and_then(|route| route.policy.as_ref()));
+        Ok(Treatment {
+            mode,
+            window: window.or(self.usual.composing.window),
+            policy: policy.map_or_else(|| Arc::clone(&self.usual), |policy| self.in_use(policy)),
+        })
+    }
+
+    fn in_use(&self, policy: &Policy) -> Arc<PolicyInUse> {
+        let found = self.others.iter().find(|other| other.composing.policy == *policy);
+        Arc::clone(found.unwrap_or(&self.usual))
+    }
+}
+
+/// The mode that a request asks for itself.
+fn asked_mode(head: &Parts) -> Result<Option<Mode>, Trouble> {
+    match head.headers.get("x-epitome-mode").map(HeaderValue::as_bytes) {
+        None => Ok(None),
+        Some(b"off") => Ok(Some(Mode::Off)),
+        Some(b"record") => Ok(Some(Mode::Record)),
+        Some(b"observe") => Ok(Some(Mode::Observe)),
+        Some(b"compact") => Ok(Some(Mode::Compact)),
+        Some(_) => Err(Trouble::unknown_mode()),
+    }
+}

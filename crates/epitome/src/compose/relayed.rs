@@ -1,0 +1,245 @@
+//! Requests that are relayed as they came, recorded so that each can be written again: with the log, what stands around a
+//! history and the messages that came in another form than the log has are every byte.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use epitome_core::{Noted, Seq, ThreadId, Tokens};
+use epitome_store::{
+    EventLog, Head, Sqlite,
+    records::{Commit, Content, NewCall, Record},
+};
+use epitome_wire::{
+    Format,
+    render::RenderOptions,
+    seen::{Follows, Seen},
+    weave::Plan,
+};
+
+use super::{
+    units::is_item,
+    weaving::{LoggedForms, Loom, Request},
+};
+use crate::{
+    observe::kept::Kept,
+    recorder::Arrival,
+    session::{SessionError, inbox::Appended, setup::Rendering},
+};
+
+/// How much of what is remembered may weigh in all: the last bodies of some dozens of large sessions. A token is about four
+/// bytes.
+const WEIGHT: Tokens = Tokens(8_000_000);
+
+/// How many of a thread's newest events are kept: clients move their marks within the last messages.
+const RECENT: usize = 32;
+
+/// How many events are read at a time.
+const PAGE: usize = 1_024;
+
+/// The threads whose requests are relayed, as many as are kept.
+#[derive(Debug)]
+pub(super) struct RelayedThreads {
+    kept: Mutex<Kept<RelayedThread>>,
+}
+
+impl Default for RelayedThreads {
+    fn default() -> Self {
+        Self { kept: Mutex::new(Kept::new(WEIGHT)) }
+    }
+}
+
+impl RelayedThreads {
+    /// Takes out what is remembered of a thread. Nothing is if its newest request was not relayed.
+    pub(super) fn take(&self, thread: ThreadId) -> Option<RelayedThread> {
+        self.kept().take(thread)
+    }
+
+    /// Remembers a thread.
+    pub(super) fn put(&self, thread: ThreadId, relayed: RelayedThread) {
+        let weight = Tokens(relayed.loom.weight() as u64 / 4 + 500);
+        self.kept().put(thread, relayed, weight);
+    }
+
+    /// Something was appended to a thread.
+    pub(super) fn appended(&self, thread: ThreadId, appended: Appended) {
+        let mut kept = self.kept();
+        if let Some(mut relayed) = kept.take(thread)
+            && relayed.appended(appended)
+        {
+            let weight = Tokens(relayed.loom.weight() as u64 / 4 + 500);
+            kept.put(thread, relayed, weight);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<RelayedThread>> {
+        // Nothing in there is ever half done.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is remembered of a thread whose requests are relayed: all of it can be read from the store again.
+#[derive(Debug)]
+pub(crate) struct RelayedThread {
+    loom: Loom,
+    /// Where the thread ends.
+    head: Head,
+    /// How many calls its view has.
+    calls: u64,
+    /// Its newest events.
+    recent: VecDeque<(Seq, Noted)>,
+    /// Whether the texts that all relayed calls name were stored with one of this thread's.
+    is_named: bool,
+}
+
+impl RelayedThread {
+    /// Of a thread that is made with its first request.
+    pub(super) fn fresh() -> Self {
+        let (loom, recent) = (Loom::default(), VecDeque::new());
+        Self { loom, head: Head::START, calls: 0, recent, is_named: false }
+    }
+
+    /// Of a thread that is there.
+    pub(super) fn read(store: &Sqlite, thread: ThreadId) -> Result<Self, SessionError> {
+        let mut loom = Loom::restore(store, thread)?;
+        loom.decides_nothing();
+        let calls = store.last_call(thread)?.map_or(0, |row| row.number + 1);
+        let begins = store.begins_anew(thread, loom.units.through())?.unwrap_or(Seq::START.next());
+        let mut read = Self { loom, head: Head::START, calls, recent: VecDeque::new(), is_named: false };
+        read.head.seq = begins.previous();
+        read.read_on(store, thread)?;
+        Ok(read)
+    }
+
+    /// Reads what was appended since.
+    fn read_on(&mut self, store: &Sqlite, thread: ThreadId) -> Result<(), SessionError> {
+        loop {
+            let page = store.read(thread, self.head.seq.next(), PAGE)?;
+            let full = page.len() == PAGE;
+            for logged in page {
+                self.loom.units.push(&logged);
+                self.head = Head { seq: logged.id.seq, link: logged.link };
+                self.recent.push_back((logged.id.seq, Noted::from(logged.event)));
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what was appended; `false` if that does not follow what is known.
+    fn appended(&mut self, Appended { after, events, head }: Appended) -> bool {
+        if self.head.seq != after {
+            return false;
+        }
+        for event in &events {
+            self.push(event);
+        }
+        self.head == head
+    }
+
+    fn push(&mut self, event: &Noted) {
+        let (seq, link) = (self.head.seq.next(), event.link_after(self.head.link));
+        self.head = Head { seq, link };
+        if seq > self.loom.units.through() {
+            self.loom.units.take(seq, event.normal, link.normal);
+        }
+        self.recent.push_back((seq, event.clone()));
+    }
+
+    /// Where the thread ends, as far as is known.
+    pub(crate) fn head(&self) -> Seq {
+        self.head.seq
+    }
+
+    /// Tells of a request that a commit appends: what is to be recorded with it, and the number of its call.
+    pub(crate) fn tell(
+        &mut self,
+        store: &Sqlite,
+        arrival: &Arrival<'_>,
+        seen: &Seen<'_>,
+        commit: &Commit,
+    ) -> Result<(u64, Vec<Record>), SessionError> {
+        if self.head.seq < commit.after {
+            self.read_on(store, commit.thread)?;
+        }
+        if self.head.seq != commit.after && commit.opens.is_none() {
+            *self = Self::read(store, commit.thread)?;
+        }
+        for event in &commit.events {
+            self.push(event);
+        }
+        let count = self.loom.units.ends(seen.units().iter().map(|unit| unit.digest)).len();
+        let is_here = seen.follows() == Follows::Nothing;
+        let frame = seen.frame().filter(|frame| is_here && frame.is_whole() && frame.units.len() <= count);
+        let frame = frame.unwrap_or_else(|| seen.unframed());
+        let request = Request {
+            seen,
+            shared: arrival.shared,
+            frame,
+            unsent: None,
+            recall: false,
+            takes_tools: false,
+            below: None,
+            client: None,
+        };
+        let units = self.loom.units.clone();
+        let between = request.frame.between;
+        let items = || {
+            let items = self.recent.iter().filter(|(_, event)| is_item(event));
+            items.map(|(seq, event)| (*seq, &*event.raw.json)).collect()
+        };
+        let mut logged = LoggedForms::new(&units, between, items);
+        let body = self.loom.relay(store, request, &mut |unit| logged.of(unit))?;
+        let number = self.calls;
+        let mut records = Vec::new();
+        let (policy, rendering) = (policy(), rendering(seen.format()));
+        let call = NewCall {
+            head: self.head.seq,
+            time: Some(arrival.at),
+            model: seen.model().map(|model| model.0),
+            format: seen.format().dialect().name().to_owned(),
+            policy: policy.hash,
+            profile: None,
+            rendering: rendering.hash,
+            summary: None,
+            epoch: 0,
+            cause: None,
+            pass: None,
+            sent: NewCall::RELAYED.to_owned(),
+            steps: "{}".to_owned(),
+            plan: None,
+            script: Some(body.script),
+            estimated: Tokens(0),
+            hash: body.hash,
+            bytes: body.bytes,
+        };
+        if !self.is_named {
+            records.extend([policy, rendering].map(Record::Content));
+        }
+        records.extend(body.pieces.into_iter().map(Record::Piece));
+        records.extend([Record::CallsSoFar(number), Record::Call(call)]);
+        self.is_named = true;
+        self.calls += 1;
+        let old = self.recent.len().saturating_sub(RECENT);
+        drop(self.recent.drain(..old));
+        Ok((number, records))
+    }
+}
+
+/// What stands in the place of a policy where none was in charge.
+fn policy() -> Content {
+    Content::new("\"relayed\"")
+}
+
+/// How relayed requests are written again.
+fn rendering(format: Format) -> Content {
+    let rendering = Rendering {
+        format,
+        options: RenderOptions::of(format),
+        tokenizer: String::new(),
+        weave: Some(Plan::default()),
+    };
+    Content::new(serde_json::to_string(&rendering).expect("options hold only strings, numbers and lists"))
+}
