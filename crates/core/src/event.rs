@@ -13,6 +13,7 @@ use crate::{
     media::Media,
     summary::Brief,
     tokens::Tokens,
+    unread::{self, Payer},
 };
 
 /// Something that happened, not yet in a log.
@@ -64,10 +65,31 @@ impl Event {
         }
     }
 
-    /// What `count` counts of each of these texts, in order.
+    /// What `count` counts of each of these texts, in order, and then of what is sent beside them, as
+    /// [`count_unread`](Self::count_unread) gives it.
     pub fn count_by(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
         let mut pieces = Vec::new();
         self.visit_counted(&mut |text| pieces.push(count(text)));
+        pieces.extend(self.count_unread(count));
+        pieces
+    }
+
+    /// What `count` counts of the values that are sent though no part holds them: for each result, for each part, and for
+    /// the rest of the event. Nothing at all if there are none, as is usual.
+    pub fn count_unread(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
+        let (results, parts) = (self.fact.results().len(), self.fact.parts().len());
+        let mut pieces = Vec::new();
+        unread::visit(self, &mut |payer, text| {
+            if pieces.is_empty() {
+                pieces.resize(results + parts + 1, Tokens(0));
+            }
+            let at = match payer {
+                Payer::Result(index) => index,
+                Payer::Part(index) => results + index,
+                Payer::Event => results + parts,
+            };
+            pieces[at] += count(text);
+        });
         pieces
     }
 

@@ -34,6 +34,7 @@ pub mod summary;
 pub mod tokens;
 pub mod tracker;
 pub mod turn;
+mod unread;
 pub mod verify;
 pub mod view;
 

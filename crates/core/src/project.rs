@@ -95,10 +95,13 @@ impl Line {
         self.events.iter().map(|entry| (&entry.event, entry.pieces.as_deref()))
     }
 
-    /// The same line, with counts by `meter` where there are none: whatever is made of it counts nothing again.
+    /// The same line, with counts by `meter` where there are none or not all: whatever is made of it counts nothing again.
     pub fn counted_by(mut self, meter: &Meter) -> Self {
-        for entry in &mut self.events {
-            entry.pieces.get_or_insert_with(|| meter.pieces(&entry.event.event));
+        for Entry { event, pieces } in &mut self.events {
+            *pieces = Some(match pieces.take() {
+                Some(known) => meter.completed(&event.event, known),
+                None => meter.pieces(&event.event),
+            });
         }
         self
     }

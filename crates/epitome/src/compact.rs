@@ -2,7 +2,7 @@
 //!
 //! It needs no store and no session. A file of messages, or a whole request, is enough: that is the stateless path.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use epitome_core::{
     Event, EventId, Fact, Link, Logged, Part, Seq, ThreadId, Tokens,
@@ -17,6 +17,7 @@ use epitome_core::{
 };
 use epitome_wire::{
     Format, WireError,
+    legality::{self, Remedy, Rules, Violation},
     render::{
         BoundThinking, RenderError, RenderOptions, Rendered, SETTLE_THINKING, Settled, settle_thinking,
     },
@@ -70,6 +71,52 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// What is not shown as it was.
     pub evictions: Vec<Eviction>,
+    /// What the provider would refuse, and only the request's author can mend.
+    pub illegal: Vec<Illegality>,
+    /// What the provider would have refused, and was mended.
+    pub mended: Vec<Illegality>,
+}
+
+/// Something that a provider would refuse about a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Illegality {
+    /// The place in the request, as a JSON pointer.
+    pub place: String,
+    /// The name of the rule, as [`RULES`](epitome_wire::legality::RULES) has it.
+    pub rule: &'static str,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl From<&Violation> for Illegality {
+    fn from(found: &Violation) -> Self {
+        Self { place: found.place.clone(), rule: found.breach.rule().id, reason: found.breach.to_string() }
+    }
+}
+
+impl fmt::Display for Illegality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.place.is_empty() { "the request" } else { &self.place };
+        write!(f, "{place}: {} ({})", self.reason, self.rule)
+    }
+}
+
+impl Report {
+    /// Says what the provider would refuse about the request that all this was made of.
+    pub fn judge(&mut self, format: Format, request: &str, rules: &Rules) {
+        let found = legality::inspect(format, request, rules);
+        let (named, mended): (Vec<_>, Vec<_>) =
+            found.iter().partition(|found| found.breach.rule().remedy == Remedy::Named);
+        self.illegal = named.into_iter().map(Illegality::from).collect();
+        self.mended = mended.into_iter().map(Illegality::from).collect();
+    }
+}
+
+/// The breaches in a request that was made which nobody but the author of what it was made of can mend.
+pub(crate) fn unmended(format: Format, body: &str, rules: &Rules) -> Vec<Illegality> {
+    let found = legality::inspect(format, body, rules);
+    let named = found.iter().filter(|found| found.breach.rule().remedy == Remedy::Named);
+    named.map(Illegality::from).collect()
 }
 
 /// How large a request is.
@@ -138,6 +185,8 @@ impl Compaction<'_> {
             counter: context.meter().name(),
             evictions: evictions(&context),
             steps,
+            illegal: unmended(self.format, &rendered.body, &self.options.rules),
+            mended: Vec::new(),
         };
         Ok(Compacted { rendered, context, report })
     }

@@ -39,6 +39,9 @@ use crate::{
 /// by message number, and in the report. The provider will count no more than `limit` tokens of input: for a known
 /// model whose vocabulary is not public the margin of its profile is kept free.
 ///
+/// What the provider would refuse about the request itself is mended where that needs no guessing. The rest is in the
+/// report, each place with its rule (`report.illegal`): look there before you send the request.
+///
 /// ```
 /// use epitome::{compact_request, core::Tokens, wire::Format};
 ///
@@ -62,7 +65,9 @@ pub fn compact_request(format: Format, request: &[u8], limit: Tokens) -> Result<
     let asked = Asked { model: None, format: Some(format) };
     let plan = Plan::new(line, None, &asked, &Profiles::builtin())?;
     let (budget, margin) = plan.trust.within(limit);
-    Ok(plan.compact(plan.context(compact::numbered(&plan.line)), budget, margin)?)
+    let mut compacted = plan.compact(plan.context(compact::numbered(&plan.line)), budget, margin)?;
+    compacted.report.judge(format, request, &plan.options.rules);
+    Ok(compacted)
 }
 
 /// Why a request could not be made to fit.

@@ -305,6 +305,8 @@ pub fn next_request(
         counter: context.meter().name(),
         steps: passes.iter().flat_map(|pass| pass.steps.clone()).collect(),
         evictions: compact::evictions(&context),
+        illegal: compact::unmended(rehearsal.format, &rendered.body, &rehearsal.options.rules),
+        mended: Vec::new(),
     };
     Ok(Rehearsed { compacted: Compacted { rendered, context, report }, calls, refused, passes })
 }

@@ -13,6 +13,8 @@ pub struct Caller {
     pub client: Client,
     /// Its id of the session, shared by the session's subagents where the client does so.
     pub session: Option<String>,
+    /// Who gave that id.
+    pub naming: Naming,
     /// Its id of the thread within the session, where it has one: a subagent, an agent's own thread.
     pub thread: Option<String>,
     /// The thread, or session, that started this one.
@@ -20,6 +22,18 @@ pub struct Caller {
     /// What the request is for.
     pub purpose: Purpose,
 }
+
+/// Who gives a session its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Naming {
+    /// The client, by a habit of its own: a hint, since some clients give an id twice.
+    Client,
+    /// Whoever set the client up, in the header [`SESSION_HEADER`]: everything under that id is one session.
+    User,
+}
+
+/// The header that names the session of a request, whatever ids its client sends.
+pub const SESSION_HEADER: &str = "x-epitome-session";
 
 /// A program that sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,13 +108,17 @@ impl Caller {
             Client::ClaudeCode => said.claude_code(),
             Client::Codex => said.codex(turn),
             Client::OpenCode => said.opencode(),
-            Client::Goose => Ids { session: said.id("agent-session-id"), ..Ids::default() },
+            Client::Goose => {
+                Ids { session: said.named().or_else(|| said.id("agent-session-id")), ..Ids::default() }
+            }
             Client::Pi => {
-                Ids { session: said.id("session_id").or_else(|| said.cache_key()), ..Ids::default() }
+                let own = || said.id("session_id").or_else(|| said.cache_key());
+                Ids { session: said.named().or_else(own), ..Ids::default() }
             }
             Client::Other => said.other(),
         };
-        Self { client, session, thread, parent, purpose }
+        let naming = if said.named().is_some() { Naming::User } else { Naming::Client };
+        Self { client, session, naming, thread, parent, purpose }
     }
 }
 
@@ -148,6 +166,11 @@ impl Said<'_, '_> {
         names.iter().find_map(|name| self.id(name))
     }
 
+    /// The session as the user calls it.
+    fn named(&self) -> Option<String> {
+        self.id(SESSION_HEADER)
+    }
+
     fn client(&self) -> Client {
         let has = |name: &str| (self.header)(name).is_some();
         let named = |name: &str| (self.header)(name).unwrap_or_default().to_lowercase();
@@ -176,7 +199,8 @@ impl Said<'_, '_> {
 
     /// A subagent shares its session's id, and has one of its own beside it.
     fn claude_code(&self) -> Ids {
-        let session = self.id("x-claude-code-session-id").or_else(|| self.user_session());
+        let own = || self.id("x-claude-code-session-id").or_else(|| self.user_session());
+        let session = self.named().or_else(own);
         let thread = self.id("x-claude-code-agent-id");
         let started = || self.id("x-claude-code-parent-agent-id").or_else(|| session.clone());
         let parent = thread.as_ref().and_then(|_| started());
@@ -185,7 +209,8 @@ impl Said<'_, '_> {
 
     /// A subagent shares its session's id and cache key: only its thread differs.
     fn codex(&self, turn: Turn) -> Ids {
-        let session = self.first_id(&["session-id", "session_id", "conversation_id"]);
+        let own = || self.first_id(&["session-id", "session_id", "conversation_id"]);
+        let session = self.named().or_else(own);
         let thread = self.id("thread-id").or(turn.thread).or_else(|| self.id("x-client-request-id"));
         Ids {
             session: session.or(turn.session).or_else(|| self.cache_key()),
@@ -198,13 +223,14 @@ impl Said<'_, '_> {
     fn opencode(&self) -> Ids {
         let own = self.first_id(&["x-session-id", "x-session-affinity"]).or_else(|| self.cache_key());
         let parent = self.id("x-parent-session-id");
-        Ids { session: parent.clone().or_else(|| own.clone()), thread: own, parent }
+        let session = self.named().or_else(|| parent.clone()).or_else(|| own.clone());
+        Ids { session, thread: own, parent }
     }
 
     fn other(&self) -> Ids {
         let metadata = || self.request.setting("metadata")?.text_at("session_id").and_then(id);
         // A cache key is no id: scripts give the same one to every run of a prompt.
-        let session = self.first_id(&["x-epitome-session", "x-session-id"]).or_else(metadata);
+        let session = self.named().or_else(|| self.id("x-session-id")).or_else(metadata);
         Ids { session, ..Ids::default() }
     }
 

@@ -11,8 +11,9 @@ use std::{
 };
 
 use epitome_core::{
-    Event, Logged, Seq,
+    Event, Fact, Logged, Part, Seq,
     context::{self, Body, Context, Fidelity},
+    event::Dialect,
     seq_set::SeqSet,
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use crate::{
     format::Format,
     json::Json,
     marks,
+    openai_responses::is_empty_reasoning,
     render::{self, Breakpoints, RenderError, RenderOptions, Rendered},
     request,
 };
@@ -117,6 +119,22 @@ pub fn is_hidden(event: &Event) -> bool {
     event.origin.as_deref() == Some(HIDDEN)
 }
 
+/// Whether an event is an item that no composed request holds, though the client sends it: reasoning without an id, a seal or
+/// words.
+pub fn is_unsendable(event: &Event) -> bool {
+    // The fact says nearly always that there is more to it, so that hardly any item is read for this.
+    let is_blank = match &event.fact {
+        Fact::AssistantSaid { parts, .. } => match parts.as_slice() {
+            [Part::Reasoning { text, .. }] => text.trim().is_empty(),
+            _ => false,
+        },
+        _ => false,
+    };
+    is_blank
+        && event.raw.dialect == Dialect::OpenaiResponses
+        && Json::parse(&event.raw.json, "an item").is_ok_and(|item| is_empty_reasoning(&item))
+}
+
 /// What a history consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct History<'h> {
@@ -156,7 +174,7 @@ pub fn rewritten(
 struct Weaving<'c> {
     ends: &'c [Seq],
     unsent: Option<Seq>,
-    /// What the client does not have, or not like this.
+    /// What the client does not have, or not like this, and what it sends in vain: units with such are written afresh.
     hidden: SeqSet,
     /// The events that are shown, each with its bytes; not those beside the history.
     shown: BTreeMap<Seq, &'c str>,
@@ -195,7 +213,7 @@ impl<'c> Weaving<'c> {
         }
         for message in context.messages() {
             let mut show = |event: &'c Logged| {
-                if is_hidden(&event.event) {
+                if is_hidden(&event.event) || is_unsendable(&event.event) {
                     weaving.hidden.insert(event.id.seq);
                 }
                 weaving.shown.insert(event.id.seq, &event.event.raw.json);
@@ -280,7 +298,7 @@ impl<'c> Weaving<'c> {
         Some(Message { units, is_kept, text })
     }
 
-    /// Whether the client does not have all of a unit.
+    /// Whether the client does not have all of a unit, or has more of it than is sent.
     fn hides(&self, unit: usize) -> bool {
         let before = unit.checked_sub(1).map_or(Seq::START, |before| self.ends[before]);
         overlaps(&self.hidden, before.next(), self.ends[unit])

@@ -11,7 +11,7 @@ use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
     core::{Tokens, context::Fidelity},
     rehearse::Rehearsed,
-    wire::render::SETTLE_THINKING,
+    wire::{Format, render::SETTLE_THINKING},
 };
 use serde_json::json;
 
@@ -40,7 +40,13 @@ request on. --policy says what is kept and how long the summary may be; `epitome
   epitome compact SESSION --summariser https://api.openai.com/v1 --summariser-model gpt-5-mini --key-env OPENAI_API_KEY
   epitome compact SESSION --background              then: epitome jobs SESSION --work
 
-With --budget, --out or --format a SESSION is treated as a FILE is: a request comes out, and its log stays as it is.")]
+With --budget, --out or --format a SESSION is treated as a FILE is: a request comes out, and its log stays as it is.
+
+What a provider would refuse about a FILE is mended where that needs no guessing: empty parts go, calls and results are \
+paired, null becomes an empty text. The rest (an unknown role, a call without an id, content of a wrong type …) is named \
+with its place, nothing is written, and the exit code is 3; --force writes the request all the same.
+
+Exit codes: 0 the request is ready, 1 it could not be made, 2 the command line is wrong, 3 its provider would refuse it.")]
 pub(crate) struct Args {
     /// A file, or a session.
     #[arg(value_name = "FILE|SESSION")]
@@ -53,9 +59,16 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 
+    /// Write the request although its provider would refuse it; the exit code is still 3.
+    #[arg(long)]
+    force: bool,
+
     #[command(flatten)]
     turn: TurnArgs,
 }
+
+/// The exit code for a request that its provider would refuse.
+const ILLEGAL: u8 = 3;
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
     let is_file = view::is_file(&args.source)?;
@@ -79,7 +92,27 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     }
     let source = Source::find(&args.source, None, store)?;
     let mut chosen = args.view.choose(source)?;
-    let compacted = compact(&mut chosen)?;
+    let mut compacted = compact(&mut chosen)?;
+    if is_file {
+        judge(&args.source, &mut chosen, &mut compacted.report);
+    }
+    let illegal = &compacted.report.illegal;
+    let code = if illegal.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ILLEGAL) };
+    for found in illegal {
+        anstream::eprintln!("{NOTE}refused:{NOTE:#} {found}");
+    }
+    let is_withheld = !illegal.is_empty() && !args.force;
+    if is_withheld {
+        let count = text::count(illegal.len() as u64, "place");
+        anstream::eprintln!(
+            "{NOTE}note:{NOTE:#} the provider would refuse this request in {count}, so nothing was written; mend it, or say --force"
+        );
+        if out.is_json() {
+            let before = whole(&chosen, &compacted.report)?;
+            out.object(&report_json(&compacted.report, before, &chosen, args))?;
+        }
+        return Ok(code);
+    }
     let whole = || whole(&chosen, &compacted.report);
     if let Some(path) = &args.out {
         fs::write(path, compacted.rendered.body.as_bytes())
@@ -102,7 +135,23 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.bytes(compacted.rendered.body.as_bytes())?;
         out.bytes(b"\n")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// Says what the provider would refuse about a file that is a whole request in the format that is written.
+fn judge(path: &str, chosen: &mut Chosen, report: &mut Report) {
+    let Ok(request) = fs::read_to_string(path) else { return };
+    let format = chosen.plan.format;
+    let is_request = serde_json::from_str::<serde_json::Value>(&request).is_ok_and(|value| {
+        let history = if format == Format::OpenaiResponses { "input" } else { "messages" };
+        value.get(history).is_some()
+    });
+    let is_translated = chosen.plan.line.events().any(|event| event.event.raw.dialect != format.dialect());
+    if !is_request || is_translated {
+        return;
+    }
+    report.judge(format, &request, &chosen.plan.options.rules);
+    chosen.notes.extend(report.mended.iter().map(|mended| format!("mended: {mended}")));
 }
 
 /// Makes the request. That it stands on a summary the agent itself made is worth a note, and so is a tool loop that had
@@ -162,6 +211,8 @@ fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> s
         "bytes_after": report.after.bytes,
         "steps": report.steps,
         "evictions": report.evictions,
+        "illegal": report.illegal,
+        "mended": report.mended,
         "notes": chosen.notes,
         "policy": chosen.policy.as_ref().map(|policy| &policy.name),
         "passes": chosen.rehearsed.as_ref().map(|rehearsed| &rehearsed.passes),

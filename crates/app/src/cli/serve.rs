@@ -35,6 +35,9 @@ Start it, and point an agent at it; the first screen says how for each:
   ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
   epitome sessions                            (what was recorded)
 
+Sessions are recognised by the ids their client sends and by their histories. A script that names them itself sends the
+header x-epitome-session with every request: all requests of one name are one session.
+
 What would the default policy have saved?
 
   epitome serve --mode observe

@@ -215,3 +215,85 @@ fn a_copy_is_a_file_too_and_a_path_with_a_colon_is_still_a_path() {
         assert!(command.output().expect("the binary runs").status.success(), "{name}");
     }
 }
+
+/// Requests that break a rule whose breach only their author can mend: the request, and the place and rule that are named.
+const ILLEGAL: [(&str, &str, &str); 4] = [
+    (
+        r#"{"model":"gpt-5.1","messages":[{"role":"user","content":"hello"},{"role":"narrator","content":"…"}]}"#,
+        "/messages/1/role",
+        "role-known",
+    ),
+    (
+        r#"{"model":"gpt-5.1","messages":[{"role":"user","content":"hello"},{"role":"user","content":7}]}"#,
+        "/messages/1/content",
+        "content-type",
+    ),
+    (
+        r#"{"model":"gpt-5.1","input":[{"role":"user","content":"hello"},{"content":"whose?"}]}"#,
+        "/input/1",
+        "item-has-type",
+    ),
+    (
+        r#"{"model":"claude-opus-4-5","max_tokens":9,"messages":[{"role":"user","content":"hello"},{"role":"assistant",
+        "content":[{"type":"tool_use","id":"t1","input":{}}]},{"role":"user","content":[{"type":"tool_result",
+        "tool_use_id":"t1","content":"done"}]}]}"#,
+        "/messages/1/content/0",
+        "call-has-name",
+    ),
+];
+
+#[test]
+fn what_a_provider_would_refuse_is_named_and_nothing_is_written() {
+    let bench = Bench::new();
+    let out = bench.path("out.json");
+    for (request, place, rule) in ILLEGAL {
+        let file = bench.write("request.json", request);
+        let named = format!("{place}: ");
+        let run = bench.run(&["compact", text(&file), "--out", text(&out)]);
+        assert_eq!(run.code, Some(3), "{rule}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains(&named) && run.stderr.contains(rule), "{rule}: {}", run.stderr);
+        assert!(!out.exists(), "{rule}");
+        let run = bench.run(&["compact", text(&file)]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{rule}: {}", run.stderr);
+        let run = bench.run(&["compact", text(&file), "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let illegal = &report["illegal"][0];
+        assert_eq!((&illegal["place"], &illegal["rule"]), (&place.into(), &rule.into()), "{report}");
+        assert_eq!(run.code, Some(3), "{rule}");
+    }
+}
+
+#[test]
+fn what_a_provider_would_refuse_is_written_where_that_is_asked_for() {
+    for (request, place, rule) in ILLEGAL {
+        let bench = Bench::new();
+        let (file, out) = (bench.write("request.json", request), bench.path("out.json"));
+        let run = bench.run(&["compact", text(&file), "--force", "--out", text(&out)]);
+        assert_eq!(run.code, Some(3), "{rule}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains(place) && run.stderr.contains(rule), "{rule}: {}", run.stderr);
+        let written = fs::read_to_string(&out).expect("it is written");
+        assert!(written.contains("hello"), "{written}");
+    }
+}
+
+#[test]
+fn what_can_be_mended_without_guessing_is_mended_and_said() {
+    let bench = Bench::new();
+    let request = r#"{"model":"gpt-5.1","messages":[{"role":"user","content":"hello"},{"role":"assistant","tool_calls":[
+        {"id":"c1","type":"function","function":{"name":"look","arguments":{"at":1}}}]},
+        {"role":"tool","tool_call_id":"c9","content":"nobody asked"},{"role":"user","content":"go on"}]}"#;
+    let (file, out) = (bench.write("request.json", request), bench.path("out.json"));
+    let report = &bench.json(&["compact", text(&file), "--out", text(&out)])[0];
+    let mended: Vec<_> =
+        report["mended"].as_array().expect("a list").iter().map(|found| &found["rule"]).collect();
+    for rule in ["arguments-are-text", "call-answered", "result-answers-call"] {
+        assert!(mended.iter().any(|found| *found == rule), "no {rule} in {report}");
+    }
+    assert_eq!(report["illegal"], serde_json::json!([]), "{report}");
+    let again = &bench.json(&["compact", text(&out), "--out", text(&bench.path("again.json"))])[0];
+    assert_eq!(
+        (&again["mended"], &again["illegal"]),
+        (&serde_json::json!([]), &serde_json::json!([])),
+        "{again}"
+    );
+}

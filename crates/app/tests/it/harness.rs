@@ -17,6 +17,8 @@ pub(crate) struct Bench {
 /// What a run of the binary gave.
 pub(crate) struct Run {
     pub(crate) success: bool,
+    /// Its exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -80,6 +82,7 @@ impl From<Output> for Run {
     fn from(output: Output) -> Self {
         Self {
             success: output.status.success(),
+            code: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("UTF-8"),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }

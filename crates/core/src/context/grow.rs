@@ -79,11 +79,11 @@ impl Context {
             },
             Fact::UserSaid { .. } => {
                 self.ask();
-                self.user(event, costs.parts, Fidelity::Verbatim);
+                self.user(event, costs, Fidelity::Verbatim);
             }
             Fact::Injected { .. } => {
                 self.ask();
-                self.user(event, costs.parts, Fidelity::Injected);
+                self.user(event, costs, Fidelity::Injected);
             }
             Fact::AssistantSaid { answer, parts, .. } => {
                 self.growth.begun = true;
@@ -91,9 +91,9 @@ impl Context {
             }
             Fact::ToolReturned { parts, .. } => {
                 self.growth.begun = true;
-                self.outcomes(event, costs.results);
+                self.outcomes(event, &costs);
                 if !parts.is_empty() {
-                    self.user(event, costs.parts, Fidelity::Verbatim);
+                    self.user(event, costs, Fidelity::Verbatim);
                 }
             }
             Fact::Carried { .. } if is_rendered(event) => {
@@ -192,8 +192,10 @@ impl Context {
         self.growth.turns.ask();
     }
 
-    fn user(&mut self, event: &Arc<Logged>, counts: Vec<Tokens>, fidelity: Fidelity) {
-        let (seq, fixed) = (event.id.seq, self.meter.overhead().message);
+    fn user(&mut self, event: &Arc<Logged>, costs: Costs, fidelity: Fidelity) {
+        let Costs { parts: counts, beside_parts, beside, .. } = costs;
+        let beside = beside_parts.into_iter().sum::<Tokens>() + beside;
+        let (seq, fixed) = (event.id.seq, self.meter.overhead().message + beside);
         let body = Body::User { event: Arc::clone(event), content: Content::AsSent };
         self.push(seq, SeqSet::one(seq), body, fixed);
         if let Some(user) = self.segments.last_mut() {
@@ -209,15 +211,16 @@ impl Context {
         self.growth.turns.answer(answer);
         let overhead = *self.meter.overhead();
         let stand_in = self.meter.text(UNANSWERED);
-        for (part, (shown, tokens)) in parts.iter().zip(&costs.parts).enumerate() {
+        let counts = costs.parts.iter().zip(&costs.beside_parts).map(|(part, beside)| *part + *beside);
+        for (part, (shown, tokens)) in parts.iter().zip(counts).enumerate() {
             let event = Arc::clone(event);
             if let Part::ToolCall(call) = shown {
                 self.growth.open.open(&call.id, seq, part);
                 let wrapping = overhead.call + overhead.call + overhead.message + overhead.message;
                 let body = Body::Exchange { event, part, outcome: Shown::Unanswered };
-                self.push(seq, SeqSet::one(seq), body, *tokens + wrapping + stand_in);
+                self.push(seq, SeqSet::one(seq), body, tokens + wrapping + stand_in);
             } else {
-                self.push(seq, SeqSet::one(seq), Body::Answer { event, part }, *tokens + overhead.message);
+                self.push(seq, SeqSet::one(seq), Body::Answer { event, part }, tokens + overhead.message);
             }
         }
         if parts.is_empty() {
@@ -226,13 +229,13 @@ impl Context {
     }
 
     /// Gives each result to its call. Results that no open call asked for are history and never shown.
-    fn outcomes(&mut self, event: &Arc<Logged>, counts: Vec<Vec<Tokens>>) {
+    fn outcomes(&mut self, event: &Arc<Logged>, costs: &Costs) {
         let seq = event.id.seq;
         let results = event.event.fact.results();
-        for (index, (result, counts)) in results.iter().zip(counts).enumerate() {
+        for (index, (result, counts)) in results.iter().zip(&costs.results).enumerate() {
             match self.growth.open.close(&result.call) {
-                Some(site) => self.answer_call(site, event, index, counts),
-                None => self.elide(&SeqSet::one(seq), "stray", counts.into_iter().sum()),
+                Some(site) => self.answer_call(site, event, index, costs),
+                None => self.elide(&SeqSet::one(seq), "stray", counts.iter().copied().sum()),
             }
         }
         if results.is_empty() && event.event.fact.parts().is_empty() {
@@ -240,14 +243,10 @@ impl Context {
         }
     }
 
-    fn answer_call(
-        &mut self,
-        (at, part): (Seq, usize),
-        event: &Arc<Logged>,
-        index: usize,
-        counts: Vec<Tokens>,
-    ) {
+    fn answer_call(&mut self, (at, part): (Seq, usize), event: &Arc<Logged>, index: usize, costs: &Costs) {
         let seq = event.id.seq;
+        let counts = costs.results.get(index).cloned().unwrap_or_default();
+        let beside = costs.beside_results.get(index).copied().unwrap_or_default();
         let content: Tokens = counts.iter().copied().sum();
         let stand_in = self.meter.text(UNANSWERED);
         let found = self.find(Key::of_part(at, part));
@@ -263,10 +262,10 @@ impl Context {
             }) if matches!(outcome, Shown::Unanswered) => {
                 *outcome = Shown::Returned { event: Arc::clone(event), index, content: Content::AsSent };
                 events.insert(seq);
-                *fixed = less(*fixed, stand_in);
+                *fixed = less(*fixed, stand_in) + beside;
                 *shown = counts;
                 *sum = content;
-                self.total = less(self.total, stand_in) + content;
+                self.total = less(self.total, stand_in) + content + beside;
             }
             // The call was folded in the meantime: whatever stands for it stands for its result too.
             Some(segment) if segment.stands_for().contains(at) => segment.stand_for(seq),

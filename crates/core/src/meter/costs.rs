@@ -1,15 +1,19 @@
 //! What an event costs, part by part: the one place that says so.
 //!
-//! The log keeps a count of every text that [`Event::visit_counted`] shows. They are taken from there; media and what
-//! only the provider can read are measured by their size and need no counting. So projecting a thread again counts
-//! nothing again.
+//! The log keeps a count of every text that [`Event::visit_counted`] shows, and of what else is sent with it. They are taken
+//! from there; media and what only the provider can read are measured by their size and need no counting. So projecting a
+//! thread again counts nothing again.
 
 use super::Meter;
 use crate::{
     event::{Event, Fact, Instruction, Part, Seal, Summary},
     noted::Noted,
     tokens::Tokens,
+    unread::is_code,
 };
+
+/// How many bytes of a raw form its wrapping takes at least: kinds, roles, ids.
+const ROOM: usize = 48;
 
 /// What an event costs, without any wrapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,12 @@ pub struct Costs {
     pub results: Vec<Vec<Tokens>>,
     /// Each part beside the results.
     pub parts: Vec<Tokens>,
+    /// What is sent with each result though none of its parts holds it; it stays when they are replaced.
+    pub beside_results: Vec<Tokens>,
+    /// The same of each part.
+    pub beside_parts: Vec<Tokens>,
+    /// The same of an event without either.
+    pub beside: Tokens,
     /// All of it.
     pub whole: Tokens,
 }
@@ -33,19 +43,38 @@ impl Meter {
         noted.pieces_by(self.name(), |text| self.text(text))
     }
 
+    /// The log's counts of an event with those of what is sent beside its texts, where they lack these: earlier versions
+    /// did not count it.
+    pub fn completed(&self, event: &Event, mut pieces: Vec<Tokens>) -> Vec<Tokens> {
+        let (mut texts, mut bytes) = (0, 0);
+        event.visit_counted(&mut |text| {
+            texts += 1;
+            bytes += text.len();
+        });
+        // A raw form that is hardly longer than the texts has no room for more than its wrapping.
+        if pieces.len() == texts && event.raw.json.len() > bytes + ROOM {
+            pieces.extend(event.count_unread(|text| self.text(text)));
+        }
+        pieces
+    }
+
     /// What an event costs. `pieces` are the log's counts of its texts; without them, or if they are not as many, the
     /// texts are counted here.
     pub fn costs(&self, event: &Event, pieces: Option<&[Tokens]>) -> Costs {
         let mut texts = 0;
         event.visit_counted(&mut |_| texts += 1);
+        let slots = (event.fact.results().len(), event.fact.parts().len());
+        let unread = slots.0 + slots.1 + 1;
         let counted;
         let pieces = match pieces {
-            Some(pieces) if pieces.len() == texts => pieces,
+            Some(pieces) if pieces.len() == texts || pieces.len() == texts + unread => pieces,
             _ => {
                 counted = self.pieces(event);
                 &counted
             }
         };
+        let (pieces, beside) = pieces.split_at(texts.min(pieces.len()));
+        let beside_at = |index: usize| beside.get(index).copied().unwrap_or_default();
         let mut pieces = pieces.iter().copied();
         let mut cost = |part: &Part| {
             let mut texts = 0;
@@ -64,8 +93,16 @@ impl Meter {
             },
             _ => Tokens(0),
         };
-        let whole = results.iter().flatten().chain(&parts).copied().sum::<Tokens>() + rest + sealed;
-        Costs { results, parts, whole }
+        let whole =
+            results.iter().flatten().chain(&parts).chain(beside).copied().sum::<Tokens>() + rest + sealed;
+        Costs {
+            results,
+            parts,
+            beside_results: (0..slots.0).map(beside_at).collect(),
+            beside_parts: (slots.0..slots.0 + slots.1).map(beside_at).collect(),
+            beside: beside_at(slots.0 + slots.1),
+            whole,
+        }
     }
 
     /// What an event adds to a context, its wrapping included: what a [`Tracker`](crate::tracker::Tracker) is told. A
@@ -104,9 +141,10 @@ impl Meter {
     }
 
     /// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it
-    /// is sent as base64. A quarter of the size in tokens is a little above that.
+    /// is sent as base64. A quarter of the size in tokens is a little above that. What is no base64 is text.
     pub fn sealed(&self, sealed: &str) -> Tokens {
-        Tokens((sealed.len() as u64).div_ceil(4))
+        let size = Tokens((sealed.len() as u64).div_ceil(4));
+        if is_code(sealed) { size } else { size.max(self.text(sealed)) }
     }
 }
 

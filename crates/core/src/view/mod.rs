@@ -46,6 +46,8 @@ pub struct View {
     /// What has happened to what was sent, since it was.
     disturbed: Option<Cause>,
     pending: Option<Pending>,
+    /// What the thread that this one was forked from had decided about what both share, until it is recorded here too.
+    carried: Vec<Recorded>,
     /// Who owns the compactions that are made, if this is a rehearsal.
     rehearsal: Option<ThreadId>,
     /// The events without which no summary can be made.
@@ -90,6 +92,16 @@ pub struct Sent {
     pub history: History,
 }
 
+/// What a fork goes on from, where the thread it was forked from had gone on itself: the provider's cache holds what that
+/// sent last, and what both share of it should be shown in the same words.
+#[derive(Clone, Debug)]
+pub struct ForkOrigin {
+    /// The other thread's last call, as far as both share it. How large that is is counted anew.
+    pub sent: Sent,
+    /// What was decided there about what both share.
+    pub edits: Vec<Recorded>,
+}
+
 /// What was prepared and not yet sent.
 #[derive(Clone, Debug)]
 struct Pending {
@@ -119,6 +131,7 @@ impl View {
             last: None,
             disturbed: None,
             pending: None,
+            carried: Vec::new(),
             rehearsal: None,
             needed: SeqSet::default(),
         }
@@ -140,7 +153,32 @@ impl View {
         meter: Arc<Meter>,
         names: Names,
     ) -> Self {
-        let mut view = Self::new(meter, names);
+        Self::new(meter, names).restored(line, passes, last)
+    }
+
+    /// Of a fork in which no call was made yet, of a thread that has gone on.
+    pub fn restore_fork(
+        line: &Line,
+        passes: Vec<Pass>,
+        origin: ForkOrigin,
+        meter: Arc<Meter>,
+        names: Names,
+    ) -> Self {
+        let ForkOrigin { sent, edits } = origin;
+        let mut view = Self { carried: edits, ..Self::new(meter, names) };
+        let through = line.through(sent.head);
+        view = view.restored(&through, passes, Some(sent));
+        let tokens = view.context.tokens();
+        if let Some(last) = &mut view.last {
+            last.tokens = tokens;
+            last.considered = last.considered.min(tokens);
+        }
+        view.go_on(line);
+        view
+    }
+
+    fn restored(mut self, line: &Line, passes: Vec<Pass>, last: Option<Sent>) -> Self {
+        let view = &mut self;
         let end = line.last().map_or(Seq::START, |last| last.id.seq);
         view.passes = passes.into_iter().filter(|pass| pass.head <= end).collect();
         let last = last.filter(|last| last.head <= end);
@@ -150,10 +188,16 @@ impl View {
         view.line = line.through(sent);
         view.rebuild();
         view.remember(last, decided);
-        for (event, pieces) in line.counted().filter(|(event, _)| event.id.seq > sent) {
-            view.take(Arc::clone(event), pieces.map(<[Tokens]>::to_vec));
+        view.go_on(line);
+        self
+    }
+
+    /// Takes what a line has beyond what is known.
+    fn go_on(&mut self, line: &Line) {
+        let known = self.line.last().map_or(Seq::START, |last| last.id.seq);
+        for (event, pieces) in line.counted().filter(|(event, _)| event.id.seq > known) {
+            self.take(Arc::clone(event), pieces.map(<[Tokens]>::to_vec));
         }
-        view
     }
 
     /// Remembers the last call, and where it left the epochs and the reducers.
@@ -252,6 +296,7 @@ impl View {
         for pass in &self.passes {
             context = context.redo(&pass.edits);
         }
+        context = context.redo(&self.carried);
         context.mark_sent_through(sent);
         self.context = context;
     }
@@ -327,7 +372,9 @@ impl View {
     /// What was prepared has been sent. Gives what was decided, if anything was: append it beside the log.
     pub fn sent(&mut self, at: Option<Time>) -> Option<&Pass> {
         let pending = self.pending.take()?;
-        let mut edits = pending.edits;
+        // From here on they are decided here.
+        let mut edits = std::mem::take(&mut self.carried);
+        edits.extend(pending.edits);
         edits.extend(self.context.recorded());
         self.context.mark_sent();
         self.disturbed = None;

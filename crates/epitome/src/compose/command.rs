@@ -62,6 +62,9 @@ pub(super) fn focus(
 /// What whoever asks for a compaction is told, where no policy is in charge.
 pub(super) fn not_compacted(left: Left) -> String {
     let why = match left {
+        Left::Illegal => {
+            "a message of it is one that its provider would refuse, and nothing is changed around it"
+        }
         Left::Composed | Left::Unfit => "no request can be made of this session that its provider would take",
         Left::HeldOut => "this session is one of those that are left as they are, to compare with",
         Left::Managed => "this session has its provider manage the context",

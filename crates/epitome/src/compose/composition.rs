@@ -14,7 +14,7 @@ use epitome_wire::{
 };
 
 use super::{
-    Composed, Composing, Cut, Done, Left, Outgoing, Summariser, Summarisers, Way, Wishes,
+    Composed, Composing, Cut, Done, Inheritance, Left, Outgoing, Summariser, Summarisers, Way, Wishes,
     client_cache::{ClientRequest, KnownCache},
     command,
     live::Live,
@@ -281,6 +281,8 @@ impl<'b> Composition<'_, '_, 'b> {
             Left::Unfit
         } else if self.caller.purpose == Purpose::Compaction && self.fits_its_provider() {
             Left::OwnSummary
+        } else if self.seen.illegal().is_some() {
+            Left::Illegal
         } else {
             Left::Composed
         }
@@ -318,7 +320,22 @@ impl<'b> Composition<'_, '_, 'b> {
             return Ok((ticket, answer(command::not_compacted(left))));
         }
         let ticket = self.recorder.relay(arrival, seen, caller, place, Writing::Now)?;
-        Ok((ticket, as_it_came(arrival.body, left)))
+        Ok((ticket, self.as_it_came(left)))
+    }
+
+    /// The request as it came. What is illegal about it is said with its place: by the header, and in the log.
+    fn as_it_came(&self, left: Left) -> Way {
+        let way = as_it_came(self.arrival.body, left);
+        match (way, self.seen.illegal().filter(|_| left == Left::Illegal)) {
+            (Way::Forward(mut outgoing), Some((place, rule))) => {
+                tracing::warn!(
+                    target: "epitome::compose", %place, rule, "a request that its provider would refuse goes on as it came"
+                );
+                outgoing.done.cause = Some(format!("{rule} at {place}"));
+                Way::Forward(outgoing)
+            }
+            (way, _) => way,
+        }
     }
 
     /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
@@ -353,8 +370,15 @@ impl<'b> Composition<'_, '_, 'b> {
         frame: Frame<'b>,
     ) -> Result<Option<(Ticket, Way)>, RecordError> {
         let place_of = (place.session, place.thread);
+        let mut place = self.after_its_call(place)?;
+        let inherited = self.inherited(&place)?;
+        let compaction = inherited.as_ref().and_then(|inherited| inherited.compaction.clone());
+        place.new.splice(0..0, compaction);
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
-        let woven = self.open(place_of, Arc::clone(setup)).and_then(|live| {
+        let (store, composing, summariser) = (self.recorder.store(), self.composing, self.summariser);
+        let opened =
+            Live::open_fork(store, place_of, Arc::clone(setup), composing, summariser, inherited.as_ref());
+        let woven = opened.map(Arc::new).and_then(|live| {
             live.is_limited(limit)?;
             let arriving = Arriving { taught: Taught::Doubted, ..Arriving::default() };
             Ok((weave_request(&live, (ticket.head, arriving), self.request(frame))?, live))
@@ -375,6 +399,27 @@ impl<'b> Composition<'_, '_, 'b> {
         self.give_up(ticket.thread, error)
     }
 
+    /// A fork that parts from its thread at an answer goes on from all that was decided for the question.
+    fn after_its_call(&self, mut place: Place) -> Result<Place, StoreError> {
+        if let Some(opens) = &mut place.opens
+            && let Start::Fork { of, at } = &mut opens.thread.start
+        {
+            *at = decided(self.recorder.store(), *of, *at)?;
+            place.after = *at;
+        }
+        Ok(place)
+    }
+
+    /// What a fork takes along from its parent.
+    fn inherited(&self, place: &Place) -> Result<Option<Inheritance>, StoreError> {
+        let Some(Start::Fork { of, at }) = place.opens.as_ref().map(|opens| &opens.thread.start) else {
+            return Ok(None);
+        };
+        let new = place.new.iter().filter(|event| event.normal.is_some()).count();
+        let shared = self.seen.units().len().saturating_sub(new);
+        Inheritance::read(self.recorder.store(), *of, *at, shared)
+    }
+
     /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
     /// for it. A fork that waits for its answer still is the same question, asked once more.
     fn beside_its_answer(&self, place: Place) -> Result<Place, StoreError> {
@@ -383,7 +428,7 @@ impl<'b> Composition<'_, '_, 'b> {
         }
         let store = self.recorder.store();
         let of = store.thread(place.thread)?;
-        let at = decided(store, &place)?;
+        let at = decided(store, place.thread, place.after)?;
         let mut time = 0_u64;
         loop {
             time += 1;
@@ -472,27 +517,27 @@ impl<'b> Composition<'_, '_, 'b> {
 }
 
 /// Where a question ends with all that was decided for it before it was answered.
-fn decided(store: &Sqlite, place: &Place) -> Result<Seq, StoreError> {
-    let mut from = place.after.next();
+fn decided(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
+    let mut from = after.next();
     let answered = loop {
-        let page = store.digests(place.thread, from, 64)?;
+        let page = store.digests(thread, from, 64)?;
         match (page.iter().find(|(_, digest, _)| digest.is_some()), page.last()) {
             (Some((seq, ..)), _) => break *seq,
             (None, Some((last, ..))) => from = last.next(),
             (None, None) => break Seq(u64::MAX),
         }
     };
-    let mut row = store.last_call(place.thread)?;
+    let mut row = store.last_call(thread)?;
     while let Some(CallRow { number, call, .. }) = row {
-        if call.head < place.after {
+        if call.head < after {
             break;
         }
         if call.head < answered {
             return Ok(call.head);
         }
-        row = number.checked_sub(1).map(|before| store.call(place.thread, before)).transpose()?;
+        row = number.checked_sub(1).map(|before| store.call(thread, before)).transpose()?;
     }
-    Ok(place.after)
+    Ok(after)
 }
 
 fn answer(words: String) -> Way {

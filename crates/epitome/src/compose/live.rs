@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use super::{
     Composing, Summariser,
     client_cache::ClientCaches,
+    inheritance::Inheritance,
     relayed::{RelayedThread, RelayedThreads},
     weaving::Loom,
 };
@@ -74,6 +75,23 @@ impl Live {
         let (hooks, of) = (Arc::default(), Arc::clone(&setup));
         let desk = Desk::open(Arc::clone(store), place, of, hooks, maker, heard, clock())?;
         Ok(Self { desk: Arc::new(desk), setup, loom: Mutex::new(loom), newest })
+    }
+
+    /// Of a fork in which nothing was sent yet.
+    pub(super) fn open_fork(
+        store: &Arc<Sqlite>,
+        place: (SessionId, ThreadId),
+        setup: Arc<Setup>,
+        composing: &Composing,
+        summariser: Option<&Summariser>,
+        inherited: Option<&Inheritance>,
+    ) -> Result<Self, SessionError> {
+        let live = Self::open(store, place, setup, composing, summariser)?;
+        if let Some(inherited) = inherited {
+            live.desk.inherits(inherited)?;
+            live.loom()?.inherits(inherited);
+        }
+        Ok(live)
     }
 
     /// What is remembered of its requests. Whoever panicked while holding it left something that is read again.

@@ -9,6 +9,7 @@ mod client_cache;
 mod command;
 mod composition;
 mod grown;
+mod inheritance;
 mod live;
 mod recalling;
 mod relayed;
@@ -23,6 +24,7 @@ use tokio::sync::broadcast::Receiver;
 
 pub(crate) use self::{
     again::Scripts,
+    inheritance::Inheritance,
     live::{Live, Lives},
     recalling::as_told,
     relayed::RelayedThread,
@@ -211,6 +213,8 @@ pub enum Left {
     OwnSummary,
     /// It was not: no request could be made that the provider would take.
     Unfit,
+    /// It was not: the client's request itself holds what its provider would refuse, and only the client can mend it.
+    Illegal,
 }
 
 impl Left {
@@ -224,6 +228,7 @@ impl Left {
             Self::Aside => "aside",
             Self::OwnSummary => "own-summary",
             Self::Unfit => "unfit",
+            Self::Illegal => "illegal",
         }
     }
 }

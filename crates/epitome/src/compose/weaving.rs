@@ -26,6 +26,7 @@ use super::{
     ClientCache, Cut,
     client_cache::ClientRequest,
     grown::{Grown, hashed},
+    inheritance::Inheritance,
     script::{Chunk, Form, Script, Taken},
     units::{Units, is_item},
 };
@@ -62,6 +63,8 @@ pub(super) struct Loom {
     saved_through: Seq,
     /// How many events the client does not have.
     hidden: usize,
+    /// How many events the client sends that no composed request holds.
+    unsendable: usize,
     /// Whether the client has asked its provider's cache for something.
     marked: bool,
     /// Whether the last request asks for no cache though its provider wants to be asked.
@@ -96,6 +99,8 @@ struct Planned {
     standing: Option<Seq>,
     /// How many events the client does not have.
     hidden: usize,
+    /// How many events the client sends that no composed request holds.
+    unsendable: usize,
     /// The first event that the client has not sent, though it is to be sent.
     unsent: Option<Seq>,
 }
@@ -137,6 +142,13 @@ impl Loom {
         }
         loom.taken = taken;
         Ok(loom)
+    }
+
+    /// Goes on from how its parent's last request was written: what is written alike is no change.
+    pub(super) fn inherits(&mut self, inherited: &Inheritance) {
+        if let Some(plan) = &inherited.plan {
+            self.plan = plan.clone();
+        }
     }
 
     /// The next requests are relayed as they come: nothing is decided for them.
@@ -288,6 +300,7 @@ impl Loom {
         let news: Vec<_> = line.events().rev().take_while(|event| event.id.seq > through).collect();
         for event in news.into_iter().rev() {
             self.hidden += usize::from(weave::is_hidden(&event.event));
+            self.unsendable += usize::from(weave::is_unsendable(&event.event));
             self.units.push(event);
         }
     }
@@ -301,7 +314,8 @@ impl Loom {
     ) -> Result<bool, SessionError> {
         let Request { seen, frame, unsent, .. } = request;
         let (changes, standing) = (context.changes(), context.standing());
-        let now = Planned { changes, standing, hidden: self.hidden, unsent: *unsent };
+        let now =
+            Planned { changes, standing, hidden: self.hidden, unsendable: self.unsendable, unsent: *unsent };
         if self.planned == Some(now) {
             return Ok(true);
         }

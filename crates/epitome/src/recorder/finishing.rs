@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Noted, Seq, ThreadId, event::Summary};
+use epitome_core::{Digest, Noted, Seq, ThreadId, event::Summary};
 use epitome_store::{
     Head, StoreError,
     records::{Commit, Record},
@@ -45,6 +45,8 @@ pub struct Unfinished {
     answer: Vec<Noted>,
     records: Vec<Record>,
     summary: Option<Summary>,
+    /// The last thing the answer says, as it is recognised.
+    newest: Option<Digest>,
     /// Where it waited for its answer.
     place: (ThreadId, Seq),
 }
@@ -62,8 +64,9 @@ impl Unfinished {
         answer.extend(recorder.results(ticket.thread, ticket.format, &calls, GIVEN_BACK));
         let is_summary = ticket.purpose == Purpose::Compaction;
         let summary = if is_summary { own_compaction::summary_in(&answer) } else { None };
+        let newest = answer.iter().rev().find_map(|event| event.normal);
         let answer = answer.into_iter().map(Noted::from).collect();
-        Self { after: ticket.head, ticket, request: None, answer, records, summary, place }
+        Self { after: ticket.head, ticket, request: None, answer, records, summary, newest, place }
     }
 
     /// Takes the request along, if it is not written.
@@ -132,6 +135,9 @@ impl Unfinished {
         self.no_longer_waits(known);
         if self.ticket.purpose == Purpose::Turn {
             known.stands(&self.ticket, thread, head);
+            if let Some(newest) = self.newest {
+                known.answered_with(&self.ticket, newest, thread);
+            }
         }
         if let Some(summary) = self.summary {
             known.compacting(&self.ticket, summary);

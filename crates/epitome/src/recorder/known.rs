@@ -61,6 +61,8 @@ struct Inner {
     under_way: HashMap<(ThreadId, Seq), usize>,
     unwritten: Shelf,
     summaries: VecDeque<OwnSummary>,
+    /// The thread that was answered so last, by whose it is and what the answer says.
+    answered: HashMap<Past, ThreadId>,
     /// What the last answer of a thread was called by its provider.
     answers: HashMap<ThreadId, AnswerId>,
     /// What users said, the session they spoke in last at the end.
@@ -221,6 +223,20 @@ impl Known {
             inner.answers.clear();
         }
         inner.answers.insert(thread, answer.clone()).as_ref() == Some(answer)
+    }
+
+    /// A thread was answered, and the answer ends like this.
+    pub(super) fn answered_with(&self, ticket: &Ticket, newest: Digest, thread: ThreadId) {
+        let mut inner = self.inner();
+        if inner.answered.len() >= 2 * THREADS {
+            inner.answered.clear();
+        }
+        inner.answered.insert((ticket.principal.clone(), newest), thread);
+    }
+
+    /// The thread of a principal that was answered so last.
+    pub(super) fn thread_answered_with(&self, principal: &str, newest: Digest) -> Option<ThreadId> {
+        self.inner().answered.get(&(principal.to_owned(), newest)).copied()
     }
 
     /// A client had its session summarised.

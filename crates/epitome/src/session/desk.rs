@@ -42,6 +42,7 @@ use super::{
 };
 use crate::{
     compact::CompactError,
+    compose::Inheritance,
     summarise::{Instructions, Summarize, prompt::PROMPT_VERSION},
 };
 
@@ -210,6 +211,11 @@ impl Desk {
         let state = Mutex::new(State::fresh(thread, setup));
         let inbox = Inbox::default();
         Self { store, session, thread, hooks: Arc::default(), maker, listeners, clock, inbox, state }
+    }
+
+    /// Goes on from what its thread, a fork in which no call was made yet, takes along from its parent.
+    pub(crate) fn inherits(&self, inherited: &Inheritance) -> Result<(), SessionError> {
+        self.state()?.inherits(&self.store, self.thread, inherited)
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -119,7 +119,7 @@ fn joined(events: Vec<Logged>, counted: Vec<(EventId, Vec<Tokens>)>, meter: &Met
     for logged in events {
         while counted.next_if(|(id, _)| id.seq < logged.id.seq).is_some() {}
         let pieces = match counted.next_if(|(id, _)| *id == logged.id) {
-            Some((_, pieces)) => pieces,
+            Some((_, pieces)) => meter.completed(&logged.event, pieces),
             None => meter.pieces(&logged.event),
         };
         page.push((Arc::new(logged), pieces));

@@ -29,7 +29,10 @@ use super::{
     setup::{Learned, Limit, Setup},
     thrash::Thrash,
 };
-use crate::{compact::CompactError, compose::Script};
+use crate::{
+    compact::CompactError,
+    compose::{Inheritance, Script},
+};
 
 /// What was done to make a call, and what was known of the session's limits then: recorded with it, so that whoever opens
 /// the session later knows the same.
@@ -123,6 +126,28 @@ impl Named {
 impl State {
     /// What the log and the records beside it say.
     pub(crate) fn restore(store: &Sqlite, thread: ThreadId, setup: Arc<Setup>) -> Result<Self, SessionError> {
+        Self::restore_with(store, thread, setup, None)
+    }
+
+    /// The same of a fork in which no call was made yet, with what it takes along from its parent.
+    pub(super) fn inherits(
+        &mut self,
+        store: &Sqlite,
+        thread: ThreadId,
+        inherited: &Inheritance,
+    ) -> Result<(), SessionError> {
+        let mut restored = Self::restore_with(store, thread, Arc::clone(&self.setup), Some(inherited))?;
+        restored.learn_limits(&inherited.call);
+        *self = Self { limit: self.limit, ..restored };
+        Ok(())
+    }
+
+    fn restore_with(
+        store: &Sqlite,
+        thread: ThreadId,
+        setup: Arc<Setup>,
+        inherited: Option<&Inheritance>,
+    ) -> Result<Self, SessionError> {
         let newest = store.last_call(thread)?;
         let last = match &newest {
             Some(row) if row.call.is_relayed() => store.last_made_call(thread)?,
@@ -141,8 +166,13 @@ impl State {
         let end = line.last().map_or(Head::START, |last| Head { seq: last.id.seq, link: last.link });
         let last_prompt =
             audit::prompt_of(store, thread, last.as_ref(), &passes, pivot.as_ref(), &setup.meter);
+        let meter = Arc::clone(&setup.meter);
+        let view = match inherited {
+            Some(inherited) => View::restore_fork(&line, passes, inherited.origin.clone(), meter, names),
+            None => View::restore(&line, passes, sent, meter, names),
+        };
         let mut state = Self {
-            view: View::restore(&line, passes, sent, Arc::clone(&setup.meter), names),
+            view,
             memo: PromptMemo::new(Arc::clone(&setup.meter)),
             limit: None,
             setup,
@@ -220,6 +250,12 @@ impl State {
         let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
         self.thrash = knew.thrash;
         let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq), knew.forced);
+        self.learn_limits(last);
+    }
+
+    /// What a call has taught of what the provider takes.
+    fn learn_limits(&mut self, last: &CallRow) {
+        let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
         // What another model counts or takes is nothing to this one.
         if last.call.model.as_ref() != Some(&self.setup.model.0) {
             return;

@@ -864,3 +864,116 @@ fn nobody_continues_somebody_elses_session() {
     let named = json!({"model": "gpt-5", "previous_response_id": "1", "input": "x"});
     assert_eq!(gateway.ask_as("bob", RESPONSES, NOBODY, &named).placed, Placed::Began);
 }
+
+#[test]
+fn an_answer_that_its_client_tells_in_other_words_parts_no_session() {
+    let call = json!([{"id": "call_abc123", "type": "function",
+        "function": {"name": "run", "arguments": "{\"command\": \"ls -la /srv\"}"}}]);
+    let mut answer = chat_answer("1", "");
+    answer["choices"][0]["message"] = json!({"role": "assistant", "content": null, "tool_calls": call});
+    let told = said("Calling tools:\n[{'id': 'call_abc123', 'function': {'name': 'run'}}]");
+    let mut gateway = Gateway::new();
+    let one = gateway.call(CHAT, NOBODY, &chat(&[user("a")]), &answer);
+    let next = [user("a"), told.clone(), user("Observation: nothing")];
+    let two = gateway.call(CHAT, NOBODY, &chat(&next), &chat_answer("2", "There is nothing at all."));
+    assert_eq!((two.placed, two.session), (Placed::Forked, one.session));
+    // Whoever asks the same again is in the same session, and so is whoever goes on, also after a restart.
+    let again = gateway.call(CHAT, NOBODY, &chat(&next), &chat_answer("3", "There is nothing at all."));
+    assert_eq!(again.session, one.session);
+    let mut gateway = gateway.restarted();
+    let more = [&next[..], &[said("Final: there is nothing at all."), user("Sure?")]].concat();
+    let three = gateway.call(CHAT, NOBODY, &chat(&more), &chat_answer("4", "Yes."));
+    assert_eq!((three.placed, three.session), (Placed::Forked, one.session));
+    assert_eq!(
+        gateway.story(three.thread),
+        "a | Calling tools:\n[{'id': 'call_abc123', 'function': {'name': 'run'}}] | \
+        Observation: nothing | Final: there is nothing at all. | Sure? | Yes."
+    );
+    assert_eq!(gateway.sessions().len(), 1);
+}
+
+#[test]
+fn a_history_with_another_answer_to_the_same_prompt_is_a_session_of_its_own() {
+    let mut gateway = Gateway::new();
+    let one = gateway.call(CHAT, NOBODY, &chat(&[user("hi")]), &chat_answer("1", "Hello, what can I do?"));
+    let other = chat(&[user("hi"), said("Hey there, it is a fine day."), user("Mend the roof.")]);
+    let other = gateway.call(CHAT, NOBODY, &other, &chat_answer("2", "Done."));
+    assert_eq!(other.placed, Placed::Began);
+    assert_ne!(other.session, one.session);
+    // Nor is it one that has gone on already.
+    let gone = chat(&[user("hi"), said("Hello, what can I do?"), user("Nothing.")]);
+    gateway.call(CHAT, NOBODY, &gone, &chat_answer("3", "Fine."));
+    let told = chat(&[user("hi"), said("It said: Hello, what can I do?"), user("Sing.")]);
+    assert_eq!(gateway.call(CHAT, NOBODY, &told, &chat_answer("4", "La.")).placed, Placed::Began);
+}
+
+#[test]
+fn a_message_that_moves_parts_no_session() {
+    let (files, ok) = (user("These are the files: x"), said("Ok."));
+    for edited in [false, true] {
+        let mut gateway = Gateway::new();
+        let first = chat(&[files.clone(), ok.clone(), user("Change x.")]);
+        let one = gateway.call(CHAT, NOBODY, &first, &chat_answer("1", "x is changed."));
+        let files = if edited { user("These are the files: y") } else { files.clone() };
+        let done = [user("Change x."), said("x is changed.")];
+        let next = chat(&[&done[..], &[files.clone(), ok.clone(), user("And again.")]].concat());
+        let two = gateway.call(CHAT, NOBODY, &next, &chat_answer("2", "Again."));
+        assert_eq!((two.placed, two.session), (Placed::Forked, one.session), "{edited}");
+        let done = [&done[..], &[user("And again."), said("Again.")]].concat();
+        let last = chat(&[&done[..], &[files, ok.clone(), user("Good.")]].concat());
+        let three = gateway.call(CHAT, NOBODY, &last, &chat_answer("3", "Yes."));
+        assert_eq!((three.placed, three.session), (Placed::Forked, one.session), "{edited}");
+        assert_eq!(gateway.sessions().len(), 1, "{edited}");
+    }
+    // Where nothing moved, the same answer is no reason.
+    let mut gateway = Gateway::new();
+    let first = chat(&[files.clone(), ok.clone(), user("Change x.")]);
+    gateway.call(CHAT, NOBODY, &first, &chat_answer("1", "x is changed."));
+    let other = chat(&[user("Change x."), said("x is changed."), user("Thanks.")]);
+    assert_eq!(gateway.call(CHAT, NOBODY, &other, &chat_answer("2", "!")).placed, Placed::Began);
+}
+
+#[test]
+fn a_session_that_its_user_names_holds_everything_under_that_name() {
+    let named = |id: &'static str| [("x-epitome-session", id)];
+    let mut gateway = Gateway::new();
+    let one = gateway.call(CHAT, &named("mine"), &chat(&[user("a")]), &chat_answer("1", "b"));
+    let parts = chat(&[user("a"), said("other"), user("c")]);
+    let parts = gateway.call(CHAT, &named("mine"), &parts, &chat_answer("2", "d"));
+    assert_eq!((parts.placed, parts.session), (Placed::Forked, one.session));
+    let apart = gateway.call(CHAT, &named("mine"), &chat(&[user("x")]), &chat_answer("3", "y"));
+    assert_eq!(apart.session, one.session);
+    let mut gateway = gateway.restarted();
+    let on = chat(&[user("x"), said("y"), user("z")]);
+    let on = gateway.call(CHAT, &named("mine"), &on, &chat_answer("4", "!"));
+    assert_eq!((on.placed, on.thread), (Placed::Continued, apart.thread));
+    // The same name, whatever ids the client itself sends.
+    let both = [("x-claude-code-session-id", "s1"), ("x-epitome-session", "mine")];
+    let text = json!([{"type": "text", "text": "b"}]);
+    let code = gateway.call(MESSAGES, &both, &messages("s", &[user("q")]), &message_answer("5", &text));
+    assert_eq!((code.session, gateway.sessions().len()), (one.session, 1));
+    // Another name, another principal: another session.
+    let other = gateway.call(CHAT, &named("other"), &chat(&[user("x")]), &chat_answer("6", "y"));
+    assert_ne!(other.session, one.session);
+    let eve = gateway.ask_as("eve", CHAT, &named("mine"), &chat(&[user("a"), said("b"), user("c")]));
+    assert_eq!(eve.placed, Placed::Began);
+    assert_ne!(eve.session, one.session);
+}
+
+#[test]
+fn nobody_continues_somebody_elses_session_by_telling_its_answers() {
+    let mut gateway = Gateway::new();
+    let (files, ok) = (user("These are the files: x"), said("Ok."));
+    let first = chat(&[files.clone(), ok.clone(), user("Change x.")]);
+    let one = gateway.ask_as("ann", CHAT, NOBODY, &first);
+    let anns = one.session;
+    gateway.end(one, CHAT, Some(&chat_answer("1", "The file x is changed.")), Ending::Complete);
+    let told = said("It said: The file x is changed.");
+    let moved = [user("Change x."), said("The file x is changed."), files.clone(), ok.clone(), user("More.")];
+    for history in [&[files, ok, user("Change x."), told, user("More.")][..], &moved] {
+        let bobs = gateway.ask_as("bob", CHAT, NOBODY, &chat(history));
+        assert_eq!(bobs.placed, Placed::Began);
+        assert_ne!(bobs.session, anns);
+        gateway.end(bobs, CHAT, Some(&chat_answer("2", "No.")), Ending::Complete);
+    }
+}

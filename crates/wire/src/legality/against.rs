@@ -25,7 +25,7 @@ pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Ve
         (Ok(sent), Ok(now)) => (sent, now),
         (Err(error), _) | (_, Err(error)) => return vec![unreadable(&error)],
     };
-    let mut found = Findings::default();
+    let mut found = Findings::of(format);
     match format {
         Format::OpenaiChat => {
             if rules.has(Rule::ReasoningReturned) {
@@ -35,7 +35,7 @@ pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Ve
         Format::OpenaiResponses => parted(history(format, &sent), history(format, &now), &mut found),
         Format::Anthropic => bound(&sent, &now, rules, &mut found),
     }
-    found.0
+    found.found
 }
 
 /// Answers in `now` that call what an answer with reasoning called, without that reasoning.

@@ -7,6 +7,8 @@ mod against;
 mod anthropic;
 mod openai_chat;
 mod openai_responses;
+mod rules;
+pub(crate) mod shape;
 
 use std::{collections::BTreeSet, fmt};
 
@@ -16,7 +18,10 @@ pub use epitome_core::profile::Rule;
 
 use crate::{error::WireError, format::Format, json::Json, request::Keys};
 
-pub use self::against::check_against;
+pub use self::{
+    against::check_against,
+    rules::{LegalityRule, RULES, Remedy},
+};
 
 /// The rules that a model has. Those that every request of a format must keep are checked whether they are here or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +75,8 @@ pub struct Violation {
     pub message: Option<usize>,
     /// The content block in it.
     pub block: Option<usize>,
+    /// The place in the request, as a JSON pointer.
+    pub place: String,
     /// What is wrong.
     pub breach: Breach,
 }
@@ -127,6 +134,34 @@ pub enum Breach {
     TooManyBreakpoints(usize),
     /// The first call of an answer in the current turn lacks its signature.
     CallUnsigned(String),
+    /// The history is no list, but this.
+    HistoryType(&'static str),
+    /// A message, part or call is no object, but this.
+    NotAnObject(&'static str),
+    /// A message does not say whose it is.
+    RoleMissing,
+    /// A role is none that the provider knows.
+    RoleUnknown(String),
+    /// Content is `null`, or not there, where it may not be.
+    ContentNull,
+    /// Content is not there, and nothing can stand for it.
+    ContentMissing,
+    /// Content is neither a text nor a list, but this.
+    ContentType(&'static str),
+    /// A part of content does not say what it is.
+    PartWithoutType,
+    /// A part that is a text has none.
+    TextMissing,
+    /// An item does not say what it is.
+    ItemWithoutType,
+    /// A call does not say of which tool.
+    CallWithoutName,
+    /// The calls of an answer are no list, but this.
+    CallsType(&'static str),
+    /// Arguments are no string, but this.
+    ArgumentsType(&'static str),
+    /// The input of a call is no object, but this.
+    InputType(&'static str),
 }
 
 impl fmt::Display for Breach {
@@ -157,6 +192,20 @@ impl fmt::Display for Breach {
             Self::ReasoningMissing => write!(f, "the answer called tools, and its reasoning is not there"),
             Self::TooManyBreakpoints(count) => write!(f, "there are {count} cache marks, and 4 are taken"),
             Self::CallUnsigned(id) => write!(f, "the call {id:?} lacks its signature"),
+            Self::HistoryType(kind) => write!(f, "the history is {kind}, and must be a list"),
+            Self::NotAnObject(kind) => write!(f, "it is {kind}, and must be an object"),
+            Self::RoleMissing => write!(f, "it says no role"),
+            Self::RoleUnknown(role) => write!(f, "the role {:?} is not known", shortened(role)),
+            Self::ContentNull => write!(f, "its content is null or missing"),
+            Self::ContentMissing => write!(f, "what it says is missing"),
+            Self::ContentType(kind) => write!(f, "it is {kind}, and must be a text or a list"),
+            Self::PartWithoutType => write!(f, "the part says no type"),
+            Self::TextMissing => write!(f, "the part has no text"),
+            Self::ItemWithoutType => write!(f, "the item says neither type nor role"),
+            Self::CallWithoutName => write!(f, "the call names no tool"),
+            Self::CallsType(kind) => write!(f, "the calls are {kind}, and must be a list"),
+            Self::ArgumentsType(kind) => write!(f, "the arguments are {kind}, and must be a string"),
+            Self::InputType(kind) => write!(f, "the input is {kind}, and must be an object"),
         }
     }
 }
@@ -186,7 +235,7 @@ pub fn check(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
         Ok(request) => request,
         Err(error) => return vec![unreadable(&error)],
     };
-    let mut found = Findings::default();
+    let mut found = Findings::of(format);
     let messages = history(format, &request);
     if messages.is_empty() && !is_elsewhere(&request) && !is_bare(format, &request) {
         found.add(None, None, Breach::NoMessages);
@@ -196,16 +245,75 @@ pub fn check(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
         Format::OpenaiResponses => openai_responses::check(&request, messages, rules, &mut found),
         Format::Anthropic => anthropic::check(&request, messages, rules, &mut found),
     }
-    found.0
+    found.found
+}
+
+/// Everything that a provider would refuse about a request that somebody else wrote: what [`check`] finds, and what is
+/// wrong with the shape of each message by itself. What this library writes keeps the messages of others as they came, so
+/// that only their authors can answer for their shapes.
+///
+/// ```
+/// use epitome_wire::{Format, legality::{Remedy, Rules, inspect}};
+///
+/// let request = r#"{"messages":[{"role":"user","content":"hi"},{"role":"narrator","content":"…"}]}"#;
+/// let found = inspect(Format::OpenaiChat, request, &Rules::of(Format::OpenaiChat));
+/// assert_eq!((&*found[0].place, found[0].breach.rule().id), ("/messages/1/role", "role-known"));
+/// assert_eq!(found[0].breach.rule().remedy, Remedy::Named);
+/// ```
+pub fn inspect(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
+    let Ok(request) = read(body) else { return check(format, body, rules) };
+    let mut found = Findings::of(format);
+    let key = Keys::of(format).history;
+    match request.get(key) {
+        Some(history) if !history.is_null() && history.as_array().is_none() && !is_bare(format, &request) => {
+            found.at(None, format!("/{key}"), Breach::HistoryType(history.kind()));
+        }
+        _ => {}
+    }
+    for (index, message) in history(format, &request).iter().enumerate() {
+        for (place, breach) in shape::check(format, message) {
+            found.at(Some(index), format!("/{key}/{index}{place}"), breach);
+        }
+    }
+    // What one message is in itself is said once.
+    let shaped: BTreeSet<(Option<usize>, &str)> =
+        found.found.iter().map(|found| (found.message, found.breach.rule().id)).collect();
+    let mut rest = check(format, body, rules);
+    rest.retain(|other| !shaped.contains(&(other.message, other.breach.rule().id)));
+    found.found.extend(rest);
+    found.found
+}
+
+/// The beginning of a text that others wrote.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// What was found so far.
-#[derive(Default)]
-struct Findings(Vec<Violation>);
+struct Findings {
+    format: Format,
+    found: Vec<Violation>,
+}
 
 impl Findings {
+    fn of(format: Format) -> Self {
+        Self { format, found: Vec::new() }
+    }
+
     fn add(&mut self, message: impl Into<Option<usize>>, block: impl Into<Option<usize>>, breach: Breach) {
-        self.0.push(Violation { message: message.into(), block: block.into(), breach });
+        let (message, block) = (message.into(), block.into());
+        let history = Keys::of(self.format).history;
+        let within = if self.format == Format::OpenaiChat { "tool_calls" } else { "content" };
+        let place = match (message, block) {
+            (Some(message), Some(block)) => format!("/{history}/{message}/{within}/{block}"),
+            (Some(message), None) => format!("/{history}/{message}"),
+            (None, _) => String::new(),
+        };
+        self.found.push(Violation { message, block, place, breach });
+    }
+
+    fn at(&mut self, message: Option<usize>, place: String, breach: Breach) {
+        self.found.push(Violation { message, block: None, place, breach });
     }
 }
 
@@ -214,7 +322,8 @@ fn read(body: &str) -> Result<Json<'_>, WireError> {
 }
 
 fn unreadable(error: &WireError) -> Violation {
-    Violation { message: None, block: None, breach: Breach::Unreadable(error.to_string()) }
+    let breach = Breach::Unreadable(error.to_string());
+    Violation { message: None, block: None, place: String::new(), breach }
 }
 
 fn history<'j>(format: Format, request: &'j Json<'_>) -> &'j [Json<'j>] {

@@ -139,6 +139,23 @@ fn reasoning(item: &Json<'_>) -> Part {
     Part::Reasoning { text: text.join("\n"), seal }
 }
 
+/// Whether an item is reasoning that nobody can read: no id its provider knows it by, nothing sealed, no words. Clients make
+/// such items of reasoning they did not keep, and a provider refuses them or learns nothing.
+pub(crate) fn is_empty_reasoning(item: &Json<'_>) -> bool {
+    item.text_at("type") == Some("reasoning")
+        && item.members().iter().all(|(key, value)| match &**key {
+            "type" | "status" => true,
+            "id" | "encrypted_content" => value.is_null() || value.as_text() == Some(""),
+            "summary" | "content" => {
+                let is_blank =
+                    |piece: &Json<'_>| piece.text_at("text").is_some_and(|text| text.trim().is_empty());
+                value.is_null() || value.as_array().is_some_and(|pieces| pieces.iter().all(is_blank))
+            }
+            // A member that is not known here may be how the provider knows it.
+            _ => value.is_null(),
+        })
+}
+
 /// One content part of a message or of a tool's output.
 pub(crate) fn part(part: &Json<'_>) -> Part {
     let known = match part.text_at("type") {

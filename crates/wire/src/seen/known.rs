@@ -3,7 +3,13 @@
 use epitome_core::{Digest, Event, Fact, Part, event::Instruction, id::AnswerId};
 
 use super::{Speaker, asks, pieces};
-use crate::{caller::Purpose, format::Format, json::Json, normal, preamble, request};
+use crate::{
+    caller::Purpose,
+    format::Format,
+    json::Json,
+    legality::{Remedy, shape},
+    normal, preamble, request,
+};
 
 /// What is known of a piece of a request by its bytes alone. Of a system prompt, tools or a setting that is only a digest
 /// and what it asks for.
@@ -25,6 +31,8 @@ pub(crate) struct Known {
     pub(super) reference: Option<Box<str>>,
     /// What it asks for, if that is not the next turn.
     pub(super) asks: Option<Purpose>,
+    /// What its provider would refuse about it, and only its author can mend: the place in it, and the rule.
+    pub(super) illegal: Option<(Box<str>, &'static str)>,
 }
 
 /// No provider's id is longer, and what is remembered must stay small.
@@ -87,6 +95,7 @@ impl Known {
             } else {
                 asked(&event.fact)
             },
+            illegal: illegal(format, item),
         }
     }
 
@@ -117,6 +126,13 @@ impl Known {
     }
 }
 
+/// The first breach of an item's shape that nobody but its author can mend.
+fn illegal(format: Format, item: &Json<'_>) -> Option<(Box<str>, &'static str)> {
+    let found = shape::check(format, item).into_iter().map(|(place, breach)| (place, breach.rule()));
+    let mut named = found.filter(|(_, rule)| rule.remedy == Remedy::Named);
+    named.next().map(|(place, rule)| (place.into(), rule.id))
+}
+
 impl Default for Known {
     fn default() -> Self {
         Self {
@@ -128,6 +144,7 @@ impl Default for Known {
             answer: None,
             reference: None,
             asks: None,
+            illegal: None,
         }
     }
 }

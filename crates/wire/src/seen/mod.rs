@@ -175,6 +175,16 @@ impl<'a> Seen<'a> {
         id.filter(|id| said(id)).map_or(Follows::Nothing, |id| Follows::Conversation(id.to_owned()))
     }
 
+    /// The first place of its history that its provider would refuse and only its author can mend, with the rule it breaks.
+    /// What depends on the messages around is not looked at.
+    pub fn illegal(&self) -> Option<(String, &'static str)> {
+        let found = |(index, item): (usize, &Item<'_>)| {
+            let (place, rule) = item.known.illegal.as_ref()?;
+            Some((format!("/{}/{index}{place}", Keys::of(self.format).history), *rule))
+        };
+        self.items.iter().enumerate().find_map(found)
+    }
+
     /// The ids of items it names instead of holding them (`item_reference`).
     pub fn references(&self) -> &[String] {
         &self.references

@@ -111,7 +111,7 @@ impl<'e> Pen<'e, '_> {
                     let new = self.mended(entry, content, entry.parts(), parts, role);
                     json::replaced(own, &[(content, &new)])
                 }
-                _ if self.manner.is_legal() => filled(own, "\"\""),
+                _ if self.manner.is_legal() => spoken(own),
                 _ => own.raw.to_owned(),
             };
             let speaker = match own.text_at("role") {
@@ -193,7 +193,8 @@ impl<'e> Pen<'e, '_> {
         let original = results.first().map_or(&[][..], |result| &result.parts);
         let content = own.get("content").and_then(|content| match shown {
             Shown::AsSent => {
-                (self.manner.is_legal() && is_empty_list(content)).then(|| (content, quoted("")))
+                let says_nothing = is_empty_list(content) || content.is_null();
+                (self.manner.is_legal() && says_nothing).then(|| (content, quoted("")))
             }
             Shown::Replaced(parts) => Some((content, self.mended(entry, content, original, parts, "tool"))),
         });
@@ -216,6 +217,19 @@ fn filled(own: &Json<'_>, empty: &str) -> String {
     match own.get("content").filter(|content| is_empty_list(content)) {
         Some(content) => json::replaced(own, &[(content, empty)]),
         None => own.raw.to_owned(),
+    }
+}
+
+/// The same of a message that is no answer: it must have content, though that may be an empty text.
+fn spoken(own: &Json<'_>) -> String {
+    let is_message = matches!(own.text_at("role"), Some("user" | "system" | "developer" | "tool"));
+    match own.get("content") {
+        Some(content) if is_message && content.is_null() => json::replaced(own, &[(content, "\"\"")]),
+        None if is_message => {
+            let members = own.members().iter().map(|(key, value)| (&**key, value.raw.to_owned()));
+            json::object(members.chain([("content", quoted(""))]))
+        }
+        Some(_) | None => filled(own, "\"\""),
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     json::{self, Json, quoted},
+    openai_responses::is_empty_reasoning,
     request::bare_item,
 };
 
@@ -225,7 +226,7 @@ impl<'e> Pen<'e, '_> {
             let call = own.text_at("type").is_some_and(item::is_call);
             call && !entry.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
         };
-        if is_unreadable() {
+        if is_unreadable() || is_empty_reasoning(own) {
             return None;
         }
         let content = own.get("content").filter(|_| fragment.places.is_some());
@@ -234,7 +235,12 @@ impl<'e> Pen<'e, '_> {
             json::list(shown.map(|(_, part)| part.raw.to_owned()))
         });
         let renamed = self.ids.changed(entry, 0).map(quoted).zip(own.get("call_id"));
-        let edits = content.zip(shown.as_deref()).into_iter();
+        let odd = own.get("arguments").filter(|given| given.is_object() || given.as_array().is_some());
+        let odd = odd.filter(|_| own.text_at("type") == Some("function_call"));
+        // What a model wrote as an object is sent as the text of that object.
+        let text = odd.map(|given| (given, quoted(given.raw)));
+        let text = text.as_ref().map(|(given, text)| (*given, text.as_str()));
+        let edits = content.zip(shown.as_deref()).into_iter().chain(text);
         let edits: Vec<_> = edits.chain(renamed.as_ref().map(|(id, member)| (*member, &**id))).collect();
         let json = json::replaced(own, &edits);
         // The provider remembers an item by its id, and misses the reasoning that led to it.

@@ -452,3 +452,134 @@ mod anthropic {
         );
     }
 }
+
+mod shapes {
+    use epitome_wire::legality::{RULES, Remedy, inspect};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A request that every rule holds for.
+    fn legal(format: Format) -> Value {
+        match format {
+            Format::OpenaiChat => json!({ "messages": [
+                { "role": "user", "content": [{ "type": "text", "text": "u" }, { "type": "vendor", "x": 1 }] },
+                { "role": "assistant", "content": null, "vendor": 1, "tool_calls": [
+                    { "id": "a", "type": "function", "function": { "name": "t", "arguments": "{}" } }] },
+                { "role": "tool", "tool_call_id": "a", "content": "r" }] }),
+            Format::OpenaiResponses => json!({ "input": [
+                { "role": "user", "content": [{ "type": "input_text", "text": "u" }] },
+                { "type": "function_call", "call_id": "a", "name": "t", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "a", "output": "r" },
+                { "type": "vendor_item", "anything": { "x": 1 } }] }),
+            Format::Anthropic => json!({ "messages": [
+                { "role": "user", "content": [{ "type": "text", "text": "u" }, { "type": "vendor", "x": 1 }] },
+                { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "t", "input": {} }] },
+                { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": "r" }] }] }),
+        }
+    }
+
+    /// The request with the value at a place changed, or taken away, breaks a rule there.
+    #[track_caller]
+    fn check(format: Format, at: &str, value: Option<Value>, place: &str, rule: &str) {
+        let mut request = legal(format);
+        let (parent, key) = at.rsplit_once('/').unwrap();
+        let parent = request.pointer_mut(parent).unwrap();
+        match (value, parent) {
+            (Some(value), Value::Array(elements)) => elements[key.parse::<usize>().unwrap()] = value,
+            (Some(value), parent) => parent[key] = value,
+            (None, parent) => drop(parent.as_object_mut().unwrap().remove(key)),
+        }
+        let found = inspect(format, &request.to_string(), &Rules::of(format));
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|found| (&*found.place, found.breach.rule().id)).collect();
+        assert!(found.contains(&(place, rule)), "{format} {at}: {found:?}");
+        let rule = RULES.iter().find(|known| known.id == rule).unwrap();
+        assert!(rule.formats.contains(&format), "{format} {rule:?}");
+    }
+
+    #[test]
+    fn every_shape_that_a_provider_refuses_is_named_with_its_place() {
+        use Format::{Anthropic, OpenaiChat, OpenaiResponses};
+        for format in Format::ALL {
+            assert_eq!(inspect(format, &legal(format).to_string(), &Rules::of(format)), []);
+            let key = if format == OpenaiResponses { "input" } else { "messages" };
+            let first = format!("/{key}/0");
+            check(format, &format!("/{key}"), Some(json!({ "a": 1 })), &format!("/{key}"), "history-is-list");
+            check(format, &first, Some(json!("u")), &first, "message-is-object");
+            let role = format!("{first}/role");
+            check(format, &role, Some(json!("narrator")), &role, "role-known");
+            check(format, &role, Some(json!(7)), &role, "role-known");
+            let missing = if format == OpenaiResponses { "item-has-type" } else { "role-present" };
+            check(format, &role, None, &first, missing);
+            let content = format!("{first}/content");
+            check(format, &content, Some(json!(7)), &content, "content-type");
+            check(format, &content, Some(json!({ "text": "u" })), &content, "content-type");
+            let part = format!("{content}/0");
+            check(format, &part, Some(json!("u")), &part, "message-is-object");
+            check(format, &format!("{part}/type"), None, &part, "part-has-type");
+            let text = format!("{part}/text");
+            check(format, &text, Some(json!(["u"])), &text, "text-is-string");
+        }
+        let call = "/messages/1/tool_calls/0";
+        check(OpenaiChat, "/messages/0/content", Some(json!(null)), "/messages/0", "content-not-null");
+        check(
+            OpenaiChat,
+            "/messages/1/tool_calls",
+            Some(json!("t")),
+            "/messages/1/tool_calls",
+            "calls-are-list",
+        );
+        check(OpenaiChat, &format!("{call}/id"), None, call, "call-has-id");
+        check(OpenaiChat, &format!("{call}/function/name"), None, call, "call-has-name");
+        let arguments = format!("{call}/function/arguments");
+        check(OpenaiChat, &arguments, Some(json!({})), &arguments, "arguments-are-text");
+        check(OpenaiResponses, "/input/0/content", None, "/input/0", "content-present");
+        check(OpenaiResponses, "/input/1/call_id", None, "/input/1", "call-has-id");
+        check(OpenaiResponses, "/input/1/name", None, "/input/1", "call-has-name");
+        check(
+            OpenaiResponses,
+            "/input/1/arguments",
+            Some(json!({})),
+            "/input/1/arguments",
+            "arguments-are-text",
+        );
+        check(OpenaiResponses, "/input/2/output", Some(json!({})), "/input/2/output", "content-type");
+        let call = "/messages/1/content/0";
+        check(Anthropic, &format!("{call}/id"), None, call, "call-has-id");
+        check(Anthropic, &format!("{call}/name"), None, call, "call-has-name");
+        check(
+            Anthropic,
+            &format!("{call}/input"),
+            Some(json!("x")),
+            &format!("{call}/input"),
+            "input-is-object",
+        );
+    }
+
+    #[test]
+    fn rules_have_names_of_their_own() {
+        for (index, rule) in RULES.iter().enumerate() {
+            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{}", rule.id);
+            assert!(rule.sentence.ends_with('.') && !rule.formats.is_empty(), "{}", rule.id);
+        }
+        assert!(RULES.iter().any(|rule| rule.remedy == Remedy::Named));
+    }
+
+    #[test]
+    fn what_real_clients_send_has_no_shape_that_only_they_could_mend() {
+        for (format, body) in [
+            (Format::Anthropic, include_str!("../fixtures/anthropic/claude-code.json")),
+            (Format::Anthropic, include_str!("../fixtures/anthropic/blocks.json")),
+            (Format::OpenaiChat, include_str!("../fixtures/openai-chat/messages.json")),
+            (Format::OpenaiChat, include_str!("../fixtures/openai-chat/reasoning.json")),
+            (Format::OpenaiResponses, include_str!("../fixtures/openai-responses/codex.json")),
+            (Format::OpenaiResponses, include_str!("../fixtures/openai-responses/items.json")),
+        ] {
+            let found = inspect(format, body, &Rules::of(format));
+            let named = found.iter().filter(|found| found.breach.rule().remedy == Remedy::Named);
+            let named: Vec<String> = named.map(|found| format!("{} {}", found.place, found.breach)).collect();
+            assert!(named.is_empty(), "{format}: {named:?}");
+        }
+    }
+}

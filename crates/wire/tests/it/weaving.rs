@@ -1,11 +1,15 @@
 //! A client's history with decisions made in it, where that can be seen without a client.
 
-use epitome_core::{Seq, event::Event};
+use epitome_core::{
+    Seq,
+    context::{Edit, Tier},
+    event::Event,
+};
 use epitome_wire::{
-    Format,
+    Completion, Format,
     legality::{Rules, check},
     render::RenderOptions,
-    weave::{History, Piece, is_marked, rewritten},
+    weave::{History, Piece, Plan, is_marked, is_unsendable, plan, rewritten},
 };
 use serde_json::{Value, json};
 
@@ -66,4 +70,61 @@ fn only_what_a_provider_reads_is_a_mark() {
     check(json!({ "role": "user", "content": "{\"cache_control\": {\"type\": \"ephemeral\"}}" }), false);
     let call = json!({ "type": "tool_use", "id": "a", "name": "b", "input": { "cache_control": mark } });
     check(json!({ "role": "assistant", "content": [call] }), false);
+}
+
+/// A history whose second answer follows reasoning of which nothing is left.
+fn with_empty_reasoning(reasoning: &str) -> String {
+    let call = |id: &str| {
+        format!(r#"{{"type":"function_call","call_id":"{id}","name":"t","arguments":"{{}}"}},"#)
+            + &format!(
+                r#"{{"type":"function_call_output","call_id":"{id}","output":"{}"}}"#,
+                "word ".repeat(40)
+            )
+    };
+    let user = r#"{"role":"user","content":"go"}"#;
+    format!(r#"{{"input":[{user},{},{reasoning},{}]}}"#, call("a"), call("b"))
+}
+
+#[test]
+fn reasoning_of_which_nothing_is_left_is_never_sent() {
+    for (reasoning, is_empty) in [
+        (r#"{"type":"reasoning","summary":[]}"#, true),
+        (r#"{"summary":[],"id":null,"type":"reasoning","encrypted_content":"","status":"completed"}"#, true),
+        (r#"{"type":"reasoning","content":null,"summary":[{"type":"summary_text","text":" "}]}"#, true),
+        (r#"{"type":"reasoning","id":"rs_1","summary":[]}"#, false),
+        (r#"{"type":"reasoning","summary":[],"encrypted_content":"x"}"#, false),
+        (r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}"#, false),
+        (r#"{"type":"reasoning","summary":[],"vendor":{"kept":true}}"#, false),
+    ] {
+        let format = Format::OpenaiResponses;
+        let request = with_empty_reasoning(reasoning);
+        let events: Vec<Event> = format.decode_request(&request).unwrap();
+        assert_eq!(events.iter().filter(|event| is_unsendable(event)).count(), usize::from(is_empty));
+        let encoded = |completion| format.encode(&events, completion).unwrap().body;
+        assert_eq!(encoded(Completion::AsRecorded), request, "what was recorded is shown as it was");
+        assert_eq!(encoded(Completion::Legal).contains("reasoning"), !is_empty, "{reasoning}");
+        let logged = logged(events);
+        let rendered = format.render(&context(&logged), &RenderOptions::of(format)).unwrap().body;
+        assert_eq!(rendered.contains("reasoning"), !is_empty, "{reasoning}");
+    }
+}
+
+#[test]
+fn a_unit_with_empty_reasoning_is_written_without_it_once_anything_is_decided() {
+    let format = Format::OpenaiResponses;
+    let request = with_empty_reasoning(r#"{"type":"reasoning","summary":[]}"#);
+    let events = logged(format.decode_request(&request).unwrap());
+    // The user, the first call and its output; then reasoning and call are one unit.
+    let ends: Vec<Seq> = [2, 3, 4, 6, 7].map(Seq).into();
+    let mut first = true;
+    let decided = context(&events).edit("test", |_, segment| {
+        let is_first = segment.tier() == Tier::ToolResults && std::mem::take(&mut first);
+        if is_first { Edit::Drop } else { Edit::Keep }
+    });
+    let options = RenderOptions::of(format);
+    let Plan { pieces, onward } =
+        plan(format, &decided, &options, History { ends: &ends, unsent: None }).unwrap();
+    let call = r#"{"type":"function_call","call_id":"b","name":"t","arguments":"{}"}"#;
+    assert_eq!(pieces, [Piece::Units { from: 0, to: 1 }, Piece::Own(call.to_owned())]);
+    assert_eq!(onward, 4);
 }

@@ -100,7 +100,9 @@ impl Composed {
 
     /// Counts what a request changed of the one before it.
     pub(super) fn changed(&self, done: &Done) {
-        if let Some(cause) = done.cause.as_deref().map(causes::name) {
+        // What is illegal about a request opened no epoch.
+        let cause = done.cause.as_deref().filter(|_| done.left != Left::Illegal);
+        if let Some(cause) = cause.map(causes::name) {
             self.epochs.get_or_create(&Cause { cause }).inc();
             if causes::is_reset(cause) {
                 self.resets.inc();
@@ -144,7 +146,7 @@ impl Composed {
                 price(&full).or_else(|| price(&uncached))
             }),
             // It went on as it came.
-            Left::Unfit => cost,
+            Left::Unfit | Left::Illegal => cost,
             Left::HeldOut | Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
         };
         if let (Some(cost), Some(full)) = (cost, full) {
@@ -520,6 +522,18 @@ mod tests {
             ],
         );
         assert!(!metrics.text().contains("epitome_composed_tokens_total{"));
+    }
+
+    #[test]
+    fn an_illegal_request_opens_no_epoch() {
+        let metrics = metrics();
+        let done = done(Left::Illegal, Some("role-known at /messages/1/role"));
+        metrics.composed(&call(1, &done, None));
+        check(
+            &metrics,
+            &[r#"epitome_composed_calls_total{left="illegal"} 1"#, "epitome_composed_resets_total 0"],
+        );
+        assert!(!metrics.text().contains("epitome_composed_epochs_total{"));
     }
 
     #[test]

@@ -127,6 +127,53 @@ fn a_title_is_only_recorded() {
 }
 
 #[test]
+fn what_its_provider_would_refuse_goes_on_as_it_came_and_is_named() {
+    let provider = Provider::new();
+    let gateway = Gateway::with(&provider, &["--mode", "compact", "--allow-override"], "");
+    let turns: Vec<_> = (0..80)
+        .map(|turn| {
+            let role = if turn % 2 == 0 { "user" } else { "assistant" };
+            json!({ "role": role, "content": format!("{turn} {}", "and so on ".repeat(50)) })
+        })
+        .collect();
+    let narrator = json!({ "role": "narrator", "content": "Meanwhile" });
+    let nobody = json!({ "content": "whose?" });
+    let nameless =
+        json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "t", "input": {} }] });
+    let cases = [
+        ("messages", narrator, "role-known at /messages/80/role"),
+        ("input", nobody, "item-has-type at /input/80"),
+        ("messages", nameless, "call-has-name at /messages/80/content/0"),
+    ];
+    for ((_, path), (history, message, named)) in PATHS.into_iter().zip(cases) {
+        let messages = [&turns[..], &[message]].concat();
+        // Spaces and escapes that nobody would write again.
+        let body = format!(" {}\n", json!({ "model": "m", history: messages, "x": 1.0 })).replacen(
+            "and so on",
+            "\\u0061nd so on",
+            1,
+        );
+        provider.answers("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}");
+        let answer = gateway.ask(&post(path, "x-epitome-window: 4000\r\n", &body));
+        assert_eq!(answer.status(), 400, "{answer:?}");
+        let said = fate(&answer);
+        assert!(said.contains("left=illegal") && said.contains(&format!("cause=\"{named}\"")), "{said}");
+        assert!(provider.saw().text() == body, "{path}: another body arrived");
+        let (rule, place) = named.split_once(" at ").expect("a rule and its place");
+        eventually("the log warns", || {
+            let log = gateway.log();
+            let warns = |line: &str| {
+                let said = ["WARN", rule, place, "would refuse"];
+                said.iter().all(|word| line.contains(word))
+            };
+            log.lines().any(warns)
+        });
+    }
+    let metrics = gateway.metrics();
+    assert!(metrics.contains("epitome_composed_calls_total{left=\"illegal\"} 3\n"), "{metrics}");
+}
+
+#[test]
 fn what_nobody_can_read_goes_on_as_it_came() {
     let provider = Provider::new();
     let gateway = Gateway::before(&provider, "compact");

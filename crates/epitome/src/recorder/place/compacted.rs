@@ -32,7 +32,7 @@ impl Placing<'_, '_> {
         let store = &self.recorder.store;
         let goes_on = own_compaction::continuation(store, &thread, self.seen, &self.links, at, own.summary)?;
         let mut new = vec![goes_on.event];
-        new.extend(self.changed_opening(thread.id)?);
+        new.extend(self.changed_opening(thread.id, thread.head.seq)?);
         new.extend(self.seen.events(goes_on.from));
         Ok(Some(self.at(&thread, thread.head.seq, new, Placed::Compacted)))
     }

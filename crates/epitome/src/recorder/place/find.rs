@@ -1,7 +1,7 @@
 //! Places in the log that hold the beginning of a history.
 
 use epitome_core::EventId;
-use epitome_store::{StoreError, records::ThreadRow};
+use epitome_store::{Start, StoreError, records::ThreadRow};
 use epitome_wire::seen::Speaker;
 
 use super::{Placing, STEPS, is_aside};
@@ -49,6 +49,11 @@ impl Placing<'_, '_> {
         if said && self.recorder.store.is_answered(found.thread.id, found.event.seq)? {
             return Ok(true);
         }
+        // A fork holds answers as its client tells them, because they were recognised as answers given here.
+        let is_fork = matches!(found.thread.start, Start::Fork { .. });
+        if said && is_fork && self.key().is_none() && found.thread.key.is_none() {
+            return Ok(true);
+        }
         let goes_on = self.seen.units().get(found.units).is_none_or(|unit| unit.speaker == Speaker::Model);
         Ok(self.key().is_none()
             && found.thread.key.is_none()
@@ -75,7 +80,7 @@ impl Placing<'_, '_> {
                 return Ok(Some(waiting));
             }
         }
-        Ok(None)
+        self.retold()
     }
 
     /// The longest part of the history that is known under the client's own id; else under any.

@@ -33,7 +33,7 @@ impl Placing<'_, '_> {
             return Ok(Place { link: end, ..self.at(&thread, after, Vec::new(), placed) });
         }
         let place = if thread.head.link.normal == link {
-            let opening = self.changed_opening(thread.id)?;
+            let opening = self.changed_opening(thread.id, thread.head.seq)?;
             let new = opening.into_iter().chain(self.seen.events(0)).collect();
             self.at(&thread, thread.head.seq, new, Placed::Continued)
         } else {
@@ -59,7 +59,7 @@ impl Placing<'_, '_> {
             let link = thread.head.link.normal;
             return Ok(Place { link, ..self.at(&thread, thread.head.seq, Vec::new(), Placed::Retried) });
         }
-        let opening = self.changed_opening(thread.id)?;
+        let opening = self.changed_opening(thread.id, thread.head.seq)?;
         let new = opening.into_iter().chain(self.seen.events(0)).collect();
         let link = self.chained(thread.head.link.normal);
         Ok(Place { link, ..self.at(&thread, thread.head.seq, new, Placed::Continued) })

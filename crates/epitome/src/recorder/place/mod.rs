@@ -6,7 +6,9 @@
 mod compacted;
 mod find;
 mod follow;
+mod moved;
 mod open;
+mod retold;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -139,7 +141,13 @@ impl<'r, 'b> Placing<'r, 'b> {
             Some(found) if self.is_subagent() => self.fork(&found, &self.agent_name(), BecomesHead::No),
             // The same past under another id: the client forked it.
             Some(found) => self.fork(&found, "main", BecomesHead::Yes),
-            None => self.begin(),
+            None => match self.retold()? {
+                Some(found) => self.fork(&found, &found.thread.name, BecomesHead::Yes),
+                None => match self.rearranged()? {
+                    Some(found) => self.fork(&found, &found.thread.name, BecomesHead::Yes),
+                    None => self.begin(),
+                },
+            },
         }
     }
 
@@ -167,7 +175,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         let opening = if standing.instructions == self.seen.instructions() {
             Vec::new()
         } else {
-            self.changed_opening(standing.thread)?
+            self.changed_opening(standing.thread, standing.head)?
         };
         Ok(Place {
             session: standing.session,
@@ -196,7 +204,7 @@ impl<'r, 'b> Placing<'r, 'b> {
         if !self.is_end(found) {
             return self.fork(found, &found.thread.name, BecomesHead::Yes);
         }
-        let opening = self.changed_opening(found.thread.id)?;
+        let opening = self.changed_opening(found.thread.id, found.thread.head.seq)?;
         let new = opening.into_iter().chain(self.seen.events(found.units)).collect();
         Ok(self.at(&found.thread, found.thread.head.seq, new, Placed::Continued))
     }
@@ -215,11 +223,12 @@ impl<'r, 'b> Placing<'r, 'b> {
         }
     }
 
-    /// What stands beside and before the history and is not as `thread` has it. Of messages there may be several at a time,
+    /// What stands beside and before the history and is not as `thread` has it through an event. Of messages there may be several at a time,
     /// of the rest the newest counts.
-    fn changed_opening(&self, thread: ThreadId) -> Result<Vec<Event>, StoreError> {
+    fn changed_opening(&self, thread: ThreadId, through: Seq) -> Result<Vec<Event>, StoreError> {
         use epitome_core::event::Instruction::{Message, Project, Settings, System, Tools};
-        let known = self.recorder.store.of_kinds(thread, &["instructed"])?;
+        let mut known = self.recorder.store.of_kinds(thread, &["instructed"])?;
+        known.retain(|logged| logged.id.seq <= through);
         let is_known = |event: &Event| {
             let Fact::Instructed { what, .. } = &event.fact else { return false };
             let mut same = known.iter().rev().filter(

@@ -9,7 +9,7 @@ use epitome_store::{
     NewThread, Start, StoreError,
     records::{BecomesHead, NewSession, Opens, ThreadRow},
 };
-use epitome_wire::caller::Caller;
+use epitome_wire::caller::{Caller, Naming};
 use uuid::Uuid;
 
 use super::{Line, Place, Placing, find::Match, is_aside};
@@ -32,7 +32,7 @@ impl Placing<'_, '_> {
         let own = self.recorder.store.session_name(found.thread.session)?;
         let stays =
             self.caller.session.is_none() || own.key == self.caller.session || self.caller.parent.is_some();
-        let opening = self.changed_opening(found.thread.id)?;
+        let opening = self.changed_opening(found.thread.id, found.event.seq)?;
         let (session, made) = if stays {
             (found.thread.session, None)
         } else {
@@ -75,6 +75,8 @@ impl Placing<'_, '_> {
                 Some(found) if self.is_ours(&found.thread) => {
                     self.from(self.waiting(&found)?.as_ref().unwrap_or(&found))
                 }
+                // Whoever names the session says that this belongs to it.
+                _ if self.caller.naming == Naming::User => self.open(family.session, "main", Start::Root),
                 // The id is taken by another history: some clients give it twice.
                 _ => Ok(self.open_in(self.session_id(Some(self.end()))?, "main", Start::Root)),
             },

@@ -78,6 +78,9 @@ fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e,
     Some(json::object(members).into())
 }
 
+/// Values that nobody knows up to this length cost hardly more than their wrapping.
+const LONG: usize = 64;
+
 /// What is shown of one message.
 struct View<'v, 'e> {
     fragment: &'v Fragment<'e, 'e>,
@@ -89,7 +92,19 @@ impl View<'_, '_> {
     /// Whether all of it leaves as it came.
     fn is_whole(&self) -> bool {
         let renamed = |place: usize| self.pen.ids.changed(self.fragment.entry, place).is_some();
-        (0..self.places.count()).all(|place| self.shows(place)) && !self.places.calls.clone().any(renamed)
+        self.is_all_shown()
+            && !self.places.calls.clone().any(renamed)
+            && !self.fragment.entry.own.as_ref().is_some_and(|own| self.mends(own))
+    }
+
+    fn is_all_shown(&self) -> bool {
+        (0..self.places.count()).all(|place| self.shows(place))
+    }
+
+    /// Whether a call has arguments that are no text.
+    fn mends(&self, own: &Json<'_>) -> bool {
+        let has_odd = |call: &Json<'_>| odd_arguments(call).is_some();
+        self.pen.manner.is_legal() && own.array_at("tool_calls").iter().any(has_odd)
     }
 
     /// Whether the part at a place stays. What is no call that can be answered is refused, and goes.
@@ -109,6 +124,9 @@ impl View<'_, '_> {
             "refusal" => self.places.refusal,
             "audio" => self.places.audio,
             "function_call" => self.places.function_call,
+            // Of a message that is shown in part, what nobody knows goes: the part that paid for it may be gone.
+            "role" | "name" => None,
+            _ if value.raw.len() > LONG && !self.is_all_shown() => return None,
             _ => None,
         };
         place.is_none_or(|place| self.shows(place)).then(|| value.raw.to_owned())
@@ -134,12 +152,21 @@ impl View<'_, '_> {
         };
         some_of(shown.filter_map(|place| {
             let call = made.get(place - places.start)?;
-            Some(match self.pen.ids.changed(self.fragment.entry, place).zip(call.get("id")) {
-                Some((id, member)) => json::replaced(call, &[(member, &quoted(id))]),
-                None => call.raw.to_owned(),
-            })
+            let id = self.pen.ids.changed(self.fragment.entry, place).map(quoted);
+            let renamed = call.get("id").zip(id.as_deref());
+            // What a model wrote as an object is sent as the text of that object.
+            let odd = odd_arguments(call).filter(|_| self.pen.manner.is_legal());
+            let text = odd.map(|arguments| (arguments, quoted(arguments.raw)));
+            let text = text.as_ref().map(|(arguments, text)| (*arguments, text.as_str()));
+            Some(json::replaced(call, &renamed.into_iter().chain(text).collect::<Vec<_>>()))
         }))
     }
+}
+
+/// The arguments of a function call, if they are an object or a list instead of a text.
+fn odd_arguments<'j>(call: &'j Json<'j>) -> Option<&'j Json<'j>> {
+    let arguments = call.get("function")?.get("arguments")?;
+    (arguments.is_object() || arguments.as_array().is_some()).then_some(arguments)
 }
 
 /// The same answer, with a place for its reasoning. An empty one says that there is none to give back.

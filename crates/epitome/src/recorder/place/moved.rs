@@ -1,0 +1,126 @@
+//! Histories in which a message has moved.
+//!
+//! Some clients keep a message near the end of every request, such as the files that are being edited: what was said with
+//! the last request stands before it in the next one. The answers stay where they were.
+
+use epitome_core::{Digest, EventId, Fact, Part, Seq};
+use epitome_store::{EventLog, StoreError, records::ThreadRow};
+use epitome_wire::seen::Speaker;
+
+use super::{Placing, find::Match, is_aside};
+
+/// How many answers of a history are looked for.
+const ANSWERS: usize = 8;
+
+/// Longer threads are not compared message by message.
+const LONGEST: usize = 4_096;
+
+/// How many events a thread may begin with before anybody speaks.
+const OPENING: usize = 64;
+
+impl Placing<'_, '_> {
+    /// The place where this history parts from a thread of which it holds everything but in another order: the thread's newest
+    /// answer stands in it, and behind that a message that stood before it.
+    pub(super) fn rearranged(&self) -> Result<Option<Match>, StoreError> {
+        let units = self.seen.units();
+        let answers = (1..units.len().saturating_sub(1)).rev();
+        let answers = answers.filter(|at| units[*at].speaker == Speaker::Model).take(ANSWERS);
+        for at in answers {
+            let known = &self.recorder.known;
+            let Some(thread) = known.thread_answered_with(self.principal, units[at].digest) else { continue };
+            let thread = match self.recorder.store.thread(thread) {
+                Ok(thread) => thread,
+                // Whoever erased its session meanwhile.
+                Err(StoreError::UnknownThread(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            if !is_aside(&thread.name)
+                && self.is_ours(&thread)
+                && let Some(found) = self.parted(thread, at)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where this history parts from a thread whose newest answer is its unit `answer`, if only messages have moved.
+    fn parted(&self, thread: ThreadRow, answer: usize) -> Result<Option<Match>, StoreError> {
+        let store = &self.recorder.store;
+        let digests = store.digests(thread.id, Seq(1), LONGEST + 1)?;
+        let restarts = digests.iter().any(|(_, digest, link)| *digest == Some(*link));
+        if digests.len() > LONGEST || restarts {
+            return Ok(None);
+        }
+        let held: Vec<(Seq, Digest)> =
+            digests.into_iter().filter_map(|(seq, digest, _)| Some((seq, digest?))).collect();
+        let units = self.seen.units();
+        let shared = held.iter().zip(units).take_while(|((_, held), unit)| *held == unit.digest).count();
+        let Some((newest, before)) = held.get(shared..).and_then(<[_]>::split_last) else { return Ok(None) };
+        if newest.1 != units[answer].digest || answer < shared {
+            return Ok(None);
+        }
+        // What stands between must have stood there in the same order, but for the question, of which a client may have taken
+        // away what it reminds the model of.
+        let mut rest = before.iter();
+        let between = &units[shared..answer];
+        let mut unknown = between.iter().filter(|unit| !rest.any(|(_, held)| *held == unit.digest));
+        let question = unknown.next();
+        if unknown.next().is_some() {
+            return Ok(None);
+        }
+        if let Some(question) = question
+            && (between.last() != Some(question) || !self.is_asked_in(&thread, before, answer - 1)?)
+        {
+            return Ok(None);
+        }
+        let has_moved =
+            units[answer + 1..].iter().any(|unit| before.iter().any(|(_, held)| *held == unit.digest));
+        if !has_moved {
+            return Ok(None);
+        }
+        let seq = match shared.checked_sub(1) {
+            Some(last) => held[last].0,
+            None => self.opening_of(&thread)?,
+        };
+        if seq == Seq::START {
+            return Ok(None);
+        }
+        let event = EventId { thread: thread.id, seq };
+        Ok(Some(Match { units: shared, event, thread }))
+    }
+
+    /// Whether a thread's last question begins with the words of the unit `at`.
+    fn is_asked_in(&self, thread: &ThreadRow, held: &[(Seq, Digest)], at: usize) -> Result<bool, StoreError> {
+        let said = self.seen.events(at).into_iter().next().map(|event| event.fact);
+        let Some(said) = said.as_ref().and_then(text_of).filter(|said| !said.trim().is_empty()) else {
+            return Ok(false);
+        };
+        for (seq, _) in held.iter().rev() {
+            let page = self.recorder.store.read(thread.id, *seq, 1)?;
+            let Some(text) = page.first().and_then(|logged| text_of(&logged.event.fact)) else { continue };
+            return Ok(text.trim_start().starts_with(said.trim()));
+        }
+        Ok(false)
+    }
+
+    /// The last event of what a thread begins with, before anybody speaks.
+    fn opening_of(&self, thread: &ThreadRow) -> Result<Seq, StoreError> {
+        let events = self.recorder.store.read(thread.id, Seq(1), OPENING)?;
+        let opening = events.iter().take_while(|logged| {
+            matches!(logged.event.fact, Fact::Instructed { .. }) && logged.event.normal.is_none()
+        });
+        Ok(opening.last().map_or(Seq::START, |logged| logged.id.seq))
+    }
+}
+
+/// What a user says in one text.
+fn text_of(fact: &Fact) -> Option<&str> {
+    match fact {
+        Fact::UserSaid { parts } => match &parts[..] {
+            [Part::Text { text }] => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,124 @@
+//! Histories that tell their newest answer in other words than it was given in.
+//!
+//! Some clients keep a form of their own of what a model answers: its calls as text, its text with the call written behind
+//! it. Every request then parts from what was recorded at its newest answer, and only there.
+
+use epitome_core::{Event, Fact, Part, Seq};
+use epitome_store::{EventLog, Start, StoreError, records::ThreadRow};
+use epitome_wire::seen::Speaker;
+
+use super::{Placing, find::Match, is_aside};
+
+/// No answer has more events than that, with what is reported of it.
+const ANSWER: usize = 64;
+
+/// How many letters and digits of an answer must be told again, and how many are compared at most.
+const LEAST: usize = 12;
+const MOST: usize = 80;
+
+/// The fewest letters and digits by which an id is known again.
+const ID: usize = 6;
+
+/// How sure it is that a history goes on from a thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Evidence {
+    /// It shares answers with the thread, whoever gave them, and parts from it at the newest one.
+    Shared,
+    /// It tells what was answered.
+    Told,
+}
+
+impl Placing<'_, '_> {
+    /// The question whose answer this history tells in other words: the thread's newest, with which nobody has gone on.
+    pub(super) fn retold(&self) -> Result<Option<Match>, StoreError> {
+        let Some(units) = self.before_newest_answer().filter(|_| self.key().is_none()) else {
+            return Ok(None);
+        };
+        let store = &self.recorder.store;
+        let said = letters_of(&self.seen.events(units));
+        let shares = self.seen.units()[..units].iter().any(|unit| unit.speaker == Speaker::Model);
+        let mut best: Option<(Evidence, Match)> = None;
+        for event in store.recognise_for(self.principal, self.links[units])? {
+            let thread = store.thread(event.thread)?;
+            if is_aside(&thread.name) || thread.key.is_some() {
+                continue;
+            }
+            let Some(answer) = self.newest_answer(&thread, event.seq)? else { continue };
+            let evidence = if is_told(&answer, &said) {
+                Evidence::Told
+            } else if shares {
+                Evidence::Shared
+            } else {
+                continue;
+            };
+            if best.as_ref().is_none_or(|(known, _)| evidence > *known) {
+                best = Some((evidence, Match { units, event, thread }));
+            }
+        }
+        Ok(best.map(|(_, found)| found))
+    }
+
+    /// How many units stand before the newest answer, if anything was said before it and after it.
+    fn before_newest_answer(&self) -> Option<usize> {
+        let units = self.seen.units();
+        let asked = units.iter().rev().take_while(|unit| unit.speaker != Speaker::Model).count();
+        let through = units.len() - asked;
+        let answer = units[..through].iter().rev().take_while(|unit| unit.speaker == Speaker::Model).count();
+        Some(through - answer).filter(|before| asked > 0 && *before > 0)
+    }
+
+    /// The answer that was given after an event, if the thread ends with it and nobody has gone on from there.
+    fn newest_answer(&self, thread: &ThreadRow, after: Seq) -> Result<Option<Vec<Event>>, StoreError> {
+        let store = &self.recorder.store;
+        let events = store.read(thread.id, after.next(), ANSWER + 1)?;
+        let units = || events.iter().filter(|logged| logged.event.normal.is_some());
+        let is_answer = units().all(|logged| matches!(logged.event.fact, Fact::AssistantSaid { .. }));
+        if events.len() > ANSWER || units().next().is_none() || !is_answer {
+            return Ok(None);
+        }
+        if !store.is_answered(thread.id, thread.head.seq.next())? {
+            return Ok(None);
+        }
+        let goes_on = |other: &ThreadRow| matches!(other.start, Start::Fork { of, at } if of == thread.id && at >= after);
+        if store.threads(thread.session)?.iter().any(goes_on) {
+            return Ok(None);
+        }
+        Ok(Some(events.into_iter().map(|logged| logged.event).collect()))
+    }
+}
+
+/// Whether an answer is told in `said`: one of its calls by its id or its arguments, or how its text begins.
+fn is_told(answer: &[Event], said: &str) -> bool {
+    let is_in = |text: &str, least: usize| {
+        let letters: String = letters(text).take(MOST).collect();
+        letters.len() >= least && said.contains(&letters)
+    };
+    answer.iter().any(|event| {
+        let texts = event.fact.parts().iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text),
+            _ => None,
+        });
+        let calls = event.fact.calls();
+        texts.into_iter().any(|text| is_in(text, LEAST) || letters(text).eq(said.chars()))
+            || calls.into_iter().any(|call| is_in(&call.id.0, ID) || is_in(&call.arguments, LEAST))
+    })
+}
+
+/// The letters and digits of what is said, called and returned: no quoting changes them.
+fn letters_of(events: &[Event]) -> String {
+    let mut all = String::new();
+    for event in events {
+        all.extend(letters(&event.fact.text()));
+        for call in event.fact.calls() {
+            all.extend(letters(&call.id.0).chain(letters(&call.arguments)));
+        }
+        if let Fact::ToolReturned { results, .. } = &event.fact {
+            all.extend(results.iter().flat_map(|result| letters(&result.call.0)));
+        }
+    }
+    all
+}
+
+fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|letter| letter.is_alphanumeric())
+}

@@ -1,0 +1,197 @@
+//! The shape of a single message or item: who speaks, what it says it with, what its calls have.
+//!
+//! Each check needs one message alone, so that whoever sees a history grow looks at a message when it is new and never
+//! again. Only what a provider certainly refuses is found: members, blocks and items of kinds that are not known here are
+//! legal, and are carried as they came.
+
+use super::Breach;
+use crate::{format::Format, json::Json, openai_responses::CALLS};
+
+/// Everything about a message that its provider would refuse whatever stands around it, each with its place in the
+/// message as a JSON pointer.
+pub(crate) fn check(format: Format, message: &Json<'_>) -> Vec<(String, Breach)> {
+    let mut shape = Shape::default();
+    if !message.is_object() {
+        shape.add("", Breach::NotAnObject(message.kind()));
+        return shape.0;
+    }
+    match format {
+        Format::OpenaiChat => shape.chat(message),
+        Format::OpenaiResponses => shape.responses(message),
+        Format::Anthropic => shape.anthropic(message),
+    }
+    shape.0
+}
+
+#[derive(Default)]
+struct Shape(Vec<(String, Breach)>);
+
+impl Shape {
+    fn add(&mut self, place: &str, breach: Breach) {
+        self.0.push((place.to_owned(), breach));
+    }
+
+    /// Finds a role that is none of those a provider knows.
+    fn role<'j>(&mut self, message: &'j Json<'_>, known: &[&str]) -> Option<&'j str> {
+        match message.get("role").map(|role| (role, role.as_text())) {
+            None => self.add("", Breach::RoleMissing),
+            Some((_, Some(role))) if known.contains(&role) => return Some(role),
+            Some((_, Some(role))) => self.add("/role", Breach::RoleUnknown(role.to_owned())),
+            Some((role, None)) => self.add("/role", Breach::RoleUnknown(role.raw.to_owned())),
+        }
+        None
+    }
+
+    fn chat(&mut self, message: &Json<'_>) {
+        let known = ["system", "developer", "user", "assistant", "tool", "function"];
+        let Some(role) = self.role(message, &known) else { return };
+        let content = message.get("content").filter(|content| !content.is_null());
+        match content {
+            None if matches!(role, "assistant" | "function") => {}
+            None => self.add("", Breach::ContentNull),
+            Some(content) => self.content("/content", content, &["text"]),
+        }
+        if role != "assistant" {
+            return;
+        }
+        let calls = message.get("tool_calls").filter(|calls| !calls.is_null());
+        match calls.map(|calls| (calls, calls.as_array())) {
+            None => {}
+            Some((calls, None)) => self.add("/tool_calls", Breach::CallsType(calls.kind())),
+            Some((_, Some(calls))) => {
+                for (index, call) in calls.iter().enumerate() {
+                    self.chat_call(&format!("/tool_calls/{index}"), call);
+                }
+            }
+        }
+    }
+
+    fn chat_call(&mut self, place: &str, call: &Json<'_>) {
+        if !call.is_object() {
+            return self.add(place, Breach::NotAnObject(call.kind()));
+        }
+        // A kind of call that is not known here may have its name elsewhere.
+        let (inner, given) = match call.text_at("type") {
+            None | Some("function") => ("function", "arguments"),
+            Some("custom") => ("custom", "input"),
+            Some(_) => return,
+        };
+        if call.text_at("id").is_none_or(str::is_empty) {
+            self.add(place, Breach::CallWithoutId);
+        }
+        let called = call.get(inner);
+        if called.and_then(|called| called.text_at("name")).is_none_or(str::is_empty) {
+            self.add(place, Breach::CallWithoutName);
+        }
+        if let Some(arguments) = called.and_then(|called| called.get(given))
+            && arguments.as_text().is_none()
+        {
+            self.add(&format!("{place}/{inner}/{given}"), Breach::ArgumentsType(arguments.kind()));
+        }
+    }
+
+    fn responses(&mut self, item: &Json<'_>) {
+        match item.get("type").map(Json::as_text) {
+            Some(Some("message")) => self.responses_message(item),
+            Some(Some(kind)) => self.responses_item(kind, item),
+            None if item.get("role").is_some() => self.responses_message(item),
+            Some(None) | None => self.add("", Breach::ItemWithoutType),
+        }
+    }
+
+    fn responses_message(&mut self, item: &Json<'_>) {
+        // The last four are in the provider's own types, though no client is known to send them.
+        let known =
+            ["user", "assistant", "system", "developer", "tool", "critic", "discriminator", "unknown"];
+        if self.role(item, &known).is_none() {
+            return;
+        }
+        match item.get("content").filter(|content| !content.is_null()) {
+            None => self.add("", Breach::ContentMissing),
+            Some(content) => self.content("/content", content, &["input_text", "output_text", "text"]),
+        }
+    }
+
+    fn responses_item(&mut self, kind: &str, item: &Json<'_>) {
+        let named = matches!(kind, "function_call" | "custom_tool_call");
+        if named && item.text_at("name").is_none_or(str::is_empty) {
+            self.add("", Breach::CallWithoutName);
+        }
+        // The provider answers a search without an id itself.
+        let is_call = CALLS.iter().any(|(call, _)| *call == kind) && kind != "tool_search_call";
+        if is_call && item.text_at("call_id").is_none_or(str::is_empty) {
+            self.add("", Breach::CallWithoutId);
+        }
+        let given = match kind {
+            "function_call" => "arguments",
+            "custom_tool_call" => "input",
+            _ => "",
+        };
+        if let Some(arguments) = item.get(given)
+            && arguments.as_text().is_none()
+        {
+            self.add(&format!("/{given}"), Breach::ArgumentsType(arguments.kind()));
+        }
+        if matches!(kind, "function_call_output" | "custom_tool_call_output") {
+            match item.get("output") {
+                None => self.add("", Breach::ContentMissing),
+                Some(output) => self.content("/output", output, &["input_text", "output_text", "text"]),
+            }
+        }
+    }
+
+    fn anthropic(&mut self, message: &Json<'_>) {
+        if self.role(message, &["user", "assistant", "system"]).is_none() {
+            return;
+        }
+        // A message without any says nothing, which is found with the rest of the history.
+        let Some(content) = message.get("content").filter(|content| !content.is_null()) else { return };
+        self.content("/content", content, &["text"]);
+        for (index, block) in content.as_array().unwrap_or_default().iter().enumerate() {
+            let place = format!("/content/{index}");
+            match block.text_at("type") {
+                Some("tool_use") => {
+                    if block.text_at("id").is_none_or(str::is_empty) {
+                        self.add(&place, Breach::CallWithoutId);
+                    }
+                    if block.text_at("name").is_none_or(str::is_empty) {
+                        self.add(&place, Breach::CallWithoutName);
+                    }
+                    if let Some(input) = block.get("input").filter(|input| !input.is_object()) {
+                        self.add(&format!("{place}/input"), Breach::InputType(input.kind()));
+                    }
+                }
+                Some("tool_result") => {
+                    if let Some(inner) = block.get("content").filter(|inner| !inner.is_null()) {
+                        self.content(&format!("{place}/content"), inner, &["text"]);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at content: a text, or parts of which each says what it is.
+    fn content(&mut self, place: &str, content: &Json<'_>, texts: &[&str]) {
+        if content.as_text().is_some() {
+            return;
+        }
+        let Some(parts) = content.as_array() else {
+            return self.add(place, Breach::ContentType(content.kind()));
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let place = format!("{place}/{index}");
+            if !part.is_object() {
+                self.add(&place, Breach::NotAnObject(part.kind()));
+                continue;
+            }
+            match part.text_at("type") {
+                None => self.add(&place, Breach::PartWithoutType),
+                Some(kind) if texts.contains(&kind) && part.text_at("text").is_none() => {
+                    self.add(&format!("{place}/text"), Breach::TextMissing);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
