@@ -87,7 +87,10 @@ fn string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use epitome::{compose::Left, core::ThreadId};
+    use epitome::{
+        compose::{ClientCache, Left},
+        core::ThreadId,
+    };
 
     use super::*;
 
@@ -105,7 +108,7 @@ mod tests {
             cause: Some("threshold".to_owned()),
             before: Tokens(182_034),
             after: Tokens(61_022),
-            held: Tokens(0),
+            cache: ClientCache::AsUsed,
             compaction: None,
             left: Left::Composed,
         };

@@ -1,9 +1,10 @@
-//! What compaction saves: estimated from the sessions that are compacted, and measured against those that are left as
-//! they are.
+//! What compaction saves: measured against the sessions that are left as they are, and estimated from those that are
+//! compacted.
 //!
-//! *Estimated* is what the calls cost against what the same calls would have cost as the client sent them, over all of
-//! them. It is as good as our idea of the price of what was never sent. *Measured* is what a call costs in sessions of
-//! either group, a mean over sessions: both were chosen by lot and both were paid, so nothing is supposed.
+//! *Measured* is what a call costs in sessions of either group, a mean over sessions: both were chosen by lot and both were
+//! paid, so nothing is supposed. *Estimated* is what the calls cost against what the same calls would have cost as the
+//! client sent them, over all of them. It is as good as our idea of the price of what was never sent, and is not told where
+//! nobody can have one of most calls.
 //!
 //! Calls of a session resemble each other, so both intervals are over sessions. They are made by the delta method, of sums
 //! that are exact and that nothing is ever taken out of: a bootstrap would need every session kept, and played against
@@ -18,7 +19,7 @@ use std::{
 };
 
 use epitome::{
-    compose::Left,
+    compose::{Left, UnknownCache},
     core::{SessionId, Tokens, profile::Money},
     holdout::Arm,
 };
@@ -67,6 +68,8 @@ pub(crate) struct Paid<'a> {
     pub(crate) cost: Option<Money>,
     /// What it would have cost as the client sent it, if that was estimated.
     pub(crate) full: Option<Money>,
+    /// Why that cannot be known.
+    pub(crate) unknown: Option<UnknownCache>,
 }
 
 /// A share that is saved.
@@ -86,13 +89,29 @@ pub(crate) struct Saving {
 /// What a page tells.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
-    estimated: Saving,
+    /// The one to go by.
     measured: Saving,
+    estimated: Estimate,
     treated: Total,
     held_out: Total,
     /// The newest first.
     sessions: Vec<Line>,
 }
+
+/// A saving that rests on what was never sent.
+#[derive(Debug, Serialize)]
+struct Estimate {
+    #[serde(flatten)]
+    saving: Saving,
+    /// For whoever reads the page.
+    about: &'static str,
+    /// How many calls it leaves out because nobody knows what they would have cost, by the reason.
+    uncompared_calls: BTreeMap<&'static str, u64>,
+}
+
+/// What an estimate is.
+const ABOUT: &str = "an estimate: the same calls, priced as the client sent them with the cache it would have had; the \
+                     measured saving needs none";
 
 #[derive(Debug, Serialize)]
 struct Line {
@@ -132,6 +151,9 @@ impl Savings {
         let (before, after) = account.record(paid);
         for figures in [&mut account.figures, &mut self.all] {
             figures.replace(before.as_ref(), &after);
+            if let Some(why) = paid.unknown {
+                *figures.uncompared.entry(why).or_default() += 1;
+            }
         }
     }
 
@@ -155,9 +177,14 @@ impl Savings {
         let nothing = Account::default();
         let account = self.principals.get(principal).unwrap_or(&nothing);
         let figures = &account.figures;
+        let uncompared = figures.uncompared.iter();
         Page {
-            estimated: figures.estimated(),
             measured: figures.measured(),
+            estimated: Estimate {
+                saving: figures.estimated(),
+                about: ABOUT,
+                uncompared_calls: uncompared.map(|(why, calls)| (why.name(), *calls)).collect(),
+            },
             treated: figures.treated,
             held_out: figures.held_out,
             sessions: account.newest().map(|(session, told)| told.line(session)).collect(),
@@ -207,6 +234,8 @@ struct Told {
     calls: u64,
     /// Those whose price is known.
     priced: u64,
+    /// Those of which both prices are known.
+    both: u64,
     input: Tokens,
     cost: Money,
     /// Of the calls of which both are known.
@@ -222,6 +251,7 @@ impl Told {
             arm,
             calls: 0,
             priced: 0,
+            both: 0,
             input: Tokens(0),
             cost: nothing,
             compared: nothing,
@@ -239,6 +269,7 @@ impl Told {
             self.cost = add(self.cost, cost);
         }
         if let (Some(cost), Some(full)) = (paid.cost, paid.full) {
+            self.both += 1;
             self.compared = add(self.compared, cost);
             self.full = add(self.full, full);
         }
@@ -271,6 +302,10 @@ struct Figures {
     estimate: Sums,
     /// What a call costs in each session, of compacted ones and of the others.
     rates: [Sums; 2],
+    /// Calls of compacted sessions of which both prices are known.
+    both: u64,
+    /// Those of which nobody knows what they would have cost.
+    uncompared: BTreeMap<UnknownCache, u64>,
 }
 
 impl Figures {
@@ -296,6 +331,7 @@ impl Figures {
             self.rates[after.arm as usize].add(rate, 1);
         }
         if after.arm == Arm::Treated {
+            self.both += after.both - known.both;
             if known.full > Money(0) {
                 self.estimate.remove(known.compared.0, known.full.0);
             }
@@ -313,6 +349,17 @@ impl Figures {
     }
 
     fn estimated(&self) -> Saving {
+        // A part of the calls tells of all of them only if it is most of them.
+        let uncompared: u64 = self.uncompared.values().sum();
+        if uncompared > self.both
+            && let Some((why, _)) = self.uncompared.iter().max_by_key(|(_, calls)| **calls)
+        {
+            return Saving::missing(format!(
+                "what {uncompared} of {} calls would have cost is not known, for most of them because {}",
+                uncompared + self.both,
+                why.words()
+            ));
+        }
         let Some(ratio) = self.estimate.ratio() else {
             return Saving::missing("no compacted session has a known price yet".to_owned());
         };
@@ -428,6 +475,7 @@ mod tests {
             input: Tokens(100),
             cost: Some(Money(cost)),
             full: full.map(Money),
+            unknown: None,
         }
     }
 
@@ -549,6 +597,29 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_of_the_lesser_part_of_the_calls_is_not_told_but_why() {
+        let mut savings = Savings::default();
+        let unknown = Paid { unknown: Some(UnknownCache::Unseen), ..paid(1, Arm::Treated, 600, None) };
+        savings.record(&paid(1, Arm::Treated, 400, Some(800)));
+        savings.record(&unknown);
+        assert_eq!(savings.estimated().point, Some(0.5));
+        savings.record(&unknown);
+        let Saving { point, missing, .. } = savings.estimated();
+        assert_eq!(point, None);
+        assert!(
+            missing.is_some_and(|said| said.starts_with("what 2 of 3 calls would have cost is not known"))
+        );
+        assert_eq!(savings.page("anna").estimated.uncompared_calls, BTreeMap::from([("unseen", 2)]));
+    }
+
+    #[test]
+    fn what_was_measured_is_told_first_and_an_estimate_says_that_it_is_one() {
+        let page = serde_json::to_string(&Savings::default().page("anna")).expect("a page");
+        assert!(page.starts_with(r#"{"measured":"#), "{page}");
+        assert!(page.contains(r#""about":"an estimate: "#), "{page}");
+    }
+
+    #[test]
     fn the_newest_sessions_are_kept_and_the_sums_of_all() {
         let mut savings = Savings::default();
         let many = KEPT as u64 + 10;
@@ -573,7 +644,7 @@ mod tests {
         savings.record(&paid(1, Arm::Treated, 600, Some(800)));
         savings.record(&Paid { principal: "bob", ..paid(2, Arm::Treated, 800, Some(800)) });
         let page = savings.page("bob");
-        assert_eq!((page.sessions.len(), page.estimated.point), (1, Some(0.0)));
+        assert_eq!((page.sessions.len(), page.estimated.saving.point), (1, Some(0.0)));
         assert_eq!(page.sessions[0].session, session(2));
         assert_eq!(
             (savings.page("nobody").sessions.len(), savings.page("nobody").treated),

@@ -82,6 +82,26 @@ impl Ahead<'_> {
         Ok(now + keeping.min(using_pauses))
     }
 
+    /// Whether a change also pays if only half of the expected calls come, and what it writes has to be written again.
+    pub(super) fn is_safe(&self, state: State, made: Move) -> bool {
+        let forecast = self.forecast.first_half();
+        let half = Ahead { forecast: &forecast, ..*self };
+        let again = self.price_of_writing(state, made);
+        match (half.cost(state, made), half.cost(state, Move::Keep), again) {
+            (Ok(made), Ok(keep), Ok(again)) => made + again < keep,
+            _ => false,
+        }
+    }
+
+    /// What it costs that the cache does not hold what a change leaves; nothing if it holds nothing in any case.
+    fn price_of_writing(&self, state: State, made: Move) -> Result<Money, UnknownPrice> {
+        let (mut kept, mut changed) = (state, state.after(made));
+        let (kept, written) = (self.serve(&mut kept)?, self.serve(&mut changed)?);
+        // It was served just now, so all of it is held.
+        let read = self.serve(&mut changed)?;
+        Ok(if written <= kept { Money(0) } else { Money(written.0.saturating_sub(read.0)) })
+    }
+
     /// What the thresholds demand, if anything.
     pub(super) fn demanded(&self, state: &State) -> Option<(Move, Threshold)> {
         let reaches = |removal: &Removal| state.size.less(removal.removes) <= self.budget.target();

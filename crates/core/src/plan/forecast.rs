@@ -98,6 +98,11 @@ impl Forecast {
         Self { calls: vec![Expected { growth, ..Expected::default() }; calls] }
     }
 
+    /// The first half of it: as long a session may turn out to be that was expected to be twice as long.
+    pub(super) fn first_half(&self) -> Self {
+        Self { calls: self.calls[..self.calls.len() / 2].to_vec() }
+    }
+
     /// What the context will have grown by in the next `calls` calls.
     pub(super) fn growth(&self, calls: usize) -> Tokens {
         self.calls.iter().take(calls).map(|call| call.growth).sum()

@@ -3,8 +3,14 @@
 //! A change to what was sent makes the provider's cache read nothing from there on, so it must be worth it: by money,
 //! when the calls to come are played out with it and without it, or because a threshold demands it. A cold cache makes
 //! it free. Where prices or lifetimes are not known, the thresholds alone decide, and the plan says so.
+//!
+//! A change that no threshold demands is a bet on calls that may never come, and what it takes is gone. It is made only
+//! if it also pays when half of the expected calls come and what it writes has to be written a second time. The forecast
+//! says no more than that: of sessions that are expected to make `n` more calls, nearly half end before `n / 2`, and what
+//! was written is now and then changed again by somebody else.
 
 mod ahead;
+mod cache_use;
 mod forecast;
 mod say;
 mod situation;
@@ -16,6 +22,7 @@ use thiserror::Error;
 
 use self::ahead::{Ahead, Move, Removal, Resets, State};
 pub use self::{
+    cache_use::{CacheChance, CacheUse},
     forecast::{Expected, Forecast, History, Ripe, Warmth},
     situation::{Demand, Offer, Since, Situation, Summariser, Summary, Trial},
 };
@@ -71,6 +78,8 @@ pub enum Reason {
     NothingToRemove,
     /// It does not pay within the calls that are expected.
     DoesNotPay,
+    /// It pays only if all the calls come that are expected, and nothing else changes what was sent.
+    Uncertain,
     /// It would pay, but a pause is expected that makes it free, or a threshold that demands more.
     CheaperLater,
     /// No threshold was passed, and what it costs is not known.
@@ -130,6 +139,9 @@ pub enum Unknown {
         "nobody promises how long the cache holds; give `cache.lifetimes` for the model in a profile of your own"
     )]
     Lifetime,
+    /// The provider says that the last calls read little of what had been sent.
+    #[error("the last calls read little of what was sent before them, so nobody knows what the cache holds")]
+    Unread,
 }
 
 impl Serialize for Unknown {
@@ -150,7 +162,7 @@ impl Serialize for Unknown {
 ///     terms: &Terms::new(&profile.cache, &profile.prices),
 ///     lifetime: None,
 ///     since: Since::Elapsed(Duration::from_mins(1)),
-///     forecast: &Forecast::steady(29, Tokens(0)),
+///     forecast: &Forecast::steady(99, Tokens(0)),
 ///     size: Tokens(60_000),
 ///     sent: Tokens(60_000),
 ///     prefix: Tokens(20_000),
@@ -160,7 +172,7 @@ impl Serialize for Unknown {
 ///     trial: Trial { after: Tokens(50_000), first_changed_at: Tokens(40_000) },
 ///     summary: Summary::Never,
 /// };
-/// // 11.5 calls for each time that what must be written again is as much as what is removed.
+/// // 11.5 calls for each time that what must be written again is as much as what is removed, with room to spare.
 /// assert_eq!(plan(&situation).action, Action::Edit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -169,6 +181,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
     let ahead = situation.ahead();
     let state = situation.state(warmth);
     let costs = match warmth {
+        Warmth::Unknown if situation.since == Since::Unread => Err(Unknown::Unread),
         Warmth::Unknown => Err(Unknown::Lifetime),
         Warmth::Warm | Warmth::Cold => Costs::of(&ahead, state).map_err(Unknown::from),
     };
@@ -230,12 +243,13 @@ impl Situation<'_> {
             return (made, self.action(made), Reason::Demanded(threshold));
         }
         let choices = self.choices(ahead, state, warmth);
-        let made = match costs {
+        let cheapest = match costs {
             Some(costs) => costs.cheapest(&choices),
             // Written again it will be in any case, whatever that costs; so the less the better.
             None if warmth == Warmth::Cold => choices.last().copied(),
             None => None,
         };
+        let made = cheapest.filter(|made| costs.is_none() || ahead.is_safe(*state, *made));
         if let Some(made) = made {
             let reason = if warmth == Warmth::Cold { Reason::Cold } else { Reason::Pays };
             return (made, self.action(made), reason);
@@ -247,6 +261,7 @@ impl Situation<'_> {
         let reason = match costs {
             _ if is_awaited => Reason::AwaitsSummary,
             _ if choices.is_empty() => Reason::NothingToRemove,
+            Some(_) if cheapest.is_some() => Reason::Uncertain,
             Some(_) => Reason::DoesNotPay,
             None => Reason::BelowThresholds,
         };

@@ -14,6 +14,11 @@ impl fmt::Display for Plan {
                 write!(f, "removing {removed} of {size} tokens writes {suffix} again")?;
                 self.fmt_break_even(f)?;
             }
+            Reason::Uncertain => write!(
+                f,
+                "removing {removed} of {size} tokens writes {suffix} again, which pays only if all {} expected calls come",
+                self.numbers.expected
+            )?,
             Reason::Demanded(threshold) => {
                 write!(
                     f,

@@ -54,6 +54,8 @@ pub enum Since {
     OtherModel,
     /// It began so long ago.
     Elapsed(Duration),
+    /// It was one of several that read little of what had been sent before: nobody knows what the cache holds.
+    Unread,
 }
 
 /// The threshold that demands a reduction whether it pays or not.
@@ -124,7 +126,7 @@ impl<'a> Situation<'a> {
     pub(super) fn warmth(&self) -> Warmth {
         match (self.since, self.terms.lifetime(self.lifetime)) {
             (Since::First | Since::OtherModel, _) => Warmth::Cold,
-            (Since::Elapsed(_), None) => Warmth::Unknown,
+            (Since::Elapsed(_), None) | (Since::Unread, _) => Warmth::Unknown,
             (Since::Elapsed(elapsed), Some(lifetime)) if elapsed > Duration::from_secs(lifetime) => {
                 Warmth::Cold
             }

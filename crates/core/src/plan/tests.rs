@@ -106,21 +106,16 @@ fn the_factors_of_the_break_even_are_those_of_the_prices() {
         let numbers = &plan.numbers;
         assert_eq!((numbers.suffix, numbers.removed), (Tokens(suffix), Tokens(removed)), "{toml}");
         assert_eq!(numbers.break_even, Some(Calls(expected)), "{toml}");
-        plan.action
     };
     let million = 1_000_000;
-    // The forecast, and this call with it, is just enough.
-    assert_eq!(check("", million, million, 1_150), Action::Edit);
-    assert_eq!(check("price.cache_read = 0.05", million, million, 2_400), Action::Edit);
-    assert_eq!(check("price.cache_read = 0.025", million, million, 4_900), Action::Edit);
-    assert_eq!(check("price.cache_write = 1.0", million, million, 900), Action::Edit);
-    assert_eq!(
-        check("cache.written = \"automatic\"\nprice.cache_write = 1.0", million, million, 900),
-        Action::Edit
-    );
+    check("", million, million, 1_150);
+    check("price.cache_read = 0.05", million, million, 2_400);
+    check("price.cache_read = 0.025", million, million, 4_900);
+    check("price.cache_write = 1.0", million, million, 900);
+    check("cache.written = \"automatic\"\nprice.cache_write = 1.0", million, million, 900);
     // Twice the suffix, or half the removal, takes twice the calls.
-    assert_eq!(check("", 2 * million, million, 2_300), Action::Edit);
-    assert_eq!(check("", million, million / 2, 2_300), Action::Edit);
+    check("", 2 * million, million, 2_300);
+    check("", million, million / 2, 2_300);
 }
 
 #[test]
@@ -144,17 +139,18 @@ fn a_cold_cache_is_the_moment_for_the_summary_that_code_makes() {
 }
 
 #[test]
-fn a_warm_cache_is_changed_when_it_pays_and_not_a_call_before() {
+fn a_warm_cache_is_changed_when_it_pays_whatever_comes_and_not_before() {
     // 20 000 again for 10 000 less: after more than 23 calls.
     let given = |calls| Given { calls, trial: (30_000, 10_000), ..Given::default() };
     insta::assert_snapshot!(
         check(given(22), Action::Keep, Reason::DoesNotPay),
         @"keep: removing 10000 of 40000 tokens writes 20000 again and pays after 23 calls; 23 are expected ($0.485 kept, $0.485 edited)"
     );
-    insta::assert_snapshot!(
-        check(given(23), Action::Edit, Reason::Pays),
-        @"edit: removing 10000 of 40000 tokens writes 20000 again and pays after 23 calls; 24 are expected ($0.507 kept, $0.502 edited)"
-    );
+    // That it just pays is not enough: half of the calls may not come, and what is written may have to be written again.
+    let said = check(given(23), Action::Keep, Reason::Uncertain);
+    assert!(said.contains("pays only if all 24 expected calls come"), "{said}");
+    check(given(80), Action::Keep, Reason::Uncertain);
+    check(given(100), Action::Edit, Reason::Pays);
     // One call pays if nothing needs to be written again: what is cut was never sent, or it is the end.
     check(Given { calls: 0, trial: (30_000, 30_000), ..Given::default() }, Action::Edit, Reason::Pays);
 }
@@ -229,12 +225,9 @@ fn a_summary_begins_before_the_trigger_if_the_free_reducers_miss_the_target() {
     check(cold, Action::Keep, Reason::NothingToRemove);
     let running = Given { summary: Summary::Running(offer(Summariser::Session)), ..given(56_000, 50_000) };
     check(running, Action::Keep, Reason::AwaitsSummary);
-    // Where none is possible, the reducers will be asked to do it soon; and they do it more cheaply now.
+    // Where none is possible, the reducers will be asked to do it soon; that they do it a little more cheaply now is no reason.
     let never = Given { summary: Summary::Never, ..given(54_900, 50_000) };
-    insta::assert_snapshot!(
-        check(never, Action::Edit, Reason::CheaperNow),
-        @"edit: removing 4900 of 54900 tokens writes 38000 again, which costs less now than later ($0.378 kept, $0.372 edited)"
-    );
+    check(never, Action::Keep, Reason::Uncertain);
 }
 
 #[test]
@@ -256,7 +249,8 @@ fn a_ready_summary_is_swapped_in_when_cold_when_it_pays_and_when_demanded() {
         check(given(WARM, 2, 54_000), Action::Keep, Reason::DoesNotPay),
         @"keep: removing 34000 of 54000 tokens writes 10000 again and pays after 3.38 calls; 3 are expected ($0.082 kept, $0.089 with a summary)"
     );
-    check(given(WARM, 3, 54_000), Action::Adopt, Reason::Pays);
+    check(given(WARM, 3, 54_000), Action::Keep, Reason::Uncertain);
+    check(given(WARM, 20, 54_000), Action::Adopt, Reason::Pays);
     check(given(WARM, 0, 55_001), Action::Adopt, Reason::Demanded(Threshold::Trigger));
     check(given(WARM, 0, 90_000), Action::Adopt, Reason::Demanded(Threshold::Force));
     // The free reducers do, if they reach the target.
@@ -299,7 +293,7 @@ fn what_is_not_known_is_said_and_the_thresholds_decide() {
 #[test]
 fn a_pause_that_is_coming_is_waited_for() {
     let profile = profile(MODEL);
-    let mut forecast = Forecast::steady(40, Tokens(0));
+    let mut forecast = Forecast::steady(120, Tokens(0));
     let mut made = || {
         let situation = Situation {
             terms: &Terms::new(&profile.cache, &profile.prices),
@@ -320,10 +314,8 @@ fn a_pause_that_is_coming_is_waited_for() {
         plan
     };
     assert_eq!(made().reason, Reason::Pays);
-    insta::assert_snapshot!(
-        made(),
-        @"keep: removing 10000 of 40000 tokens writes 20000 again, which costs less later than now ($0.843 kept, $0.902 edited)"
-    );
+    let waits = made();
+    assert_eq!((waits.action, waits.reason), (Action::Keep, Reason::CheaperLater), "{waits}");
 }
 
 /// A session as it will be: what each call adds, and which of it may later be cut to how much.

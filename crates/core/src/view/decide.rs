@@ -37,6 +37,9 @@ impl Making {
         moment: &Moment<'_>,
     ) -> Option<Chosen> {
         let size = context.tokens();
+        if matches!(moment.standby, Standby::Thrashing) {
+            return spaced(context, budget);
+        }
         if size > budget.ceiling() {
             return Some(chosen(Cause::Force, budget, budget.target()));
         }
@@ -96,6 +99,10 @@ impl Making {
     ) -> Option<Chosen> {
         let since = self.since(view, moment);
         let size = context.tokens();
+        // Nothing of it was answered here: it may be a single question with its examples, and it fits.
+        if since == Since::First && size <= budget.force() {
+            return None;
+        }
         let cold = is_cold(since, moment);
         if !cold && !is_ready(moment) && !self.has_grown(size, budget) {
             return None;
@@ -126,7 +133,7 @@ impl Making {
         let forecast = Forecast::after(&history);
         let situation = Situation {
             terms,
-            lifetime: None,
+            lifetime: moment.cache.asked_lifetime(),
             since,
             forecast: &forecast,
             size,
@@ -157,9 +164,13 @@ impl Making {
             None => Since::First,
             // Where a client changed what was sent, nobody knows how much of it the cache still holds.
             Some(_) if matches!(self.cause, Some(Cause::Model | Cause::Undone)) => Since::OtherModel,
+            Some(_) if moment.cache.is_unread() => Since::Unread,
             Some(last) => {
                 let elapsed = last.at.zip(moment.now).map_or(0, |(last, now)| now.0.saturating_sub(last.0));
-                Since::Elapsed(Duration::from_millis(u64::try_from(elapsed).unwrap_or(0)))
+                let elapsed = Duration::from_millis(u64::try_from(elapsed).unwrap_or(0));
+                // Where a pause as long as this one was seen to leave the cache as it was, no time has passed.
+                let is_held = moment.lifetime().is_some_and(|held| elapsed <= Duration::from_secs(held));
+                Since::Elapsed(if is_held { Duration::ZERO } else { elapsed })
             }
         }
     }
@@ -182,11 +193,24 @@ fn is_ready(moment: &Moment<'_>) -> bool {
 fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
     match since {
         Since::First | Since::OtherModel => true,
+        Since::Unread => false,
         Since::Elapsed(elapsed) => {
-            let lifetime = moment.terms.and_then(|terms| terms.lifetime(None));
-            lifetime.is_some_and(|lifetime| elapsed > Duration::from_secs(lifetime))
+            moment.lifetime().is_some_and(|lifetime| elapsed > Duration::from_secs(lifetime))
         }
     }
+}
+
+/// What to do where compactions have come too close to each other: nothing before the limit, and then so much that room
+/// for several calls is left. Where half of what is shown goes, the next reset of the cache is twice as far away.
+fn spaced(context: &Context, budget: &Budget) -> Option<Chosen> {
+    let size = context.tokens();
+    if size <= budget.force() {
+        return None;
+    }
+    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+    let half = Tokens(budget.target().0.midpoint(prefix.0)).min(budget.target());
+    let budget = budget.clone().act(half, budget.target(), budget.force());
+    Some(chosen(Cause::Force, &budget, half))
 }
 
 /// What stands before the first segment that is not as it was.
@@ -213,6 +237,7 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
         | Reason::AwaitsSummary
         | Reason::NothingToRemove
         | Reason::DoesNotPay
+        | Reason::Uncertain
         | Reason::CheaperLater
         | Reason::BelowThresholds => Cause::BreakEven,
     };
@@ -235,8 +260,7 @@ fn summary<'a>(
     let expected = (drafting.expected(covers) + context.standing_tokens()).min(covers);
     let offer = |by, calls| Offer { covers, expected, calls, by };
     match standby {
-        Standby::Off => Summary::Never,
-        Standby::BuiltIn => Summary::Possible(offer(Summariser::BuiltIn, 0)),
+        Standby::BuiltIn | Standby::Thrashing => Summary::Possible(offer(Summariser::BuiltIn, 0)),
         Standby::Possible(by) => Summary::Possible(offer(by, IN_THE_MAKING)),
         Standby::Running(by) => Summary::Running(offer(by, IN_THE_MAKING)),
         Standby::Ready(finished) => {

@@ -72,6 +72,11 @@ impl Cause {
                 | Self::Asked
         )
     }
+
+    /// Whether a size demanded it: a trigger, a limit or a cap was passed.
+    pub fn is_forced(&self) -> bool {
+        matches!(self, Self::Trigger | Self::Force | Self::Cap(_))
+    }
 }
 
 impl fmt::Display for Cause {

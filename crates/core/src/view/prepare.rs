@@ -13,7 +13,7 @@ use crate::{
     fit::{Refusal, last_resorts, last_resorts_but_standing},
     id::ModelName,
     pipeline::{Pipeline, Reduced, State, Step, is_met},
-    plan::{Plan, Summariser},
+    plan::{CacheUse, Plan, Summariser},
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
     standing::STANDING_LETTERS,
@@ -32,6 +32,15 @@ pub struct Moment<'a> {
     pub terms: Option<&'a Terms>,
     /// How it stands with summaries that a model makes.
     pub standby: Standby<'a>,
+    /// What earlier calls have shown about that cache.
+    pub cache: CacheUse,
+}
+
+impl Moment<'_> {
+    /// For how many seconds the cache holds what was sent; nothing if nobody knows.
+    pub(super) fn lifetime(&self) -> Option<u64> {
+        self.terms.and_then(|terms| terms.lifetime(None)).map(|usual| self.cache.lifetime(usual))
+    }
 }
 
 /// How it stands with the summary that a model makes in the background.
@@ -46,8 +55,9 @@ pub enum Standby<'a> {
     Running(Summariser<'a>),
     /// One is there.
     Ready(&'a Finished),
-    /// Summaries have not helped of late: none is made.
-    Off,
+    /// Compactions have come too close to each other: only what is over the limit is compacted, by the built-in
+    /// summariser, and so far down that the next one is some calls away.
+    Thrashing,
 }
 
 /// What was done to make a view ready.
@@ -55,6 +65,8 @@ pub enum Standby<'a> {
 pub struct Prepared {
     /// Why a new epoch begins; `None` if the request only grew.
     pub cause: Option<Cause>,
+    /// Why the policy acted, if it did. An epoch that somebody else opened has a cause of its own.
+    pub acted: Option<Cause>,
     /// What the planner said, if it was asked: policies that mind the cache ask when there is something to decide.
     pub plan: Option<Plan>,
     /// What each reducer did, in order.
@@ -156,7 +168,7 @@ pub(super) struct Making {
     pub(super) cause: Option<Cause>,
     state: State,
     steps: Vec<Step>,
-    acted: bool,
+    acted: Option<Cause>,
     pub(super) considered: Tokens,
     /// Whether the cache has gone cold since the last call.
     paused: bool,
@@ -212,7 +224,7 @@ impl Making {
             cause,
             state: view.state.clone(),
             steps: Vec::new(),
-            acted: false,
+            acted: None,
             considered: view
                 .last
                 .as_ref()
@@ -269,8 +281,8 @@ impl Making {
         chosen: Chosen,
         standby: Standby<'_>,
     ) -> Context {
-        self.acted = true;
         let Chosen { cause, budget, trial, means } = chosen;
+        self.acted = Some(cause.clone());
         let sent = context.changes_of_sent();
         let trial = trial.unwrap_or_else(|| self.trial(&context, policy, &budget));
         let is_due = match means {
@@ -315,9 +327,10 @@ impl Making {
         standby: Standby<'_>,
     ) -> Result<Context, NothingGained> {
         let compaction = match standby {
-            Standby::Off => return Err(NothingGained::NothingOld),
             Standby::Ready(finished) => self.ready(view, &context, rules, budget, finished),
-            Standby::BuiltIn | Standby::Possible(_) | Standby::Running(_) => Err(NothingGained::NothingOld),
+            Standby::BuiltIn | Standby::Possible(_) | Standby::Running(_) | Standby::Thrashing => {
+                Err(NothingGained::NothingOld)
+            }
         };
         let compaction = compaction.or_else(|_| Self::draft(view, &context, rules, budget))?;
         let mut context = context;
@@ -398,17 +411,18 @@ impl Making {
 
     fn prepared(&mut self, context: &Context, budget: &Budget) -> Prepared {
         let over = context.tokens() > budget.target();
-        let shortfall = (self.acted && over).then(|| Shortfall {
+        let shortfall = (self.acted.is_some() && over).then(|| Shortfall {
             target: budget.target(),
             reached: context.tokens(),
             prefix: context.tier_tokens(Tier::Prefix),
         });
-        if self.acted {
+        if self.acted.is_some() {
             self.considered = context.tokens();
         }
         let steps = std::mem::take(&mut self.steps);
         Prepared {
             cause: self.cause.clone(),
+            acted: self.acted.clone(),
             plan: self.plan.take(),
             steps,
             shortfall,
@@ -435,8 +449,7 @@ impl Making {
 /// Whether the provider has forgotten what was sent last, because of the time that has passed.
 fn is_paused(view: &View, moment: &Moment<'_>) -> bool {
     let since = view.last.as_ref().and_then(|last| last.at).zip(moment.now);
-    let lifetime = moment.terms.and_then(|terms| terms.lifetime(None));
-    since.zip(lifetime).is_some_and(|((last, now), lifetime)| {
+    since.zip(moment.lifetime()).is_some_and(|((last, now), lifetime)| {
         let seconds = now.0.saturating_sub(last.0) / 1_000;
         u64::try_from(seconds).is_ok_and(|seconds| seconds > lifetime)
     })

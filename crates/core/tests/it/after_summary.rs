@@ -83,10 +83,6 @@ fn where_the_summary_is_not_enough_what_is_left_is_cut() {
 
 #[test]
 fn where_there_is_no_summary_to_be_had_what_is_there_is_cut() {
-    let (off, tokens) = prepared(&format!("{OLD}{NEW}"), Standby::Off);
-    assert!(off.compaction.is_none());
-    assert_eq!(steps(&off), ["drop_reasoning", "cut_outputs"]);
-    assert!(tokens <= 200, "{tokens}");
     // All there is is the newest turn.
     let (one, _) = prepared(&OLD.replace("250", "370"), Standby::BuiltIn);
     assert!(one.compaction.is_none());
@@ -102,4 +98,21 @@ fn where_the_other_reducers_are_enough_there_is_neither() {
     assert!(prepared.compaction.is_none());
     assert_eq!(steps(&prepared), ["drop_reasoning"]);
     assert!(tokens <= 200, "{tokens}");
+}
+
+#[test]
+fn where_compactions_came_too_close_nothing_is_done_before_the_limit_and_then_more() {
+    let log = format!("{OLD}{NEW}");
+    let (usual, _) = prepared(&log, Standby::BuiltIn);
+    assert!(usual.compaction.is_some());
+    // Over the limit: a summary stands for what goes, and less is left than usual.
+    let more = log.replace("250", "290");
+    let (_, usual) = prepared(&more, Standby::BuiltIn);
+    let (spaced, tokens) = prepared(&more, Standby::Thrashing);
+    assert!(spaced.compaction.is_some() && tokens <= usual, "{tokens} of {usual}");
+    assert!(spaced.acted.is_some_and(|cause| cause.is_forced()));
+    // Over the trigger alone: nothing.
+    let less = log.replace("250", "215");
+    let (early, _) = prepared(&less, Standby::Thrashing);
+    assert!(early.compaction.is_none() && early.acted.is_none());
 }

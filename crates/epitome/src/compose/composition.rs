@@ -15,7 +15,10 @@ use epitome_wire::{
 
 use super::{
     Composed, Composing, Cut, Done, Inheritance, Left, Outgoing, Summariser, Summarisers, Way, Wishes,
-    command, live::Live, weaving::Request,
+    client_cache::{ClientRequest, KnownCache},
+    command,
+    live::Live,
+    weaving::Request,
 };
 use crate::{
     compact,
@@ -47,7 +50,9 @@ impl Recorder {
     ) -> Result<Composed, RecordError> {
         let unfit = Cell::new(false);
         let mut way = None;
+        let clients = &self.lives.clients;
         let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
+            let beginnings = clients.beginnings(arrival.principal, seen);
             let summariser = seen.model().and_then(|model| summarisers(&model.0));
             let composition = Composition {
                 recorder: self,
@@ -57,9 +62,13 @@ impl Recorder {
                 summariser: summariser.as_ref(),
                 seen,
                 caller,
+                client: ClientRequest { caches: clients, beginnings: &beginnings, at: arrival.at },
                 unfit: &unfit,
             };
             let taken = composition.take(place)?;
+            if let Some((_, Way::Forward(outgoing))) = &taken {
+                clients.sent(&beginnings, arrival.at, outgoing.done.before == outgoing.done.after);
+            }
             Ok(taken.map(|(ticket, taken)| {
                 way = Some(taken);
                 ticket
@@ -96,6 +105,7 @@ impl Recorder {
             recall: false,
             takes_tools: true,
             below: None,
+            client: None,
         };
         let made = smaller(&live, request, (call, refused));
         live.work();
@@ -125,6 +135,7 @@ impl Recorder {
                 recall: false,
                 takes_tools: seen.has_tools(),
                 below: None,
+                client: None,
             };
             Ok((weave_request(&live, (ticket.head, Arriving::default()), request)?, live))
         });
@@ -163,6 +174,7 @@ struct Composition<'r, 'a, 'b> {
     summariser: Option<&'r Summariser>,
     seen: &'r Seen<'b>,
     caller: &'r Caller,
+    client: ClientRequest<'r>,
     /// Whether it was tried, and cannot be.
     unfit: &'r Cell<bool>,
 }
@@ -251,6 +263,7 @@ impl<'b> Composition<'_, '_, 'b> {
             recall,
             takes_tools,
             below: None,
+            client: Some(self.client),
         }
     }
 
@@ -547,10 +560,12 @@ pub(super) fn weave_request(
     let mut request = request;
     let mut woven = None;
     let mut is_other = false;
-    let mut held = false;
+    let (mut is_warm, mut is_unread, mut lifetime) = (false, false, None);
     let store = &live.desk.store;
     let made = live.desk.take_over(after, arriving, &mut |state, setup, prepared, whole| {
-        held = state.is_warm(live.desk.now());
+        is_warm = state.is_warm(live.desk.now());
+        is_unread = state.cache.is_unread();
+        lifetime = state.cache_lifetime();
         if request.below.is_some_and(|tried| state.view.context().tokens() >= tried) {
             is_other = true;
             return Err(SessionError::Busy);
@@ -571,7 +586,18 @@ pub(super) fn weave_request(
     };
     let Some((cuts, script, full, grown)) = woven else { return Ok(None) };
     let recall = request.recall;
-    let before = loom.full();
+    if let Some(client) = request.client {
+        let held = client.caches.find(client.beginnings, client.at, lifetime);
+        let known = KnownCache {
+            full,
+            after: made.tokens,
+            of_session: Some(loom.last_sent()).filter(|(units, _)| is_warm && *units > 0),
+            is_asked: loom.asks_for_cache(),
+            is_unread,
+        };
+        loom.client = held.cache(held.tokens(&request.frame, full), known);
+    }
+    let cache = loom.client;
     loom.sent(request, script, grown);
     let done = Done {
         call: Some((live.desk.thread, made.call)),
@@ -579,7 +605,7 @@ pub(super) fn weave_request(
         cause: made.cause.as_ref().map(ToString::to_string),
         before: full,
         after: made.tokens,
-        held: if held { before.min(full) } else { Tokens(0) },
+        cache,
         compaction: made.compaction.clone(),
         left: Left::Composed,
     };

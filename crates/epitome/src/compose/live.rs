@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Composing, Summariser,
+    client_cache::ClientCaches,
     inheritance::Inheritance,
     relayed::{RelayedThread, RelayedThreads},
     weaving::Loom,
@@ -177,6 +178,8 @@ impl Live {
 pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
+    /// What clients sent of late.
+    pub(super) clients: ClientCaches,
     /// The threads whose newest requests were relayed as they came.
     relayed: RelayedThreads,
 }
@@ -198,6 +201,7 @@ impl Default for Lives {
         Self {
             kept: Mutex::new(Kept::new(WEIGHT)),
             setups: Mutex::default(),
+            clients: ClientCaches::default(),
             relayed: RelayedThreads::default(),
         }
     }

@@ -5,6 +5,7 @@
 //! touched leaves with the bytes the client sent.
 
 mod again;
+mod client_cache;
 mod command;
 mod composition;
 mod grown;
@@ -21,7 +22,6 @@ use std::{ops::Range, sync::Arc};
 use epitome_core::{ThreadId, Tokens, event::Trigger, policy::Policy, profile::Profiles};
 use tokio::sync::broadcast::Receiver;
 
-pub use self::recalling::Told;
 pub(crate) use self::{
     again::Scripts,
     inheritance::Inheritance,
@@ -29,6 +29,10 @@ pub(crate) use self::{
     recalling::as_told,
     relayed::RelayedThread,
     script::Script,
+};
+pub use self::{
+    client_cache::{ClientCache, UnknownCache},
+    recalling::Told,
 };
 use crate::{
     recorder::Ticket,
@@ -167,8 +171,8 @@ pub struct Done {
     pub before: Tokens,
     /// What goes on.
     pub after: Tokens,
-    /// Of what the client sent, how much an ideal cache would have held: its last request, unless that is long ago.
-    pub held: Tokens,
+    /// Of what the client sent, how much a cache would have held if all its requests had gone on as they came.
+    pub cache: ClientCache,
     /// The compaction that was adopted with it: why, and who wrote its summary.
     pub compaction: Option<(Trigger, String)>,
     /// Whether a policy was in charge.
@@ -185,7 +189,7 @@ impl Done {
             cause: None,
             before: none,
             after: none,
-            held: none,
+            cache: ClientCache::AsUsed,
             compaction: None,
             left,
         }

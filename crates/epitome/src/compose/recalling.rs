@@ -82,6 +82,7 @@ impl Recorder {
                 recall: true,
                 takes_tools: true,
                 below: None,
+                client: None,
             };
             let made = weave_request(&live, (after, arriving), request);
             if let Err(SessionError::Store(error)) = &made

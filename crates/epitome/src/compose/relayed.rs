@@ -182,6 +182,7 @@ impl RelayedThread {
             recall: false,
             takes_tools: false,
             below: None,
+            client: None,
         };
         let units = self.loom.units.clone();
         let between = request.frame.between;

@@ -23,7 +23,8 @@ use epitome_wire::{
 };
 
 use super::{
-    Cut,
+    ClientCache, Cut,
+    client_cache::ClientRequest,
     grown::{Grown, hashed},
     inheritance::Inheritance,
     script::{Chunk, Form, Script, Taken},
@@ -69,6 +70,10 @@ pub(super) struct Loom {
     /// Whether another plan than the last request's is in force: units may be kept that it left out, and whose form is
     /// recorded nowhere.
     replanned: bool,
+    /// Whether the last request asks for no cache though its provider wants to be asked.
+    unasked: bool,
+    /// What a cache would have held of the last request.
+    pub(super) client: ClientCache,
 }
 
 /// A client's request that is to be taken over.
@@ -86,6 +91,8 @@ pub(super) struct Request<'s, 'b> {
     pub(super) takes_tools: bool,
     /// What it has to be smaller than, if its like was refused.
     pub(super) below: Option<Tokens>,
+    /// Where it is looked up what its client sent before; nothing if that was done.
+    pub(super) client: Option<ClientRequest<'s>>,
 }
 
 /// What a plan is made of: as long as it is the same, nothing more was decided.
@@ -182,9 +189,9 @@ impl Loom {
         self.last.as_ref().map_or(0, |last| last.body.len())
     }
 
-    /// What the client's last request would have cost.
-    pub(super) fn full(&self) -> Tokens {
-        self.taken.last.full
+    /// How many units the client's last request had, and what it would have cost.
+    pub(super) fn last_sent(&self) -> (usize, Tokens) {
+        (self.taken.last.units, self.taken.last.full)
     }
 
     /// Weaves the request that was prepared. `None` if the client's history is not what the log has.
@@ -223,6 +230,7 @@ impl Loom {
             prepared.cause = Some(cause);
         }
         let marks = self.marks(setup, seen.body());
+        self.unasked = marks.is_some();
         let script = Script { marks, recall: request.recall, blanked: !frame.is_plain(), ..script };
         let summary = summary_of(state.view.context());
         let grown = self.grown.clone().filter(|grown| grown.begins(&script));
@@ -243,6 +251,11 @@ impl Loom {
             (true, false) if request.recall => RecallOffer::IfNew,
             _ => RecallOffer::None,
         }
+    }
+
+    /// Whether the client asks for a cache, as far as its provider wants to be asked.
+    pub(super) fn asks_for_cache(&self) -> bool {
+        !self.unasked
     }
 
     /// Where cache marks are placed: only where the client asks for none, and its provider wants to be asked.

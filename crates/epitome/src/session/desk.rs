@@ -38,7 +38,7 @@ use super::{
     inbox::Inbox,
     lifecycle::{Lifecycle, Listeners},
     setup::Setup,
-    state::{Named, Overflowed, State, Written},
+    state::{Named, Overflowed, State, Written, is_forced},
 };
 use crate::{
     compact::CompactError,
@@ -389,9 +389,9 @@ impl Desk {
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
         let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
+        let (first, cache) = (state.first_shown(), state.cache);
         let moment =
-            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby };
-        let first = state.first_shown();
+            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby, cache };
         let place = (&*self.store, self.thread);
         let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
             Err(SessionError::Request(CompactError::Refused(refusal))) if taught == Taught::Doubted => {
@@ -451,7 +451,7 @@ impl Desk {
             adopted = self.adopted(compaction, by);
         }
         let standing = state.view.context().summary().map(|summary| summary.id.seq);
-        if let Some(calls) = state.stands_on(number, standing) {
+        if let Some(calls) = state.stands_on(number, standing, is_forced(&prepared)) {
             self.listeners.tell(self.session, Lifecycle::Thrashing { thread: self.thread, calls });
         }
         state.view.forget();
@@ -520,7 +520,7 @@ impl Desk {
         now: Time,
     ) -> Result<Standby<'a>, SessionError> {
         if state.thrash.holds(state.last.map_or(0, |(number, _)| number + 1)) {
-            return Ok(Standby::Off);
+            return Ok(Standby::Thrashing);
         }
         if let Some(finished) = ready {
             return Ok(Standby::Ready(finished));
@@ -617,7 +617,7 @@ impl Desk {
             answered.events.iter().map(|event| event.clone().at(event.time.or(Some(now)))).collect();
         let outcome = state.outcome(call, now, answered);
         if let Some(usage) = &answered.usage {
-            state.learned.counted(estimated, usage.input());
+            state.is_counted(estimated, usage);
         }
         self.append_to(&mut state, |_| Ok((events.clone(), vec![Record::Outcome(outcome.clone())])))
     }

@@ -106,7 +106,7 @@ pub enum Lifecycle {
         /// Why not.
         error: String,
     },
-    /// The context fills again as soon as it is compacted: no more summaries for a while.
+    /// The context fills again as soon as it is compacted: for a while only what must is compacted, and further down.
     Thrashing {
         /// The thread.
         thread: ThreadId,
@@ -244,8 +244,8 @@ impl fmt::Display for Lifecycle {
             Self::NotesFailed { error, .. } => f.write_str(error),
             Self::Thrashing { calls, .. } => write!(
                 f,
-                "the context is full again at most {calls} calls after each compaction: no more summaries for a while; \
-                 let results be smaller, or the window larger"
+                "the context is full again at most {calls} calls after each compaction: for a while only what must \
+                 is compacted, and further down; let results be smaller, or the window larger"
             ),
         }
     }

@@ -9,6 +9,7 @@ use epitome_core::{
     cost::{Extension, Prompt, extends},
     event::{Time, Usage},
     pipeline::Step,
+    plan::{CacheChance, CacheUse},
     profile::{Money, Rule},
     summary::compaction::Drafting,
     view::{Cause, Moment, Pass, Prepared, Sent, View},
@@ -45,6 +46,11 @@ struct Made {
     injected: Vec<String>,
     learned: Learned,
     thrash: Thrash,
+    /// Whether a size demanded the compaction that was made for it, if one was.
+    forced: bool,
+    cache: CacheUse,
+    /// What it could read of the call before.
+    chance: Option<CacheChance>,
     /// The window that somebody gave, whatever is known of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Tokens>,
@@ -74,6 +80,10 @@ pub(crate) struct State {
     pub(super) last: Option<(u64, Tokens)>,
     pub(super) learned: Learned,
     pub(super) thrash: Thrash,
+    /// What the calls have shown about the provider's cache.
+    pub(crate) cache: CacheUse,
+    /// What the last call could read of the one before it.
+    chance: Option<CacheChance>,
     /// The contents that the last call named.
     pub(super) named: Option<Named>,
     /// The compaction whose summary is in the memory files, as far as is known.
@@ -171,6 +181,8 @@ impl State {
             last: newest.map(|row| (row.number, row.call.estimated)),
             learned: Learned::default(),
             thrash: Thrash::default(),
+            cache: CacheUse::default(),
+            chance: None,
             named: None,
             noted: None,
             may_have_jobs: true,
@@ -206,6 +218,8 @@ impl State {
             last: None,
             learned: Learned::default(),
             thrash: Thrash::default(),
+            cache: CacheUse::default(),
+            chance: None,
             named: None,
             noted: None,
             may_have_jobs: false,
@@ -235,7 +249,7 @@ impl State {
         // Written by another version, it is nothing to go by.
         let knew: Made = serde_json::from_str(&last.call.steps).unwrap_or_default();
         self.thrash = knew.thrash;
-        let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq));
+        let _ = self.stands_on(last.number, last.call.summary.map(|summary| summary.seq), knew.forced);
         self.learn_limits(last);
     }
 
@@ -247,9 +261,11 @@ impl State {
             return;
         }
         self.learned = knew.learned;
+        self.cache = knew.cache;
+        self.chance = knew.chance;
         for outcome in &last.outcomes {
             if let Some(usage) = &outcome.usage {
-                self.learned.counted(last.call.estimated, usage.input());
+                self.is_counted(last.call.estimated, usage);
             }
             if let Some(refused) = outcome.error.as_deref().and_then(Overflowed::read) {
                 self.learned.refused(last.call.estimated, refused.0);
@@ -257,14 +273,16 @@ impl State {
         }
     }
 
-    /// A call stands on a compaction. Tells how close to each other they have become, if that is too close.
-    pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>) -> Option<u64> {
-        let compaction = compaction?;
-        let is_due = self.view.line().events().rev().any(|logged| match &logged.event.fact {
-            Fact::Compacted(made) => logged.id.seq == compaction && !made.trigger.is_asked(),
-            _ => false,
-        });
-        self.thrash.stands_on(call, compaction, is_due)
+    /// A call stands on a compaction, which was made for it because a size demanded it if `is_forced`. Tells how close to
+    /// each other such have become, if that is too close.
+    pub(super) fn stands_on(&mut self, call: u64, compaction: Option<Seq>, is_forced: bool) -> Option<u64> {
+        self.thrash.stands_on(call, compaction?, is_forced)
+    }
+
+    /// The provider counted the last call.
+    pub(super) fn is_counted(&mut self, estimated: Tokens, usage: &Usage) {
+        self.learned.counted(estimated, usage.input());
+        self.cache.counted(usage, self.chance.take());
     }
 
     /// Takes what others have appended since.
@@ -305,7 +323,7 @@ impl State {
         if let Some((last, estimated)) = self.last
             && last == call
         {
-            self.learned.counted(estimated, usage.input());
+            self.is_counted(estimated, usage);
         }
     }
 
@@ -410,14 +428,18 @@ impl State {
         injected: &[String],
         now: Time,
     ) -> NewCall {
+        let estimated = self.view.context().tokens();
+        self.chance = self.chance_of(prepared, estimated, now);
         let made = Made {
             reducers: prepared.steps.clone(),
             injected: injected.to_vec(),
             learned: self.learned,
             thrash: self.thrash,
+            forced: is_forced(prepared),
+            cache: self.cache,
+            chance: self.chance,
             window: self.limit.map_or(setup.window, |limit| limit.window),
         };
-        let estimated = self.view.context().tokens();
         let pass = self.view.sent(Some(now)).map(json);
         let sent = self.view.last().map(json).unwrap_or_default();
         let context = self.view.context();
@@ -444,6 +466,17 @@ impl State {
         }
     }
 
+    /// What a call could read of the one before it, unless something that was decided keeps it from that.
+    fn chance_of(&self, prepared: &Prepared, size: Tokens, now: Time) -> Option<CacheChance> {
+        if !matches!(prepared.cause, None | Some(Cause::Client | Cause::Format)) {
+            return None;
+        }
+        let last = self.view.last()?;
+        let pause = u64::try_from(now.0.saturating_sub(last.at?.0) / 1_000).unwrap_or(0);
+        let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
+        Some(CacheChance { sent: last.tokens, size, pause, lifetime })
+    }
+
     /// Where the history begins that is shown.
     pub(super) fn first_shown(&self) -> Seq {
         let context = self.view.context();
@@ -462,11 +495,17 @@ impl State {
     /// Whether the provider may still hold what was sent last.
     pub(crate) fn is_warm(&self, now: Time) -> bool {
         let last = self.view.last().and_then(|last| last.at);
-        let lifetime = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None));
+        let lifetime = self.cache_lifetime();
         last.is_some_and(|last| {
             let seconds = u64::try_from(now.0.saturating_sub(last.0) / 1_000).unwrap_or(0);
             lifetime.is_none_or(|lifetime| seconds <= lifetime)
         })
+    }
+
+    /// For how many seconds the provider holds what was sent; nothing if nobody knows.
+    pub(crate) fn cache_lifetime(&self) -> Option<u64> {
+        let usual = self.setup.terms.as_ref().and_then(|terms| terms.lifetime(None))?;
+        Some(self.cache.lifetime(usual))
     }
 
     /// Where the thread ends, as far as is known.
@@ -493,6 +532,11 @@ impl State {
     fn cost(&self, usage: &Usage) -> Option<Money> {
         self.setup.profile.as_ref().and_then(|profile| profile.prices.cost(usage).ok())
     }
+}
+
+/// Whether a compaction was made because a size demanded it.
+pub(super) fn is_forced(prepared: &Prepared) -> bool {
+    prepared.compaction.is_some() && prepared.acted.as_ref().is_some_and(Cause::is_forced)
 }
 
 /// A request was refused as too long, as it is recorded with the call.

@@ -9,7 +9,7 @@ const IN_A_ROW: u64 = 3;
 /// Right after: within this many calls.
 const CLOSE: u64 = 2;
 
-/// For so many calls nothing is summarised then.
+/// For so many calls nothing is compacted then that need not be.
 const REST: u64 = 12;
 
 /// When compactions were made.
@@ -22,24 +22,29 @@ pub(crate) struct Thrash {
 }
 
 impl Thrash {
-    /// A call stands on a compaction, which nobody asked for if `is_due`. Tells how close to each other such have become,
-    /// if that is too close.
-    pub(crate) fn stands_on(&mut self, call: u64, compaction: Seq, is_due: bool) -> Option<u64> {
+    /// A call stands on a compaction, which a size demanded if `is_forced`. Tells how close to each other such have become,
+    /// if that is too close. One that somebody asked for, that costs nothing because the cache is cold, or that pays says
+    /// nothing about room: it could have waited.
+    pub(crate) fn stands_on(&mut self, call: u64, compaction: Seq, is_forced: bool) -> Option<u64> {
         // What was undone and stands again is not new.
         if self.standing.is_some_and(|newest| compaction <= newest) {
             return None;
         }
         self.standing = Some(compaction);
-        if !is_due {
+        if !is_forced {
             return None;
         }
         let is_close = self.newest.is_some_and(|newest| call.saturating_sub(newest) <= CLOSE);
+        // What is made while it holds goes further down: that it lasts says nothing about the others.
+        if self.holds(call) && !is_close {
+            return None;
+        }
         self.row = if is_close { self.row + 1 } else { 1 };
         self.newest = Some(call);
-        (self.row >= IN_A_ROW).then_some(CLOSE)
+        (self.row == IN_A_ROW).then_some(CLOSE)
     }
 
-    /// Whether a call is better made without another.
+    /// Whether another is better put off, and made to last.
     pub(crate) fn holds(&self, call: u64) -> bool {
         self.row >= IN_A_ROW && self.newest.is_some_and(|newest| call <= newest + REST)
     }
@@ -62,10 +67,10 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_asked_for_or_brought_back_does_not_count() {
+    fn what_could_have_waited_or_was_brought_back_does_not_count() {
         let mut thrash = Thrash::default();
         let told = [(1, 10, true), (2, 20, false), (3, 10, true), (4, 30, false), (5, 40, true)]
-            .map(|(call, compaction, is_due)| thrash.stands_on(call, Seq(compaction), is_due));
+            .map(|(call, compaction, is_forced)| thrash.stands_on(call, Seq(compaction), is_forced));
         assert_eq!(told, [None; 5]);
         assert!(!thrash.holds(6));
     }

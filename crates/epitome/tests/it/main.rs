@@ -5,6 +5,7 @@
 
 mod adversarial;
 mod agent;
+mod client_cache;
 mod compaction;
 mod compose;
 mod composing;

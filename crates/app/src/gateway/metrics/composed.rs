@@ -8,7 +8,7 @@ use std::{
 };
 
 use epitome::{
-    compose::{Done, Left},
+    compose::{ClientCache, Done, Left},
     core::{
         SessionId, Tokens,
         event::{Trigger, Usage},
@@ -76,6 +76,7 @@ pub(super) struct Composed {
     rests: Mutex<Option<Instant>>,
     recalls: Counter,
     cost: Family<Cost, Counter>,
+    uncompared: Family<Reason, Counter>,
     sessions: Family<Group, Gauge>,
     share: Family<Bound, Gauge<f64, AtomicU64>>,
     savings: Mutex<Savings>,
@@ -154,9 +155,16 @@ impl Composed {
                 self.cost.get_or_create(&labels).inc_by(micro(money));
             }
         }
+        let unknown = match call.done.cache {
+            ClientCache::Unknown(why) if call.done.left == Left::Composed => Some(why),
+            _ => None,
+        };
+        if let Some(why) = unknown {
+            self.uncompared.get_or_create(&Reason { reason: why.name() }).inc();
+        }
         let Call { principal, session, hidden, .. } = *call;
         let input = usage.input() + hidden.input();
-        self.savings().record(&Paid { principal, session, arm, input, cost, full });
+        self.savings().record(&Paid { principal, session, arm, input, cost, full, unknown });
     }
 
     /// Counts what became of a summary. What took effect is counted with its call.
@@ -201,7 +209,7 @@ impl Composed {
             let sessions = i64::try_from(sessions).unwrap_or(i64::MAX);
             self.sessions.get_or_create(&Group { arm: arm.name() }).set(sessions);
         }
-        for (kind, Saving { point, low, high, .. }) in [("estimated", estimated), ("measured", measured)] {
+        for (kind, Saving { point, low, high, .. }) in [("measured", measured), ("estimated", estimated)] {
             for (bound, share) in [("low", low), ("point", point), ("high", high)] {
                 let labels = Bound { kind, bound };
                 match share.filter(|share| share.is_finite()) {
@@ -280,13 +288,18 @@ impl Composed {
             self.cost.clone(),
         );
         registry.register(
+            "composed_uncompared_calls",
+            "Calls of compacted sessions of which nobody knows what they would have cost as the client sent them",
+            self.uncompared.clone(),
+        );
+        registry.register(
             "composed_sessions",
             "Sessions with an answer in mode compact, by group: compacted, or left as they are to compare with",
             self.sessions.clone(),
         );
         registry.register(
             "gateway_saving_share",
-            "The share that is saved, estimated and measured against sessions left as they are, with a 95 % interval",
+            "The share that is saved: measured against sessions left as they are, and estimated, with a 95 % interval",
             self.share.clone(),
         );
     }
@@ -376,6 +389,11 @@ struct Cost {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Group {
     arm: &'static str,
 }
@@ -399,7 +417,7 @@ mod tests {
             cause: cause.map(str::to_owned),
             before: Tokens(90_000),
             after: Tokens(30_000),
-            held: Tokens(80_000),
+            cache: ClientCache::Held(Tokens(80_000)),
             compaction: None,
             left,
         }

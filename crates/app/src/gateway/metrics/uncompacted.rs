@@ -1,26 +1,36 @@
 //! What a composed call would have used as its client sent it: our estimate, on the careful side.
 //!
-//! The client's request is taken to come out of a cache that holds all it may, and to be no larger than the model takes: what
-//! could not have been sent is not saved.
+//! The client's request is taken to come out of the cache that the client would have had, whichever sessions its requests were
+//! placed in, and to be no larger than the model takes: what could not have been sent is not saved. Where nobody knows what
+//! that cache would have held, nothing is said.
 
 use epitome::{
-    compose::Done,
+    compose::{ClientCache, Done},
     core::{Tokens, event::Usage},
 };
 
-/// What a call would have used that used so much after this was done to it; nothing if nobody counted it.
+/// What a call would have used that used so much after this was done to it; nothing if nobody knows.
 pub(super) fn uncompacted(done: &Done, usage: &Usage, window: Option<Tokens>) -> Option<Usage> {
     if done.after == Tokens(0) {
         return None;
     }
-    // Nothing was left out of it, so it is what was sent, however well we count.
-    if done.before == done.after {
-        return Some(*usage);
-    }
+    let is_whole = done.before == done.after;
+    let held = match done.cache {
+        ClientCache::AsUsed if is_whole => return Some(*usage),
+        ClientCache::Unasked => {
+            let input = share(done.before, usage.input(), done.after).min(window.unwrap_or(Tokens::MAX));
+            return Some(Usage { uncached: input, output: usage.output, ..Usage::default() });
+        }
+        // One that was refused as it came and made smaller: nobody looked up what would have been read of it.
+        ClientCache::AsUsed | ClientCache::Unknown(_) => return None,
+        ClientCache::Held(held) => held,
+    };
     // Whoever counted the request counted what it is compared with: where the provider counts more, it would have there too.
     let measured = |tokens: Tokens| share(tokens, usage.input(), done.after);
     let input = measured(done.before).min(window.unwrap_or(Tokens(u64::MAX)));
-    let cache_read = measured(done.held).min(input);
+    // What went on whole may have been read by more than the client's own beginnings.
+    let read = if is_whole { usage.cache_read } else { Tokens(0) };
+    let cache_read = measured(held).max(read).min(input);
     let fresh = input.less(cache_read);
     // What no cache held is written to one as far as the client asks for that.
     let cache_write = share(fresh, usage.cache_write, usage.cache_write + usage.uncached);
@@ -43,7 +53,7 @@ fn share(whole: Tokens, part: Tokens, of: Tokens) -> Tokens {
 
 #[cfg(test)]
 mod tests {
-    use epitome::compose::Left;
+    use epitome::compose::{Left, UnknownCache};
 
     use super::*;
 
@@ -66,7 +76,7 @@ mod tests {
             cause: None,
             before: Tokens(90),
             after: Tokens(30),
-            held: Tokens(80),
+            cache: ClientCache::Held(Tokens(80)),
             compaction: None,
             left: Left::Composed,
         };
@@ -94,17 +104,39 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_not_guessed_and_what_was_left_whole_is_what_was_sent() {
-        let whole = |tokens: u64, held: u64| Done {
+        let whole = |tokens: u64, cache: ClientCache| Done {
             call: None,
             epoch: 0,
             cause: None,
             before: Tokens(tokens),
             after: Tokens(tokens),
-            held: Tokens(held),
+            cache,
             compaction: None,
             left: Left::Composed,
         };
-        assert_eq!(uncompacted(&whole(0, 0), &usage(1, 2, 3), None), None);
-        assert_eq!(uncompacted(&whole(90, 80), &usage(1, 2, 3), None), Some(usage(1, 2, 3)));
+        let used = usage(1, 2, 3);
+        assert_eq!(uncompacted(&whole(0, ClientCache::AsUsed), &used, None), None);
+        assert_eq!(uncompacted(&whole(90, ClientCache::AsUsed), &used, None), Some(used));
+        let unknown = ClientCache::Unknown(UnknownCache::Unseen);
+        assert_eq!(uncompacted(&whole(90, unknown), &used, None), None);
+        // What it goes on from was sent otherwise: the client's own cache would have held it.
+        let held = ClientCache::Held(Tokens(80));
+        assert_eq!(uncompacted(&whole(90, held), &usage(90, 0, 0), None), Some(usage(10, 80, 0)));
+        assert_eq!(uncompacted(&whole(90, held), &usage(5, 85, 0), None), Some(usage(5, 85, 0)));
+    }
+
+    #[test]
+    fn a_client_that_asks_for_no_cache_would_have_had_none() {
+        let done = Done {
+            call: None,
+            epoch: 0,
+            cause: None,
+            before: Tokens(90),
+            after: Tokens(30),
+            cache: ClientCache::Unasked,
+            compaction: None,
+            left: Left::Composed,
+        };
+        assert_eq!(uncompacted(&done, &usage(0, 20, 10), None), Some(usage(90, 0, 0)));
     }
 }

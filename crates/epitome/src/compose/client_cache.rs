@@ -1,0 +1,293 @@
+//! The cache that clients would have had, if their requests had gone on as they came.
+//!
+//! A provider's cache knows no sessions: whatever a client sent a moment ago is read again, wherever its requests were placed
+//! here. So what would have been read is looked up among all that a principal sent to a model, by the digests of what a
+//! request says, one after another. Digests leave out what clients change by themselves, so more is taken to be read than
+//! a provider would read: what was saved is rather told too small.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use epitome_core::{Tokens, event::Time};
+use epitome_wire::seen::{Frame, Seen};
+
+/// How many beginnings of requests are remembered: a few hundred sessions of a thousand messages, in about 12 MB.
+const MOST: usize = 1 << 18;
+
+/// What a cache would have held of a client's request, had all of its requests gone on as they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCache {
+    /// So much, from its beginning.
+    Held(Tokens),
+    /// As much as it does: nothing was left out of it, nor of what it goes on from.
+    #[default]
+    AsUsed,
+    /// Nothing: the client does not ask its provider for a cache, which wants to be asked.
+    Unasked,
+    /// Nobody knows, for this reason.
+    Unknown(UnknownCache),
+}
+
+/// Why nobody knows what a cache would have held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnknownCache {
+    /// The client may have sent its beginning before this process was there, or more was sent since than is remembered.
+    Unseen,
+    /// By the provider's reports the client's cache is not read when it could be.
+    Unread,
+}
+
+impl UnknownCache {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unseen => "unseen",
+            Self::Unread => "unread",
+        }
+    }
+
+    /// What is not known, in a sentence.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Unseen => "what the client had sent before was not seen, or was forgotten",
+            Self::Unread => "by the provider's reports the client's cache is not read when it could be",
+        }
+    }
+}
+
+/// What clients sent of late.
+#[derive(Debug)]
+pub(crate) struct ClientCaches {
+    hashing: RandomState,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// By what a request says up to some place, with whose it is and which model it asks.
+    beginnings: HashMap<u64, Beginning>,
+    most: usize,
+    /// When the first request was seen.
+    first: Option<Time>,
+    /// When something was forgotten that a cache may still have held.
+    forgot: Option<Time>,
+}
+
+/// When a beginning was sent last.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    sent: Time,
+    /// As part of a request of which nothing was left out.
+    whole: Option<Time>,
+}
+
+/// A request by its beginnings: one after what stands around its history, and one after each unit of that.
+#[derive(Debug)]
+pub(crate) struct Beginnings(Vec<u64>);
+
+/// The longest beginning of a request that a cache would have held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldBeginning {
+    /// How many units it has; nothing if not even what stands around the history was sent.
+    pub(crate) units: Option<usize>,
+    /// Whether it went on as it came, so that the provider's cache held it, too.
+    pub(crate) is_whole: bool,
+    /// Whether all that was sent is remembered for as long as a cache lives.
+    pub(crate) is_certain: bool,
+}
+
+impl Default for ClientCaches {
+    fn default() -> Self {
+        Self::of_at_most(MOST)
+    }
+}
+
+impl ClientCaches {
+    fn of_at_most(most: usize) -> Self {
+        let inner = Inner { beginnings: HashMap::new(), most, first: None, forgot: None };
+        Self { hashing: RandomState::new(), inner: Mutex::new(inner) }
+    }
+
+    /// The beginnings of somebody's request.
+    pub(crate) fn beginnings(&self, principal: &str, seen: &Seen<'_>) -> Beginnings {
+        let model = seen.model();
+        let around = (principal, model.as_ref().map(|model| model.0.as_str()), seen.instructions());
+        let mut link = self.hashing.hash_one(around);
+        let mut links = Vec::with_capacity(seen.units().len() + 1);
+        links.push(link);
+        for unit in seen.units() {
+            link = self.hashing.hash_one((link, unit.digest));
+            links.push(link);
+        }
+        Beginnings(links)
+    }
+
+    /// The longest beginning that a cache would have held whose entries live for so many seconds, or for ever.
+    pub(crate) fn find(&self, request: &Beginnings, now: Time, lifetime: Option<u64>) -> HeldBeginning {
+        let mut inner = self.inner();
+        let since = lifetime.map_or(i64::MIN, |lifetime| {
+            now.0.saturating_sub(i64::try_from(lifetime).unwrap_or(i64::MAX).saturating_mul(1_000))
+        });
+        let first = *inner.first.get_or_insert(now);
+        let is_certain = first.0 <= since && inner.forgot.is_none_or(|forgot| forgot.0 < since);
+        let alive = |link: &u64| inner.beginnings.get(link).filter(|known| known.sent.0 >= since);
+        let mut longest_first = request.0.iter().enumerate().rev();
+        let held = longest_first.find_map(|(units, link)| Some((units, *alive(link)?)));
+        let is_whole = held.is_some_and(|(_, known)| known.whole.is_some_and(|whole| whole.0 >= since));
+        HeldBeginning { units: held.map(|(units, _)| units), is_whole, is_certain }
+    }
+
+    /// A client sent a request, which went on as it came if `is_whole`.
+    pub(crate) fn sent(&self, request: &Beginnings, now: Time, is_whole: bool) {
+        let mut inner = self.inner();
+        for link in &request.0 {
+            let known = inner.beginnings.entry(*link).or_insert(Beginning { sent: now, whole: None });
+            known.sent = known.sent.max(now);
+            if is_whole {
+                known.whole = known.whole.max(Some(now));
+            }
+        }
+        if inner.beginnings.len() > inner.most {
+            inner.forget(now);
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in there is ever half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Forgets the older half. What was sent at the same moment goes or stays together.
+    fn forget(&mut self, now: Time) {
+        let mut times: Vec<i64> = self.beginnings.values().map(|known| known.sent.0).collect();
+        let middle = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(middle);
+        let median = *median;
+        self.beginnings.retain(|_, known| known.sent.0 > median);
+        self.forgot = Some(now);
+    }
+}
+
+/// A client's request, to be looked up among all that it sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientRequest<'c> {
+    pub(crate) caches: &'c ClientCaches,
+    pub(crate) beginnings: &'c Beginnings,
+    pub(crate) at: Time,
+}
+
+/// What is known of a request's cache beside what its client sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownCache {
+    /// What the request would cost as it came.
+    pub(crate) full: Tokens,
+    /// What goes on of it.
+    pub(crate) after: Tokens,
+    /// What its session knows to have sent before, if a cache may still hold that: how many units, and what they cost.
+    pub(crate) of_session: Option<(usize, Tokens)>,
+    /// Whether the client asks for a cache where its provider wants to be asked.
+    pub(crate) is_asked: bool,
+    /// Whether the provider reports that little is read.
+    pub(crate) is_unread: bool,
+}
+
+impl HeldBeginning {
+    /// What the client's cache would have held, where the beginning measures `held`.
+    pub(crate) fn cache(self, held: Tokens, known: KnownCache) -> ClientCache {
+        let KnownCache { full, after, of_session, is_asked, is_unread } = known;
+        let is_whole = full == after;
+        match self.units {
+            _ if !is_asked => ClientCache::Unasked,
+            Some(_) if is_whole && self.is_whole => ClientCache::AsUsed,
+            None if is_whole => ClientCache::AsUsed,
+            _ if is_unread => ClientCache::Unknown(UnknownCache::Unread),
+            Some(units) => match of_session {
+                // Where it goes on from its session's last request, that was counted.
+                Some((sent, counted)) if sent == units => ClientCache::Held(counted.min(full)),
+                _ => ClientCache::Held(held),
+            },
+            None if self.is_certain => ClientCache::Held(Tokens(0)),
+            None => of_session.map_or(ClientCache::Unknown(UnknownCache::Unseen), |(_, sent)| {
+                ClientCache::Held(sent.min(full))
+            }),
+        }
+    }
+
+    /// How much of a request it is that costs `full`, by its bytes.
+    pub(crate) fn tokens(&self, frame: &Frame<'_>, full: Tokens) -> Tokens {
+        let Some(units) = self.units else { return Tokens(0) };
+        let (body, start, end) = (frame.head().len() + frame.tail().len(), frame.start(), frame.end());
+        let whole = body + end.saturating_sub(start);
+        let history = units
+            .checked_sub(1)
+            .and_then(|last| frame.units.get(last))
+            .map_or(0, |unit| unit.end.saturating_sub(start));
+        let held = u128::from(full.0) * (body + history) as u128 / (whole as u128).max(1);
+        Tokens(u64::try_from(held).unwrap_or(u64::MAX)).min(full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Option<u64> = Some(300);
+
+    fn at(seconds: i64) -> Time {
+        Time(seconds * 1_000)
+    }
+
+    /// A request whose units say these letters.
+    fn request(caches: &ClientCaches, says: &str) -> Beginnings {
+        let mut link = 0;
+        let links = says.chars().map(|letter| {
+            link = caches.hashing.hash_one((link, letter));
+            link
+        });
+        Beginnings(std::iter::once(0).chain(links).collect())
+    }
+
+    fn units(caches: &ClientCaches, says: &str, now: i64) -> Option<usize> {
+        caches.find(&request(caches, says), at(now), LIFETIME).units
+    }
+
+    #[test]
+    fn a_beginning_is_held_as_long_as_it_is_sent_again_wherever_it_was_placed() {
+        let caches = ClientCaches::default();
+        assert_eq!(units(&caches, "abc", 0), None);
+        caches.sent(&request(&caches, "abc"), at(0), false);
+        caches.sent(&request(&caches, "abx"), at(200), true);
+        assert_eq!(units(&caches, "abcd", 300), Some(3));
+        assert_eq!(units(&caches, "abcd", 301), Some(2));
+        assert_eq!(units(&caches, "b", 301), Some(0));
+        assert_eq!(units(&caches, "abcd", 501), None);
+        let is_whole = |says: &str| caches.find(&request(&caches, says), at(300), LIFETIME).is_whole;
+        assert_eq!((is_whole("abcd"), is_whole("abxy"), is_whole("aby")), (false, true, true));
+    }
+
+    #[test]
+    fn what_may_have_been_sent_before_anybody_looked_is_not_certain() {
+        let caches = ClientCaches::default();
+        let certain =
+            |caches: &ClientCaches, now| caches.find(&request(caches, "a"), at(now), LIFETIME).is_certain;
+        assert!(!certain(&caches, 0) && !certain(&caches, 299) && certain(&caches, 300));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_there_is_room_for_and_that_is_known() {
+        let caches = ClientCaches::of_at_most(100);
+        let certain = |now| caches.find(&request(&caches, ""), at(now), LIFETIME).is_certain;
+        assert!(!certain(0));
+        for number in 0..1_000_u32 {
+            let letter = char::from_u32(0x4e00 + number).unwrap_or('x');
+            caches.sent(&request(&caches, &letter.to_string()), at(1_000 + i64::from(number)), false);
+            assert!(caches.inner().beginnings.len() <= 100);
+        }
+        assert_eq!((certain(2_000), certain(2_400)), (false, true));
+    }
+}
