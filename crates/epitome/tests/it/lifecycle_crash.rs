@@ -31,7 +31,7 @@ use tempfile::TempDir;
 use crate::agent::{CONSTRAINT, Hands, TASK, answer, builder, count, good, last_call, log, output};
 
 /// Enough for three compactions.
-const TURNS: usize = 30;
+const TURNS: usize = 36;
 
 /// Where a process stops to be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
