@@ -12,6 +12,7 @@ pub mod blocks;
 pub mod budget;
 pub mod calibration;
 pub mod chain;
+pub mod client_text;
 pub mod context;
 pub mod cost;
 pub mod event;

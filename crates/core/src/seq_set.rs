@@ -128,6 +128,14 @@ impl SeqSet {
         self.runs.is_empty()
     }
 
+    /// Whether an event is in both.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.runs.iter().any(|run| {
+            let begin = other.runs.partition_point(|theirs| theirs.last < run.first);
+            other.runs.get(begin).is_some_and(|theirs| theirs.first <= run.last)
+        })
+    }
+
     /// What is in it and not in `other`.
     pub fn without(&self, other: &Self) -> Self {
         let mut left = Self::default();

@@ -2,8 +2,9 @@
 //!
 //! Project instructions (CLAUDE.md, AGENTS.md), rules, memory, lists of skills, the date and the working folder hold for
 //! the whole session, but clients send them as tagged blocks inside user messages, often in one text with a prompt. No
-//! compaction may lose them, so code recognises each block, carries it byte for byte, and takes its newest form where a
-//! client sends it again. Reminders about a moment (a nag, a changed file, a finished task) hold for that moment only.
+//! compaction may lose them, so code recognises each block by the [table of client texts](crate::client_text), carries
+//! it byte for byte, and takes its newest form where a client sends it again. Reminders about a moment (a nag, a changed
+//! file, a finished task) hold for that moment only.
 //! Tool results are never read for it: whoever writes a file could otherwise give orders that outlast every compaction.
 
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    client_text::{ClientSpan, StandingRule, client_spans},
     context::Names,
     event::{Fact, Instruction, Part},
     id::Seq,
@@ -159,11 +161,7 @@ fn is_numbered(one: &str, kind: &str) -> bool {
     number.is_some_and(|number| number.parse::<usize>().is_ok())
 }
 
-/// A user's text without its standing blocks.
-pub(crate) fn rest_of(text: &str, position: Position) -> String {
-    without(text, &blocks(text, position))
-}
-
+/// A text without its standing blocks.
 fn without(text: &str, blocks: &[Block<'_>]) -> String {
     let mut rest = String::new();
     let mut from = 0;
@@ -190,197 +188,64 @@ struct Block<'t> {
     text: &'t str,
 }
 
-/// Texts that are standing context as a whole, by how they begin: Gemini CLI and Qwen Code before they used tags.
-const SETUPS: [&str; 2] = [
-    "This is the Gemini CLI. We are setting up the context",
-    "This is the Qwen Code. We are setting up the context",
-];
+/// The sentence by which a client sets a session up in a text that is standing context as a whole: Gemini CLI before it used
+/// tags, Qwen Code and others that descend from it. Only its name differs.
+const SETUP: (&str, &str) = ("This is the ", ". We are setting up the context");
 
-/// The heading under which Codex sends AGENTS.md, and the tag that ends it.
-const AGENTS: (&str, &str) = ("# AGENTS.md instructions", "</INSTRUCTIONS>");
+/// No client's name is longer.
+const LONGEST_NAME: usize = 64;
 
-/// Finds the standing blocks of a text, in order. A block begins where a line does and ends where one does: a tag within
-/// a sentence is quoted.
+/// How a text begins by which a client sets a session up, with its folder, the date and the system it runs on; nothing if
+/// it is none.
+///
+/// ```
+/// use epitome_core::standing::setup_opening;
+///
+/// let text = "This is the Qwen Code. We are setting up the context for our chat.\nMy operating system is: linux";
+/// assert_eq!(setup_opening(text), Some("This is the Qwen Code. We are setting up the context"));
+/// assert_eq!(setup_opening("This is the file. Please read it."), None);
+/// ```
+pub fn setup_opening(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let (this_is, setting_up) = SETUP;
+    let line = text.lines().next()?;
+    let name = line.strip_prefix(this_is)?.find(setting_up).filter(|name| *name <= LONGEST_NAME)?;
+    text.get(..this_is.len() + name + setting_up.len())
+}
+
+/// Finds the standing blocks of a text, in order.
 fn blocks(text: &str, position: Position) -> Vec<Block<'_>> {
-    let begins = text.trim_start();
-    if let Some(setup) = SETUPS.iter().find(|setup| begins.starts_with(**setup)) {
-        return vec![Block { start: 0, kind: (*setup).to_owned(), text }];
+    if let Some(opening) = setup_opening(text) {
+        return vec![Block { start: 0, kind: opening.to_owned(), text }];
     }
-    let mut found = Vec::new();
-    let mut unclosed: Vec<&str> = Vec::new();
-    let (mut from, mut ended) = (0, 0);
-    while found.len() < MOST
-        && let Some(start) = next_start(text, from, ended)
-    {
-        let block = agents(text, start).or_else(|| tagged(text, start, position, &mut unclosed));
-        from = match block {
-            Some(Tagged::Standing(block)) => {
-                ended = block.start + block.text.len();
-                found.push(block);
-                ended
-            }
-            // What stands inside a reminder about a moment is part of that.
-            Some(Tagged::Other(end)) => {
-                ended = end;
-                end
-            }
-            None => start + 1,
-        };
-    }
-    found
+    client_spans(text)
+        .into_iter()
+        .filter_map(|span| standing_block(text, &span, position))
+        .take(MOST)
+        .collect()
 }
 
 /// No client sends more blocks in one text; whoever does is not setting up a session.
 const MOST: usize = 64;
 
-/// Where the next line begins that may open a block, or where the block before `ended`.
-fn next_start(text: &str, from: usize, ended: usize) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let mut at = from;
-    loop {
-        at += bytes.get(at..)?.iter().position(|byte| matches!(byte, b'<' | b'#'))?;
-        // Blocks also follow each other without a line between them.
-        if begins_a_line(text, at) || (at == ended && at > 0) {
-            return Some(at);
-        }
-        at += 1;
-    }
-}
-
-/// Whether nothing but space stands before a place in its line.
-fn begins_a_line(text: &str, at: usize) -> bool {
-    let before = text.as_bytes().get(..at).unwrap_or_default();
-    let last = before.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
-    last.is_none_or(|byte| *byte == b'\n')
-}
-
-/// Whether nothing but space stands behind a place in its line.
-fn ends_a_line(text: &str, at: usize) -> bool {
-    let after = text.as_bytes().get(at..).unwrap_or_default();
-    let next = after.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
-    next.is_none_or(|byte| *byte == b'\n')
-}
-
-enum Tagged<'t> {
-    Standing(Block<'t>),
-    /// A block of another kind, and where it ends.
-    Other(usize),
-}
-
-/// The instructions of AGENTS.md that begin here.
-fn agents(text: &str, start: usize) -> Option<Tagged<'_>> {
-    let (opens, closes) = AGENTS;
-    let rest = text.get(start..)?;
-    let heading = rest.starts_with(opens).then(|| rest.lines().next().unwrap_or_default())?;
-    let end = rest.find(closes).map_or(rest.len(), |at| at + closes.len());
-    Some(Tagged::Standing(Block { start, kind: heading.to_owned(), text: rest.get(..end)? }))
-}
-
-/// The tagged block that begins here.
-fn tagged<'t>(
-    text: &'t str,
-    start: usize,
-    position: Position,
-    unclosed: &mut Vec<&'t str>,
-) -> Option<Tagged<'t>> {
-    let rest = text.get(start..)?;
-    // No tag of a client is longer.
-    let name_end = rest.bytes().take(64).position(|byte| byte == b'>')?;
-    let opening = rest.get(1..name_end)?;
-    let name = opening.split(' ').next().unwrap_or_default();
-    // Codex has a tag of two words.
-    let name = if opening == "permissions instructions" { opening } else { name };
-    let is_reminder = REMINDERS.contains(&name);
-    if (!is_reminder && !is_standing_tag(name)) || unclosed.contains(&name) {
-        return None;
-    }
-    let Some(end) = close(rest, name) else {
-        // It is not closed further on either.
-        unclosed.push(name);
-        return None;
-    };
-    let whole = rest.get(..end)?;
-    if !is_reminder {
-        return Some(Tagged::Standing(Block { start, kind: name.to_owned(), text: whole }));
-    }
-    let inside = rest.get(name_end + 1..end.checked_sub(name.len() + 3)?)?.trim();
-    if inside.is_empty() || is_of_the_moment(inside) || (position == Position::Later && !is_known(inside)) {
-        return Some(Tagged::Other(start + end));
-    }
-    let kind = format!("{name}: {}", headline(inside));
-    Some(Tagged::Standing(Block { start, kind, text: whole }))
-}
-
-/// Where the block ends that a text begins with. Only tags where lines begin or end are counted, so that a tag that
-/// instructions mention closes nothing; if they do not match, the first that closes does.
-fn close(text: &str, name: &str) -> Option<usize> {
-    const TRIES: usize = 64;
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    let mut opened =
-        text.match_indices(&open).map(|(at, _)| at).filter(|at| begins_a_line(text, *at)).peekable();
-    let mut closings = text.match_indices(&close).map(|(at, _)| at).peekable();
-    let first = *closings.peek()?;
-    let mut depth = 0_usize;
-    for at in closings.take(TRIES) {
-        while opened.next_if(|open| *open < at).is_some() {
-            depth += 1;
-        }
-        if begins_a_line(text, at) || ends_a_line(text, at + close.len()) {
-            depth = depth.saturating_sub(1);
-            if depth == 0 {
-                return Some(at + close.len());
+/// A text of a client as a standing block, if it is one.
+fn standing_block<'t>(text: &'t str, span: &ClientSpan<'t>, position: Position) -> Option<Block<'t>> {
+    let kind = match span.row.standing {
+        StandingRule::Never => return None,
+        StandingRule::Always => span.name.to_owned(),
+        StandingRule::ByContent => {
+            let inside = text.get(span.inside.clone())?.trim();
+            let is_standing = match position {
+                Position::Opening => true,
+                Position::Later => is_known(inside),
+            };
+            if inside.is_empty() || is_of_the_moment(inside) || !is_standing {
+                return None;
             }
+            format!("{}: {}", span.name, headline(inside))
         }
-    }
-    Some(first + close.len())
-}
-
-/// The tags of reminders, which may be about anything.
-const REMINDERS: [&str; 2] = ["system-reminder", "system_reminder"];
-
-/// Tags whose blocks are always standing: of Codex, Gemini CLI, goose, Cline and its kin, Cursor, Copilot, OpenHands.
-const STANDING_TAGS: [&str; 25] = [
-    "permissions instructions",
-    "environment_details",
-    "environment_info",
-    "workspace_info",
-    "collaboration_mode",
-    "multi_agent_mode",
-    "recommended_plugins",
-    "personality_spec",
-    "info-msg",
-    "user_info",
-    "project_layout",
-    "git_status",
-    "env",
-    "rules",
-    "memory",
-    "memories",
-    "skills",
-    "instructions",
-    "INSTRUCTIONS",
-    "agent_skills",
-    "REPOSITORY_INFO",
-    "REPOSITORY_INSTRUCTIONS",
-    "RUNTIME_INFORMATION",
-    "EXTRA_INFO",
-    "CONVERSATION_INSTRUCTIONS",
-];
-
-/// Whether blocks of a tag are always standing, by its name or by how that ends.
-fn is_standing_tag(name: &str) -> bool {
-    const ENDS: [&str; 9] = [
-        "_instructions",
-        "-instructions",
-        "_context",
-        "-context",
-        "_rules",
-        "-rules",
-        "_memory",
-        "_memories",
-        "_skills",
-    ];
-    STANDING_TAGS.contains(&name) || ENDS.iter().any(|end| name.len() > end.len() && name.ends_with(end))
+    };
+    Some(Block { start: span.range.start, kind, text: text.get(span.range.clone())? })
 }
 
 /// Whether a reminder is about a moment. Its first line says so; what follows may be anything.
@@ -543,7 +408,7 @@ mod tests {
         check("<info-msg>\nIt is 10:31\n</info-msg>", "info-msg");
         let setup =
             "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Monday.";
-        check(setup, SETUPS[1]);
+        check(setup, "This is the Qwen Code. We are setting up the context");
     }
 
     #[test]

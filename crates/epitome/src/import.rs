@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use epitome_core::{Event, EventId, Fact, Link, Seq, SessionId, ThreadId};
+use epitome_core::{Event, EventId, Fact, Link, Seq, SessionId, ThreadId, client_text::user_words_of};
 use epitome_store::{
     EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
     records::{NewSession, SessionRow},
@@ -411,10 +411,10 @@ fn append(
     Ok(after.0 - start.0)
 }
 
-/// The first words a user said, if they are words and not markup of the agent's.
+/// The first words a user said, if they are words and not markup.
 pub(crate) fn title_of(event: &Event) -> Option<String> {
-    let Fact::UserSaid { .. } = event.fact else { return None };
-    let text = event.fact.text();
+    let Fact::UserSaid { parts } = &event.fact else { return None };
+    let text = user_words_of(parts);
     let is_words = |line: &&str| !line.is_empty() && !line.starts_with('<') && !is_command(line);
     let line = spoken(&text).lines().map(str::trim).find(is_words)?;
     let mut title: String = line.chars().take(TITLE_CHARS).collect();
@@ -424,7 +424,7 @@ pub(crate) fn title_of(event: &Event) -> Option<String> {
     Some(title)
 }
 
-/// What comes after the notes that a client wrote in front of the user's words, each in a tag of its own.
+/// The text behind tagged blocks of clients that are not known.
 fn spoken(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -461,6 +461,12 @@ mod tests {
         check("Fix it.\nNow.", Some("Fix it."));
         check("<info-msg>\nIt is currently 10:01\n</info-msg>\nFix it.", Some("Fix it."));
         check("<a>x</a>\n<system-reminder>y\nz</system-reminder>Fix it.", Some("Fix it."));
+        check("<task-notification>\nAll tests pass.\n</task-notification>", None);
+        check("[Request interrupted by user]", None);
+        check(
+            "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs\n\n## My request for Codex:\nFix it.",
+            Some("Fix it."),
+        );
         check("<b> is not closed\nFix it.", Some("Fix it."));
         check("<>x</>", None);
         check("/clear", None);

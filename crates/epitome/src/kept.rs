@@ -87,7 +87,7 @@ pub fn kept(span: &[Arc<Logged>], compaction: &Compaction, names: Names) -> Kept
         failed_approaches: usize::MAX,
         errors: usize::MAX,
         next_steps: usize::MAX,
-        user_words: 0,
+        trail: 0,
         index: 0,
         standing: 0,
     };

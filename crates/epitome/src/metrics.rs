@@ -11,6 +11,7 @@ use std::{
 
 use epitome_core::{
     Fact, Logged, Part, Seq, ThreadId, Tokens,
+    client_text::user_words_of,
     context::Names,
     event::{Compaction, Summary, Usage},
     id::AnswerId,
@@ -155,12 +156,12 @@ impl Continuation {
     }
 }
 
-/// Whether summaries have every section, filled or said to be empty.
+/// Whether every section that summaries print says something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sections {
     /// Structured summaries.
     pub summaries: u64,
-    /// Of those, how many have all sections.
+    /// Of those, how many print no empty section.
     pub complete: u64,
     /// How many sections of the newest say something.
     pub filled: u64,
@@ -361,8 +362,8 @@ fn repetitions(line: &Line) -> Vec<Seq> {
             Fact::Compacted(_) => {
                 covered = standing(event).map_or(covered, |(through, _)| through.max(covered));
             }
-            Fact::UserSaid { .. } => {
-                let text = event.event.fact.text().to_lowercase();
+            Fact::UserSaid { parts } => {
+                let text = user_words_of(parts).to_lowercase();
                 let words: Vec<&str> = text
                     .split(|letter: char| !letter.is_alphanumeric())
                     .filter(|word| !word.is_empty())
@@ -391,7 +392,8 @@ fn section_counts(line: &Line) -> Sections {
         };
         let found = sections(text);
         counts.summaries += 1;
-        let complete = found.len() == Section::ALL.len() && found.values().all(|body| !body.is_empty());
+        // What is empty is not printed: whatever section stands there must say something.
+        let complete = !found.is_empty() && found.values().all(|body| !body.is_empty());
         counts.complete += u64::from(complete);
         counts.filled = found.values().filter(|body| is_filled(body)).count() as u64;
     }
@@ -506,7 +508,7 @@ impl Metrics {
             _ => {
                 let all = Section::ALL.len();
                 let detail = format!(
-                    "{filled} of {all} sections of the newest say something, the others that they are empty"
+                    "{filled} of {all} sections of the newest say something, the others are not printed"
                 );
                 row.value(format!("{complete} of {summaries}"), complete == summaries, detail)
             }

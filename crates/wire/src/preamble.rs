@@ -1,11 +1,10 @@
 //! Which user messages are really instructions: project files, environment and memory that an agent sends in the
 //! user's name before the user has said anything.
 
-use epitome_core::{Event, Fact, Part, event::Instruction};
+use epitome_core::{Event, Fact, Part, event::Instruction, standing::setup_opening};
 
-/// How such messages begin that are not enclosed in a tag: Codex, and Gemini CLI before it used tags.
-const OPENINGS: [&str; 2] =
-    ["# AGENTS.md instructions for ", "This is the Gemini CLI. We are setting up the context for our chat."];
+/// How such a message begins that is not enclosed in a tag: Codex.
+const OPENING: &str = "# AGENTS.md instructions for ";
 
 /// The tags such messages are enclosed in: Codex, Gemini CLI, goose, Claude Code.
 const TAGS: [&str; 6] = [
@@ -28,7 +27,9 @@ const TAGS: [&str; 6] = [
 /// ```
 pub fn is_project_preamble(text: &str) -> bool {
     let text = text.trim();
-    OPENINGS.iter().any(|opening| text.starts_with(opening)) || TAGS.iter().any(|tag| is_enclosed(text, tag))
+    text.starts_with(OPENING)
+        || setup_opening(text).is_some()
+        || TAGS.iter().any(|tag| is_enclosed(text, tag))
 }
 
 /// Turns the user messages before the first real one into project instructions.
@@ -68,6 +69,9 @@ mod tests {
         check("# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>", true);
         check("<user_instructions>\n\nBe kind.\n\n</user_instructions>\n", true);
         check("<INSTRUCTIONS>a</INSTRUCTIONS>", true);
+        check("This is the Gemini CLI. We are setting up the context for our chat.\nToday is …", true);
+        check("This is the Qwen Code. We are setting up the context for our chat.\nToday is …", true);
+        check("This is the place where it fails.", false);
         check("<session_context>\nToday is …\n</session_context>", true);
         check("<info-msg>\nIt is 10:31\n</info-msg>", true);
         check("<info-msg>\nIt is 10:31\n</info-msg>\nPlease fix the test", false);

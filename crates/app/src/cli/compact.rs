@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
-    core::{Tokens, context::Fidelity},
+    core::{Tokens, context::Fidelity, policy::Policy},
     rehearse::Rehearsed,
     wire::{Format, render::SETTLE_THINKING},
 };
@@ -30,6 +30,9 @@ that the provider accepts. It needs no configuration, no database and no key:
 
   epitome compact session.jsonl --budget 50k --out smaller.json
   epitome compact request.json --model gpt-5.1 --budget 45% | curl …
+
+What is old becomes a summary that tells what happened in order, as the default policy would have it; --policy fit cuts and \
+leaves out instead, without a summary.
 
 A SESSION of the store is compacted itself: a summary is appended to its log, and stands for its past from the next \
 request on. --policy says what is kept and how long the summary may be; `epitome undo` takes it back:
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         (true, _, None) | (false, Some(_), None) => {}
     }
     let source = Source::find(&args.source, None, store)?;
-    let mut chosen = args.view.choose(source)?;
+    let mut chosen = args.view.under(&Policy::builtin()[0].name).choose(source)?;
     let mut compacted = compact(&mut chosen)?;
     if is_file {
         judge(&args.source, &mut chosen, &mut compacted.report);

@@ -10,6 +10,7 @@ use clap::Args as ClapArgs;
 use epitome::{
     core::{
         EventId, Fact, Logged, Part, Seq, Tokens,
+        client_text::{ClientTextKind, is_user_speaking, spans, user_words_of},
         event::{Instruction, ToolResult},
         pairing::{Outcome, pair},
     },
@@ -196,14 +197,20 @@ impl View {
         let said = logged.event.fact.text();
         let tokens = self.size(seq);
         match &logged.event.fact {
-            Fact::UserSaid { .. } => {
-                let media = logged.event.fact.media().count() as u64;
-                let media = if media == 0 {
-                    String::new()
-                } else {
-                    format!(" [{}]", text::count(media, "attachment"))
-                };
-                out.line(format_args!("     {BOLD}›{BOLD:#} {}{media}", clip(&said, width)))
+            Fact::UserSaid { parts } => {
+                if is_user_speaking(&logged.event.fact) {
+                    let media = logged.event.fact.media().count() as u64;
+                    let media = if media == 0 {
+                        String::new()
+                    } else {
+                        format!(" [{}]", text::count(media, "attachment"))
+                    };
+                    let words = clip(&user_words_of(parts), width);
+                    out.line(format_args!("     {BOLD}›{BOLD:#} {words}{media}"))?;
+                }
+                client_texts(parts).try_for_each(|(kind, text)| {
+                    out.line(format_args!("       {DIM}{}: {}{DIM:#}", kind.name(), clip(text, width)))
+                })
             }
             Fact::Instructed { what, .. } => {
                 let what = match what {
@@ -359,6 +366,18 @@ impl View {
 
 fn when(row: &TurnRow) -> String {
     row.turn.time.map(text::clock).unwrap_or_default()
+}
+
+/// The texts that a client wrote in a user message.
+fn client_texts(parts: &[Part]) -> impl Iterator<Item = (ClientTextKind, &str)> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    let of_clients = texts.flat_map(|text| {
+        spans(text).into_iter().filter_map(move |span| Some((span.kind?, text.get(span.range)?.trim())))
+    });
+    of_clients.filter(|(kind, _)| *kind != ClientTextKind::UserWordsFrame)
 }
 
 /// One line that fits, or, for a boundless width, the whole text with its lines indented.

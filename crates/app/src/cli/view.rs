@@ -51,8 +51,9 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_enum)]
     pub(crate) format: Option<FormatArg>,
 
-    /// What the policy of this name, or in this file, would send, had it been in charge from the first call on. Without
-    /// it, what fits the budget is shown as it is. `epitome policies` explains them.
+    /// What the policy of this name, or in this file, would send, had it been in charge from the first call on; `fit` only
+    /// makes the messages fit the budget, whatever was sent before. `compact` uses the default policy unless told
+    /// otherwise, the others `fit`. `epitome policies` explains them.
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<String>,
 
@@ -272,7 +273,15 @@ fn looks_like_a_path(name: &str) -> bool {
     name.contains('/') || extension.is_some_and(|extension| known.contains(&extension))
 }
 
+/// The name for no policy at all: messages are cut and left out until the rest fits.
+pub(crate) const FIT: &str = "fit";
+
 impl ViewArgs {
+    /// The same, under a policy where none was named.
+    pub(crate) fn under(&self, policy: &str) -> Self {
+        Self { policy: Some(self.policy.clone().unwrap_or_else(|| policy.to_owned())), ..self.clone() }
+    }
+
     /// All profiles, the user's included.
     pub(crate) fn profiles(&self) -> anyhow::Result<Profiles> {
         profiles(self.profiles.as_deref())
@@ -297,7 +306,7 @@ impl ViewArgs {
             ));
         }
         let (budget, margin) = self.budget(&plan, window, &mut notes)?;
-        let policy = self.policy.as_deref().map(policies::find).transpose()?;
+        let policy = self.policy.as_deref().filter(|name| *name != FIT).map(policies::find).transpose()?;
         Ok(Chosen { plan, names, title, budget, margin, notes, policy, rehearsed: None })
     }
 

@@ -38,15 +38,24 @@ pub enum Level {
         less: Tokens,
         /// The share: half, where nothing is said.
         least: Share,
+        /// No less than so many tokens either, as far as a window allows that must have room for some calls beside them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        enough: Option<Tokens>,
     },
 }
+
+/// How much of a window may be asked for as [`enough`](Level::Less): the rest is for the calls that follow.
+const MOST_OF_SMALL: Share = Share::percent(82);
 
 impl Level {
     /// The size, where a request may hold `ceiling`.
     pub fn of(self, ceiling: Tokens) -> Tokens {
         match self {
             Self::Share(share) => share.of(ceiling),
-            Self::Less { less, least } => ceiling.less(less).max(least.of(ceiling)),
+            Self::Less { less, least, enough } => {
+                let enough = enough.map_or(Tokens(0), |enough| enough.min(MOST_OF_SMALL.of(ceiling)));
+                ceiling.less(less).max(least.of(ceiling)).max(enough)
+            }
         }
     }
 }
@@ -93,13 +102,15 @@ impl<'de> Visitor<'de> for ReadLevel {
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Level, M::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Less {
+        struct Room {
             less: Tokens,
             #[serde(default = "half")]
             least: Share,
+            #[serde(default)]
+            enough: Option<Tokens>,
         }
-        let Less { less, least } = Less::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Level::Less { less, least })
+        let Room { less, least, enough } = Room::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Level::Less { less, least, enough })
     }
 }
 
@@ -122,6 +133,11 @@ mod tests {
         check(r#"{"less": 700, "least": 0.46}"#, 1_000, 460);
         check(r#"{"less": 700, "least": 0.2}"#, 1_000, 300);
         check(r#"{"less": 700, "least": 0}"#, 500, 0);
+        // Enough is enough in any window, and in a small one as much as there is room for.
+        let enough = r#"{"less": 700, "least": 0.46, "enough": 600}"#;
+        for (ceiling, expect) in [(500, 410), (800, 600), (1_300, 600), (1_400, 700)] {
+            check(enough, ceiling, expect);
+        }
         check(r#"{"less": 18446744073709551615, "least": 1}"#, 1_000, 1_000);
         for wrong in [r#"{"least": 0.5}"#, r#"{"less": 7, "least": 1.5}"#, r#"{"less": 7, "most": 1}"#, "2"] {
             assert!(serde_json::from_str::<Level>(wrong).is_err(), "{wrong}");

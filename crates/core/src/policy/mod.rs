@@ -23,7 +23,7 @@ use crate::{
     context::Tier,
     pipeline::{Pipeline, Reducer},
     profile::{Rule, Share},
-    reducers::{self, AnyReducer},
+    reducers::{self, AnyReducer, CutOutputs},
     summary::{
         Caps,
         compaction::{Drafting, Keep, Length},
@@ -46,6 +46,15 @@ pub struct Policy {
     pub reduce: Vec<Step>,
     /// How it summarises what its reducers leave too large; `None` if it never does.
     pub summary: Option<SummaryRules>,
+}
+
+/// Sizes up to which a policy leaves a request as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntouchedSizes {
+    /// Of all that it holds.
+    pub whole: Tokens,
+    /// Of each message or item.
+    pub item: Tokens,
 }
 
 /// How a policy summarises.
@@ -83,21 +92,27 @@ impl SummaryRules {
     pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
         let target = budget.target();
         let most = self.most.map_or(Tokens::MAX, |most| most.of(budget.ceiling().less(prefix)));
-        let roomy = target.less(prefix);
-        let room = roomy.min(most);
-        let length = self.length.at_most(Tokens(room.0 / 3));
-        let keep = self.keep.at_most(room.less(length.most()));
-        let length = length.at_most(Tokens(most.0 / 5));
+        let room = target.less(prefix).min(most);
+        let length = self.length.at_most(Tokens(room.0 / if self.caps.trail > 0 { 6 } else { 3 }));
+        let beside = if self.caps.trail > 0 { room.less(length.most()).0 / 2 } else { 0 };
+        let keep = self.keep.at_most(room.less(length.most()).less(Tokens(beside)));
+        let caps = self.caps.within(room);
         Drafting {
             keep,
             length,
-            // What users said grows at its end only: with the next summary most of it is in the cache.
-            caps: self.caps.within(roomy).beside(most),
-            most: Some(target.min(prefix + most)),
-            modest: Some(prefix + most),
+            caps,
+            most: Some(even(target.min(prefix + most))),
             limit: Some(budget.trigger()),
+            unanswered: None,
         }
     }
+}
+
+/// A size, rounded down by at most a sixteenth. A trail fills what there is; if it did so to the token, whatever is learnt of a
+/// model's counts between two calls would make another summary of the same past.
+fn even(tokens: Tokens) -> Tokens {
+    let step = (tokens.0 / 32).next_power_of_two();
+    Tokens(tokens.0 / step * step)
 }
 
 /// A reducer of a policy, and when it is run.
@@ -236,6 +251,24 @@ impl Policy {
     /// The size over which it acts when the cache is cold, under a budget; `None` if the cache is none of its business.
     pub fn cold_level(&self, budget: &Budget) -> Option<Tokens> {
         self.limits.cold.map(|level| level.of(budget.ceiling()))
+    }
+
+    /// Sizes up to which the first request of a session is left as it came, under a budget. `None` where that depends on more
+    /// than sizes.
+    pub fn first_untouched(&self, budget: &Budget) -> Option<UntouchedSizes> {
+        if self.has(When::EveryCall) || budget.caps().next().is_some() {
+            return None;
+        }
+        let mut item = Tokens::MAX;
+        for step in self.reduce.iter().filter(|step| step.when == When::OnArrival) {
+            let AnyReducer::CutOutputs(CutOutputs { tokens, lines: None, .. }) = &step.reducer else {
+                return None;
+            };
+            item = tokens.map_or(item, |limit| item.min(limit.over));
+        }
+        // A policy that minds the cache acts on what was never answered only where it must.
+        let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
+        Some(UntouchedSizes { whole, item })
     }
 
     /// The same policy for a model with these rules: no reducer takes what the model wants back.

@@ -64,7 +64,7 @@ fn the_thresholds_of_a_model_hold_for_the_policy_that_has_none() {
 #[test]
 fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     insta::assert_snapshot!(sizes(&profile("window = 40_000")), @r"
-    epitome    target 11040, trigger 20400, force 22800, cold 11040
+    epitome    target 19680, trigger 20400, force 22800, cold 19680
     retention  target 14400, trigger 21600, force 21600
     blocks     target 12000, trigger 20400, force 20400
     lineage    target 9600, trigger 12000, force 20400
@@ -73,7 +73,7 @@ fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     ");
     // A plain budget has no thresholds.
     insta::assert_snapshot!(sizes(&Budget::new(Tokens(10_000))), @r"
-    epitome    target 4600, trigger 8500, force 9500, cold 4600
+    epitome    target 8200, trigger 8500, force 9500, cold 8200
     retention  target 6000, trigger 9000, force 10000
     blocks     target 5000, trigger 8500, force 10000
     lineage    target 4000, trigger 5000, force 10000
@@ -114,7 +114,7 @@ fn the_numbers_are_those_of_the_designs() {
     Turns(5), Fixed(Tokens(4000)), Message
     "#);
     insta::assert_snapshot!(steps("epitome"), @r#"
-    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"spare_turns":0}
+    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"share":0.4,"spare_turns":0}
     {"when":"at_epoch","reducer":"drop_superseded_reads"}
     {"when":"at_epoch","reducer":"drop_reasoning","scope":"keep_open_loop"}
     {"when":"at_epoch","reducer":"evict_media","keep_newest":3}
@@ -214,7 +214,7 @@ fn bad_limits_and_caps_are_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(limits("trigger = 1.5"), @"line 3: expected a number from 0 to 1, found 1.5");
     insta::assert_snapshot!(limits("trigger = 70"), @"line 3: invalid value: integer `70`, expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`");
     insta::assert_snapshot!(limits("trigger = \"70 %\""), @r#"line 3: invalid type: string "70 %", expected a share such as 0.85, or what is to stay free, as `{ less = 20_000 }`"#);
-    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected `less` or `least`");
+    insta::assert_snapshot!(limits("trigger = { more = 3 }"), @"line 3: unknown field `more`, expected one of `less`, `least`, `enough`");
     insta::assert_snapshot!(limits("triger = 0.7"), @"line 3: unknown field `triger`, expected one of `trigger`, `target`, `force`, `cold`");
     let caps = |toml: &str| wrong(&format!("base = \"epitome\"\n[caps]\n{toml}"));
     insta::assert_snapshot!(caps("tools = 0.3"), @"line 3: unknown variant `tools`, expected one of `prefix`, `summaries`, `dialogue`, `reasoning`, `tool_results`, `media`");
@@ -230,7 +230,7 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
     insta::assert_snapshot!(summary("keep = { loops = 3 }"), @"line 3: unknown variant `loops`, expected one of `turns`, `tokens`, `important`");
     insta::assert_snapshot!(summary("keep = 3"), @"line 3: expected a name in quotes, or a table such as `{ tokens = 30_000 }`");
     insta::assert_snapshot!(summary("shape = \"song\""), @"line 3: unknown variant `song`, expected `message` or `question_and_answer`");
-    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `user_words`, `index`, `standing`");
+    insta::assert_snapshot!(summary("caps = { errors = 1, tests = 3 }"), @"line 3: unknown field `tests`, expected one of `session_intent`, `files_modified`, `files_read`, `commands`, `key_decisions`, `failed_approaches`, `errors`, `next_steps`, `trail`, `index`, `standing`");
     insta::assert_snapshot!(summary("length = { fixed = 0 }"), @"line 2: `summary`: a `length` of 0 leaves nothing to say");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 10, least = 9, most = 3 } }"), @"line 2: `summary`: the least `length`, 9, is above the most, 3");
     insta::assert_snapshot!(summary("length = { scaled = { percent = 0, least = 1, most = 3 } }"), @"line 2: `summary`: a `length` of 0 percent of the span; expected 1 to 100");
@@ -238,23 +238,28 @@ fn a_bad_summary_is_refused_with_the_line_of_the_field() {
 }
 
 #[test]
-fn a_summary_leaves_room_for_some_calls_in_a_small_window_and_changes_nothing_in_a_large_one() {
+fn a_summary_and_what_is_kept_fit_the_target_in_any_window() {
     let policy = Policy::named("epitome").unwrap();
     let rules = policy.summary.unwrap();
-    let without = SummaryRules { most: None, ..rules };
-    let check = |ceiling: u64, prefix: u64, modest: u64, index: usize, length: u64| {
+    let check = |ceiling: u64, prefix: u64| {
         let budget = policy.budget(Budget::new(Tokens(ceiling)));
         let drafting = rules.drafting(&budget, Tokens(prefix));
-        let found = (drafting.modest.unwrap(), drafting.caps.index, drafting.length.most());
-        assert_eq!(found, (Tokens(modest), index, Tokens(length)), "{ceiling} with {prefix}");
-        // What users said has the room it always had.
-        let usual = without.drafting(&budget, Tokens(prefix));
-        assert_eq!(drafting.caps.user_words, usual.caps.user_words);
-        (drafting, usual)
+        let room = budget.target().less(Tokens(prefix));
+        let kept = drafting.keep.tokens().expect("the default keeps by tokens") + drafting.length.most();
+        assert!(kept <= room, "{ceiling} with {prefix}: {kept} of {room}");
+        assert!(drafting.caps.index as u64 <= room.0, "{ceiling} with {prefix}: {:?}", drafting.caps);
+        // It is rounded, by a sixteenth at most.
+        let most = drafting.most.expect("a size");
+        assert!(most <= budget.target() && most.0 >= budget.target().0 / 16 * 15, "{ceiling}: {most}");
+        assert_eq!(drafting.limit, Some(budget.trigger()));
+        assert!(budget.target() < budget.trigger(), "{ceiling} leaves no room for calls");
+        drafting
     };
-    check(4_000, 0, 880, 880, 176);
-    check(4_000, 1_000, 1_660, 660, 132);
-    let (large, usual) = check(20_000, 0, 15_000, 13_800, 3_000);
-    assert_eq!((large.keep, large.most, large.limit), (usual.keep, usual.most, usual.limit));
-    assert_eq!(check(200_000, 40_000, 195_000, 64_000, 6_000).0.keep, Keep::Tokens(Tokens(74_000)));
+    for ceiling in [4_000, 8_000, 12_000, 24_000, 60_000, 200_000, 1_000_000] {
+        // Beside what is kept there is always room for the trail.
+        let drafting = check(ceiling, 0);
+        assert!(drafting.caps.trail > drafting.caps.index, "{ceiling}: {:?}", drafting.caps);
+        check(ceiling, ceiling / 4);
+        check(ceiling, ceiling);
+    }
 }

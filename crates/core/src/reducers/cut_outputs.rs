@@ -4,6 +4,8 @@
 //! first, until that is no longer so. A line in between says how much is left out and how to get it. The newest turns are
 //! spared: the model is about to read them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,12 +13,16 @@ use crate::{
     context::{Context, Edit, Fidelity, Segment, Tier},
     event::Part,
     pipeline::{Reduced, Reducer, State, excess},
+    profile::Share,
     reducers::{
         cut::{Keep, Piece, cut, pieces},
         stub::{Scribe, count},
     },
     tokens::Tokens,
 };
+
+/// From this part of what a request may hold on, it is taken to be nearly full: that is where policies must act.
+const NEARLY_FULL: Share = Share::percent(95);
 
 /// Cuts large outputs to their head and tail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +32,10 @@ pub struct CutOutputs {
     pub tokens: Option<TokenLimit>,
     /// The limit in lines, of which half stays at each end. By default there is none.
     pub lines: Option<usize>,
+    /// The most that the outputs of one turn may take together of what a request may hold, where it would be nearly full
+    /// with them: they are cut before everything else is given up for them. By default there is no such limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
     /// How many of the newest turns are spared. By default 1.
     pub spare_turns: u64,
 }
@@ -50,7 +60,7 @@ impl Default for TokenLimit {
 
 impl Default for CutOutputs {
     fn default() -> Self {
-        Self { tokens: Some(TokenLimit::default()), lines: None, spare_turns: 1 }
+        Self { tokens: Some(TokenLimit::default()), lines: None, share: None, spare_turns: 1 }
     }
 }
 
@@ -71,6 +81,7 @@ impl Reducer for CutOutputs {
     }
 
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced {
+        let limits = self.limits_of_turns(&context, budget);
         let scribe = Scribe::of(&context);
         let mut left = excess(&context, budget, |tier| self.serves(tier));
         let end = (context.last_turn() + 1).saturating_sub(self.spare_turns);
@@ -80,7 +91,8 @@ impl Reducer for CutOutputs {
             if !goes || segment.fidelity() > Fidelity::Cut {
                 return Edit::Keep;
             }
-            let Some((parts, saved)) = self.cut_parts(&scribe, segment) else { return Edit::Keep };
+            let cut = limits.get(&segment.turn()).unwrap_or(self);
+            let Some((parts, saved)) = cut.cut_parts(&scribe, segment) else { return Edit::Keep };
             left = Tokens(left.0.saturating_sub(saved.0));
             Edit::Replace { parts, fidelity: Fidelity::Cut }
         });
@@ -89,6 +101,34 @@ impl Reducer for CutOutputs {
 }
 
 impl CutOutputs {
+    /// The same for each turn whose outputs take more than their share of a request that would be nearly full.
+    fn limits_of_turns(&self, context: &Context, budget: &Budget) -> BTreeMap<u64, Self> {
+        let full = NEARLY_FULL.of(budget.ceiling());
+        let Some(share) = self.share.filter(|_| context.tokens() > full) else { return BTreeMap::new() };
+        let mut outputs: BTreeMap<u64, Vec<Tokens>> = BTreeMap::new();
+        for segment in context.segments().iter().filter(|segment| segment.call().is_some()) {
+            outputs.entry(segment.turn()).or_default().push(segment.tokens());
+        }
+        let limit = |(turn, outputs): (u64, Vec<Tokens>)| {
+            let over = even_share(outputs, share.of(budget.ceiling()))?;
+            Some((turn, self.with_limit(over)))
+        };
+        outputs.into_iter().filter_map(limit).collect()
+    }
+
+    /// The same with a lower limit, and what stays of a text in proportion.
+    fn with_limit(&self, over: Tokens) -> Self {
+        let tokens = self.tokens.map(|limit| {
+            let over = over.min(limit.over);
+            let part = |kept: Tokens| {
+                let kept = u128::from(kept.0) * u128::from(over.0) / u128::from(limit.over.0.max(1));
+                Tokens(u64::try_from(kept).unwrap_or(u64::MAX))
+            };
+            TokenLimit { over, head: part(limit.head), tail: part(limit.tail) }
+        });
+        Self { tokens, ..self.clone() }
+    }
+
     /// The parts of a result with those cut that are too long, and what that saves; `None` if none is.
     pub(crate) fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
         let mut saved = Tokens(0);
@@ -123,6 +163,21 @@ impl CutOutputs {
         let saved = Tokens(tokens.0.saturating_sub(scribe.meter.text(&shorter).0));
         (saved > Tokens(0)).then_some((shorter, saved))
     }
+}
+
+/// The size to which the largest of some outputs must be cut so that together they take no more than `room`; nothing, if they
+/// do not.
+fn even_share(mut outputs: Vec<Tokens>, room: Tokens) -> Option<Tokens> {
+    outputs.sort_unstable();
+    let mut left = room;
+    for (place, tokens) in outputs.iter().enumerate() {
+        let share = Tokens(left.0 / (outputs.len() - place) as u64);
+        if *tokens > share {
+            return Some(share);
+        }
+        left = left.less(*tokens);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -161,6 +216,37 @@ assistant: Done.
         answer      4       verbatim      1  Done.
         total 38
         "#);
+    }
+
+    #[test]
+    fn outputs_of_a_turn_that_fill_a_window_share_a_part_of_it() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"x"}
+  -> short
+  call bash {"command":"y"}
+  -> 300 lines of "long"
+  call bash {"command":"z"}
+  -> 400 lines of "long"
+assistant: Done.
+"#;
+        let limit = TokenLimit { over: Tokens(1_000), head: Tokens(400), tail: Tokens(400) };
+        let share = Some(Share::percent(40));
+        let cut = CutOutputs { tokens: Some(limit), share, spare_turns: 0, ..CutOutputs::default() };
+        let sizes = |ceiling| {
+            let meter = Arc::new(Meter::new(Arc::new(crate::notation::Words), Overhead::default()));
+            let context = project(&Line::new(read(log)), meter, Names::Messages);
+            let reduced = cut.reduce(context, &Budget::new(Tokens(ceiling)).aim(Tokens(0)), State::default());
+            let outputs = reduced.context.segments().iter().filter(|segment| segment.call().is_some());
+            outputs.map(|segment| segment.tokens().0 / 100).collect::<Vec<_>>()
+        };
+        // All of it fits, and is left alone.
+        assert_eq!(sizes(10_000), [0, 6, 8]);
+        // Both long ones are cut to what is left of two fifths.
+        assert_eq!(sizes(1_000), [0, 1, 1]);
+        assert_eq!(even_share(vec![Tokens(5), Tokens(1)], Tokens(6)), None);
+        assert_eq!(even_share(vec![Tokens(50), Tokens(1), Tokens(9)], Tokens(20)), Some(Tokens(10)));
     }
 
     #[test]

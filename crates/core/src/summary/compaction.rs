@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Detail, Item, Section, extract::summarise_again, prose::one_line, reading::Reading,
+    Brief, Caps, Detail, Item, Section, Trail, extract::summarise_again, prose::one_line, reading::Reading,
     summarise,
 };
 use crate::{
@@ -34,10 +34,12 @@ pub struct Drafting {
     /// How large the context may be with it: what stays verbatim is made less until it fits, as far as tokens say how much
     /// that is.
     pub most: Option<Tokens>,
-    /// Above which it buys too little room: the index is made shorter.
-    pub modest: Option<Tokens>,
     /// Above which a context is too large with it: what the summary holds beside its sections is made less too.
     pub limit: Option<Tokens>,
+    /// The first event of what the model has not answered yet: that stays verbatim, whatever its size, if anything lies before
+    /// it.
+    #[serde(skip)]
+    pub unanswered: Option<Seq>,
 }
 
 /// What stays verbatim. The newest turn always does.
@@ -73,9 +75,9 @@ pub enum Length {
 impl Drafting {
     /// How long the summary of a span of this size may be, with what has room of its own.
     pub fn expected(&self, span: Tokens) -> Tokens {
-        // Four letters a token, and of a small span there is little to tell.
-        let beside = self.caps.user_words.saturating_add(self.caps.index) as u64 / 4;
-        self.length.of(span) + Tokens(beside).min(Tokens(span.0 / 5))
+        // The trail takes all the room there is; of a small span there is little to tell.
+        let beside = (self.caps.trail.saturating_add(self.caps.index) / LETTERS) as u64;
+        self.length.of(span) + Tokens(beside).min(Tokens(span.0 / 2))
     }
 
     /// How much is kept verbatim at most, where that is counted in tokens.
@@ -145,6 +147,17 @@ impl Length {
     }
 }
 
+/// A trail that has all the room it wants takes one in so many of the tokens that it stands for.
+const UNFORCED_PART: u64 = 5;
+
+/// The letters of a token, about: code and names have three, prose has four.
+const LETTERS: usize = 3;
+
+/// The letters for so many tokens, about.
+fn letters(tokens: Tokens) -> usize {
+    usize::try_from(tokens.0).unwrap_or(usize::MAX).saturating_mul(LETTERS)
+}
+
 /// Why there is no compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NothingGained {
@@ -205,17 +218,18 @@ impl Drafting {
         self.fitted(context, line).map(|(cutting, _)| cutting)
     }
 
-    /// Where to cut so that the context is not too large with the built-in summary of what lies before, and that summary.
+    /// Where to cut, and the built-in summary of what lies before: so much is cut that the context is not too large with it,
+    /// and the trail then takes what room there is.
     fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
-        const TRIES: usize = 5;
+        const TRIES: usize = 4;
         let mut drafting = *self;
         let mut reading = Reading::default();
         let mut cutting = drafting.cut_once(context, line, &mut reading)?;
-        let mut brief = cutting.summarised(&mut reading);
+        let mut brief = cutting.filled(context, self, &mut reading);
         for _ in 0..TRIES {
             let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
-            let summary = cutting.size_of(&brief, context, self.length);
-            let excess = (context.tokens().less(cutting.covered) + summary).less(most);
+            let size = cutting.size_with(&brief, context, self.length);
+            let excess = size.less(most);
             if excess == Tokens(0) {
                 break;
             }
@@ -225,9 +239,9 @@ impl Drafting {
                 break;
             }
             cutting = next;
-            brief = cutting.summarised(&mut reading);
+            brief = cutting.filled(context, self, &mut reading);
         }
-        let brief = cutting.settled(brief, context, self, &mut reading);
+        let brief = cutting.gainful(brief, context, self, &mut reading);
         Ok((cutting, brief))
     }
 
@@ -242,11 +256,11 @@ impl Drafting {
         let is_it =
             |event: &&Arc<Logged>, at| event.id.seq == at && matches!(event.event.fact, Fact::Compacted(_));
         let standing = context.standing().and_then(|at| line.events().rfind(|event| is_it(event, at)));
-        let cuts = cuts(context);
+        let cuts = before_unanswered(cuts(context), self.unanswered);
         let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
             Keep::Turns(turns) => within_turns(&cuts, context, turns),
-            Keep::Tokens(tokens) => within_tokens(&cuts, tokens).first(),
+            Keep::Tokens(tokens) => within_tokens(&cuts, tokens).iter().find(|cut| cut.is_progress),
             Keep::Important(tokens) => {
                 let matters = turns_that_matter(context, &events, self, reading);
                 let fitting = within_tokens(&cuts, tokens);
@@ -272,9 +286,59 @@ impl Cutting {
         context.meter().overhead().around_summary() + context.meter().text(&text)
     }
 
-    /// The built-in summary, with less of what it holds beside its sections until something is gained by it. What users
-    /// said and the index are worth more than the target, and less than what they would stand for.
-    fn settled(
+    /// What a context costs with a summary of it.
+    fn size_with(&self, brief: &Brief, context: &Context, length: Length) -> Tokens {
+        context.tokens().less(self.covered) + self.size_of(brief, context, length)
+    }
+
+    /// The built-in summary, with a trail that fills the room there is.
+    fn filled(&mut self, context: &Context, drafting: &Drafting, reading: &mut Reading) -> Brief {
+        const TRIES: usize = 4;
+        let whole = self.caps.trail;
+        if whole == 0 {
+            return self.summarised(reading);
+        }
+        let bare = Brief { trail: Trail::default(), ..self.summarised_without_trail(reading) };
+        let untold = self.size_with(&bare, context, drafting.length);
+        let room = drafting.most.map_or(Tokens::MAX, |most| most.less(untold));
+        // Where all of it would fit, whoever compacts wants less of it.
+        let room = if room < self.covered { room } else { Tokens(self.covered.0 / UNFORCED_PART) };
+        let most = untold + room;
+        let mut letters = letters(room);
+        let mut brief = bare;
+        for _ in 0..TRIES {
+            self.caps.trail = letters.min(whole).max(1);
+            brief = self.summarised(reading);
+            let size = self.size_with(&brief, context, drafting.length);
+            let (over, under) = (size.less(most), most.less(size));
+            // A fiftieth of the room is near enough.
+            if over == Tokens(0) && under.0 <= room.0 / 50 {
+                break;
+            }
+            // How many letters a token has is known from what was written.
+            let written: usize = brief.trail.letters();
+            let tokens = room.0.saturating_sub(under.0).saturating_add(over.0).max(1);
+            let scaled = |tokens_of: u64| {
+                let letters = (written as u128) * u128::from(tokens_of) / u128::from(tokens);
+                usize::try_from(letters).unwrap_or(usize::MAX)
+            };
+            if over == Tokens(0) && written.saturating_add(written / 20) < self.caps.trail {
+                // All of it is told.
+                break;
+            }
+            letters = scaled(room.0 - room.0 / 100);
+        }
+        brief
+    }
+
+    /// The built-in summary but for its trail.
+    fn summarised_without_trail(&self, reading: &mut Reading) -> Brief {
+        let caps = Caps { trail: 0, ..self.caps };
+        summarise_again(reading, &self.events, self.previous.as_ref(), &caps)
+    }
+
+    /// The built-in summary, with less of what it holds beside its sections until something is gained by it.
+    fn gainful(
         &mut self,
         mut brief: Brief,
         context: &Context,
@@ -282,24 +346,17 @@ impl Cutting {
         reading: &mut Reading,
     ) -> Brief {
         const TRIES: usize = 5;
-        if brief.index.is_empty() {
-            // What takes no room has none to give.
-            self.caps.index = 0;
-        }
-        // However large the newest turn is, some of the index stays.
-        let least = self.caps.index / 4;
         for _ in 0..TRIES {
             let summary = self.size_of(&brief, context, drafting.length);
             let size = context.tokens().less(self.covered) + summary;
             let gained = Tokens(self.covered.0 - self.covered.0 / 10);
-            let over = |limit: Option<Tokens>| limit.map_or(Tokens(0), |limit| size.less(limit));
-            let excess = over(drafting.limit).max(summary.less(gained));
-            let caps = if excess > Tokens(0) {
-                self.caps.less(excess)
-            } else {
-                self.caps.less_index(over(drafting.modest), least)
-            };
-            let Some(caps) = caps else { break };
+            let over = drafting.limit.map_or(Tokens(0), |limit| size.less(limit));
+            let excess = over.max(summary.less(gained));
+            if excess == Tokens(0) {
+                break;
+            }
+            self.caps.trail = self.caps.trail.min(brief.trail.letters());
+            let Some(caps) = self.caps.less(letters(excess)) else { break };
             self.caps = caps;
             brief = self.summarised(reading);
         }
@@ -325,8 +382,8 @@ impl Cutting {
         });
         let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
         let mut reading = Reading::default();
-        let brief = whole.summarised(&mut reading);
-        whole.settled(brief, context, drafting, &mut reading);
+        let brief = whole.filled(context, drafting, &mut reading);
+        whole.gainful(brief, context, drafting, &mut reading);
         Some(whole)
     }
 }
@@ -424,6 +481,13 @@ fn cuts(context: &Context) -> Vec<Cut> {
         }
     }
     cuts
+}
+
+/// The cuts that part nothing from what the model has not answered yet; all of them if none of those is progress.
+fn before_unanswered(cuts: Vec<Cut>, unanswered: Option<Seq>) -> Vec<Cut> {
+    let Some(first) = unanswered else { return cuts };
+    let before = cuts.partition_point(|cut| cut.first_kept <= first);
+    if cuts[..before].iter().any(|cut| cut.is_progress) { cuts[..before].to_vec() } else { cuts }
 }
 
 fn within_turns<'c>(cuts: &'c [Cut], context: &Context, turns: u64) -> Option<&'c Cut> {
@@ -528,8 +592,8 @@ mod tests {
             length: Length::Fixed(Tokens(200)),
             caps: Caps::default(),
             most: None,
-            modest: None,
             limit: None,
+            unanswered: None,
         }
     }
 
@@ -567,7 +631,8 @@ assistant: All is well.
         check(Keep::Turns(9), Err(NothingGained::NothingOld));
         check(Keep::Tokens(Tokens(0)), Ok((9, 10)));
         check(Keep::Tokens(Tokens(100)), Ok((6, 7)));
-        check(Keep::Tokens(Tokens::MAX), Err(NothingGained::NothingOld));
+        // However much may be kept, a compaction is to gain something.
+        check(Keep::Tokens(Tokens::MAX), Ok((4, 5)));
     }
 
     #[test]
@@ -672,17 +737,18 @@ assistant: Fine.
 
     #[test]
     fn pins_made_since_change_nothing_else() {
-        let line = Line::new(read(LOG));
+        let line = Line::new(read(&LOG.replace("200 words of \"code\"", "struct CacheEntry;")));
         let cutting = drafting(Keep::Turns(2)).cut(&project(&line, meter(), Names::Messages), &line).unwrap();
-        let caps = Caps { user_words: 1_000, index: 1_000, ..Caps::default() };
+        // There is no room for what was read: its names are in the index.
+        let caps = Caps { trail: 1, index: 1_000, ..Caps::default() };
         let brief = summarise(&cutting.events, None, &caps);
-        assert!(!brief.voice.is_empty() && !brief.index.is_empty());
+        assert!(!brief.trail.is_empty() && !brief.index.is_empty());
         let (first, first_kept, trigger) = (cutting.first, cutting.first_kept, Trigger::Manual);
         let finished = Finished { first, first_kept, brief, trigger };
         let with = |pins: &str| finished.clone().with_pins(&Line::new(read(pins)), &caps);
         assert_eq!(with("pin: One.\nunpin: One.\n"), finished);
-        let Brief { items: pinned, voice, index, .. } = with("pin: One.\npin: Two.\nunpin: One.\n").brief;
-        assert_eq!((&voice, &index), (&finished.brief.voice, &finished.brief.index));
+        let Brief { items: pinned, trail, index, .. } = with("pin: One.\npin: Two.\nunpin: One.\n").brief;
+        assert_eq!((&trail, &index), (&finished.brief.trail, &finished.brief.index));
         assert_eq!((pinned[0].section, pinned[0].text.as_str()), (Section::Pins, "Two."));
         assert_eq!(pinned[1..], finished.brief.items);
     }
@@ -709,12 +775,12 @@ assistant: Fine.
 
     #[test]
     fn what_has_room_of_its_own_is_expected_to_take_it_of_a_large_span() {
-        let caps = Caps { user_words: 4_000, index: 2_000, ..Caps::default() };
+        let caps = Caps { trail: 4_000, index: 2_000, ..Caps::default() };
         let drafting = Drafting { caps, ..drafting(Keep::Turns(1)) };
-        assert_eq!(drafting.expected(Tokens(100_000)), Tokens(200 + 1_500));
-        assert_eq!(drafting.expected(Tokens(1_000)), Tokens(200 + 200));
-        let absurd = Caps { user_words: usize::MAX, index: usize::MAX, ..caps };
-        assert_eq!(Drafting { caps: absurd, ..drafting }.expected(Tokens(1_000)), Tokens(200 + 200));
+        assert_eq!(drafting.expected(Tokens(100_000)), Tokens(200 + 2_000));
+        assert_eq!(drafting.expected(Tokens(1_000)), Tokens(200 + 500));
+        let absurd = Caps { trail: usize::MAX, index: usize::MAX, ..caps };
+        assert_eq!(Drafting { caps: absurd, ..drafting }.expected(Tokens(1_000)), Tokens(200 + 500));
     }
 
     #[test]

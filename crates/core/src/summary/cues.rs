@@ -165,108 +165,6 @@ cues! {
         "after all", "you have permission", "go ahead and touch", "off the table", "not needed anymore", "isnt needed anymore",
         "not needed any more", "is not needed", "are not needed", "dont need",
     ];
-    /// A choice was made.
-    DECISIONS = [
-        "decided", "decide to", "decision", "settled on", "settle on", "settling on", "settled for", "opted for", "opted to",
-        "opting for", "opt for", "chose", "choosing", "chosen", "i choose", "we choose", "my choice", "going with", "go with",
-        "went with", "goes with", "gone with", "lets stick", "ill stick", "sticking with", "sticking to", "stick with",
-        "switching to", "switched to", "switch to", "switch from", "switching from", "lets switch", "in favour of",
-        "in favor of", "take option", "the plan is", "agreed", "the winner", "best option", "better option",
-        "better choice", "right choice", "right call", "simplest option", "safest option", "made the call", "final call",
-        "my call", "verdict", "concluded", "ruled out", "ruling out", "rejected", "rejecting", "committing to",
-        "design choice", "trade off", "tradeoff", "resolved to", "change of plan", "change of plans", "plan b",
-        "postponed", "postpone", "deferred", "out of scope", "lets go for", "going for", "went for", "well go for",
-        "final answer", "lets use", "let us use", "we take", "ill go", "well go", "we go with", "picked",
-        "is out", "are out", "we take", "we keep", "keep it at", "it is then",
-        "decisions", "choices",
-    ];
-    /// A choice, if a reason stands by it.
-    INTENTIONS = [
-        "ill use", "well use", "i will use", "we will use", "im going to use", "i am going to use", "im using", "i am using",
-        "were using", "we are using", "we use", "i use", "ill keep", "well keep", "i will keep", "we will keep", "lets keep",
-        "lets do", "lets take", "lets make", "lets put", "lets have", "lets not", "i used", "we used", "moving to", "moved to",
-        "picking", "i pick", "ill pick", "ill take", "ill implement", "i will implement", "well implement", "ill store",
-        "well store", "changed to use", "defer", "for now we", "i kept", "we kept", "ive kept", "i went", "we went",
-        "leaning on", "adopted", "adopt", "adopting", "replaced .. with", "replacing .. with", "ill replace", "ill put",
-        "well put", "ill make", "well do", "ill do", "ill write", "ill leave", "i left", "leaving", "keeping", "kept", "using",
-        "ill avoid", "avoiding", "ill skip", "skipping", "ill add", "i made", "i put", "ill build", "ill split", "ill wrap",
-        "id set", "id pick", "id take", "id use", "id keep", "id go", "i would take", "i would use", "i would keep", "i would pick", "i leave", "i keep", "i take", "i set", "i prefer", "i preferred",
-    ];
-    /// One thing and not another.
-    CONTRASTS = ["instead of", "rather than", "as opposed to", "over a", "over the",
-        "instead",
-    ];
-    /// Why, in words that mean nothing else.
-    GROUNDS = [
-        "because", "cause", "bc", "cuz", "since", "so that", "otherwise", "thats why", "that is why", "which is why", "for the reason",
-        "given that",
-    ];
-    /// Why.
-    REASONS = [
-        "because", "since", "as it", "as the", "as that", "as this", "as we", "due to", "so that", "to avoid", "to keep",
-        "otherwise", "reason", "given that", "given the", "it means", "which means", "that way", "this way", "thanks to",
-        "for the sake", "in order to", "so we", "so it", "so the", "so i", "avoids", "saves", "needs no", "the only one",
-        "thats why", "that is why", "which is why", "therefore", "else", "would otherwise", "as they", "as our", "as you", "as there", "as most", "as every", "as some", "as a",     ];
-    /// Something was tried in vain, or its cause was found.
-    FAILURES = [
-        "didnt work", "did not work", "doesnt work", "does not work", "dont work", "isnt working", "not working", "wont work",
-        "will not work", "didnt help", "did not help", "doesnt help", "does not help", "no help", "didnt fix", "did not fix",
-        "doesnt fix", "does not fix", "didnt solve", "doesnt solve", "does not solve", "did not solve", "not work",
-        "didnt change anything", "changes nothing", "changed nothing", "no effect", "no difference", "no luck", "no avail",
-        "in vain", "fails because", "fails since", "failed because", "failed since", "failed with", "failed again",
-        "still failing", "still fails", "still fail", "still broken", "still breaks", "still wrong", "still red", "still hangs",
-        "still crashes", "still deadlocks", "still times out", "still the same", "still leaks", "still get", "still gets",
-        "still getting", "still see", "still there", "same error", "same failure", "same problem", "same result", "same crash",
-        "that broke", "this broke", "it broke", "broke because", "breaks because", "backfired", "made it worse",
-        "made things worse", "makes it worse", "makes things worse", "worse than before", "got worse", "even worse", "was worse",
-        "reverting", "reverted", "rolling back", "rolled back", "roll it back", "backing out", "backed out", "undoing", "undid",
-        "dead end", "wrong approach", "wrong path", "wrong track", "wrong tree", "wrong direction", "blind alley", "turns out",
-        "turned out", "the problem was", "the issue was", "the bug was", "the cause was", "the mistake was", "root cause",
-        "the culprit", "gave up", "giving up", "give up on", "abandoning", "abandoned", "scrapping", "scrapped", "scrap that",
-        "discarded", "discarding", "cant be done", "isnt possible", "not possible", "not viable", "isnt viable",
-        "isnt going to work", "not going to work", "too slow", "too fragile", "blew up", "blows up", "deadlocks", "deadlocked",
-        "unsuccessful", "doesnt compile", "does not compile", "didnt compile", "did not compile", "was wrong", "was a mistake",
-        "my mistake", "isnt the cause", "wasnt the cause", "was not the cause", "not the cause", "wasnt it", "nope", "no dice",
-        "without success", "to no effect", "didnt do it", "did not do it", "cannot work", "cant work", "could not work",
-        "never worked", "stopped working", "not enough", "wasnt enough", "isnt enough",
-        "no good", "no better", "no use", "is out", "are out", "not an option", "no option", "doesnt cut", "does not cut", "didnt cut", "threw it out", "threw that out", "throw it out", "take it out", "took it out", "taking it out", "ripped it out", "backed it out", "defeats", "not the whole", "only part of", "same symptom", "to no avail", "gets us nowhere", "not good enough", "falls short", "fell short", "nothing changed", "changed nothing", "no improvement", "conflicts with", "makes no sense",
-        "was too", "were too", "is too", "are too", "not usable", "unusable", "useless", "breaks on", "fails on", "chokes on", "crashes on", "fell over", "not the answer", "isnt the answer", "not the solution", "isnt the solution", "not the right", "isnt the right", "did not work out", "didnt work out", "runs into", "ran into", "ruled it out",
-    ];
-    /// Something was tried; in vain only if the sentence says so.
-    ATTEMPTS = [
-        "tried", "trying", "attempted", "attempt", "first attempt", "second attempt", "approach", "try", "failed", "fails",
-        "impossible", "not supported", "isnt supported", "not an option", "causes", "caused", "led to", "leads to", "broke",
-        "breaks", "regression", "regressed", "idea", "experiment", "workaround", "refuses", "refused", "rejects", "rejected",
-    ];
-    /// That it was in vain.
-    VAIN = [
-        "not", "didnt", "doesnt", "dont", "cant", "cannot", "wont", "isnt", "wasnt", "couldnt", "but", "fails", "failed", "broke",
-        "breaks", "wrong", "too", "worse", "however", "unfortunately", "instead", "rejected", "rejects", "refuses", "deadlock",
-        "hung", "hangs", "timeout", "crashed", "crashes", "lost", "loses", "slower", "leaked", "leaks", "still",
-        "corrupted", "corrupts", "flaky", "conflict", "conflicts", "overflow", "panics", "panicked", "refused",
-    ];
-    /// Another way is tried.
-    ANEW = [
-        "instead", "let me try", "lets try", "try a different", "trying a different", "another approach", "different approach",
-        "another way", "other way", "switching to", "switch to", "switched to", "ill try", "i will try", "going back", "so ill",
-        "so i will", "so i", "so we", "moving on", "back to", "plan b", "what works", "what worked", "works", "worked", "fixed",
-        "solved", "the fix", "need to", "needs", "have to", "has to", "must", "because", "since", "it needs", "reason",
-    ];
-    /// What was about to be tried.
-    PLANS = [
-        "let me", "ill", "i will", "im going to", "i am going to", "lets", "trying", "ill try", "first i", "maybe", "perhaps",
-        "my guess", "i think", "idea", "we could", "i can", "plan", "attempt", "bump", "bumping", "raising", "adding", "changing",
-    ];
-    /// Something worked, or is right now.
-    SUCCESSES = [
-        "works", "worked", "working now", "works now", "that works", "that did it", "did the trick", "does the trick",
-        "fixed", "fixes", "fixing it", "solved", "solves", "resolved", "resolves", "passes", "passing", "pass now", "all pass",
-        "green", "succeeded", "succeeds", "success", "builds now", "compiles now", "compiles", "the fix was", "the fix is",
-        "made it pass", "no longer fails", "no longer crashes", "gone", "goes away", "went away", "clean now", "back to normal",
-        "does the job", "did the job", "what works", "is what works", "is what fixes", "what fixes", "what fixed", "was the fix", "is the fix", "what solved", "what helped", "helps", "helped", "brings", "brought",
-    ];
-    /// Something was not right after all, said of a success.
-    DOUBTS = ["not", "didnt", "doesnt", "isnt", "wasnt", "still", "never", "cant", "cannot", "wont", "if", "should", "hopefully"];
     /// What is left, whoever says it and wherever.
     LEFT = [
         "next step", "next steps", "todo", "todos", "to do", "remaining", "remains to", "left to do", "still to do",
@@ -278,18 +176,6 @@ cues! {
         "left over", "leftover", "leftovers", "needs doing", "to finish",
         "next week", "next month", "next sprint", "next time", "next session", "next release", "another day", "some day", "someday", "tmrw", "tmr", "tomorow", "tomorro", "are left", "is left", "things left", "left are", "left is", "points left", "are open", "is open", "open points", "open point", "open questions", "only thing open", "what remains", "remains open", "still remains", "to be continued",
         "things remain", "remain on", "points remain", "remain to", "open until", "open for", "only open",
-    ];
-    /// What is left, where an answer closes.
-    NEXT = [
-        "next", "then i", "then we", "ill then", "should also", "you may want", "you might want",
-        "i recommend", "recommend", "suggest", "will need",         "must still", "waiting for", "blocked on",
-        "we should still", "should still", "should also", "i still have", "still have",
-    ];
-    /// Something was found to work, where something else had not.
-    FOUND = [
-        "what works", "what worked", "what solved", "what solves", "what fixes", "what fixed", "what helps", "what helped", "what did it",
-        "is what works", "was the fix", "is the fix", "the fix was", "the fix is", "does the job", "did the job", "does the trick",
-        "did the trick", "fixed it", "fixes it", "solves it", "solved it", "it is then", "replaces both", "worked instead",
     ];
     /// Somebody is friendly.
     FRIENDLY = [
@@ -309,14 +195,6 @@ cues! {
         "switch", "replace", "upgrade", "install", "configure", "generate", "compare", "measure", "debug", "restructure", "read", "search",
         "instead", "now", "next", "forget", "revert", "undo", "finish", "publish", "release", "list", "draft", "translate", "summarise",
         "summarize", "optimise", "optimize", "reduce", "increase", "enable", "disable", "cancel", "book", "refund", "send", "call",
-    ];
-    /// An earlier choice no longer holds.
-    GIVEN_UP = [
-        "switch", "switching", "switched", "instead", "instead of", "rather than", "replace", "replacing", "replaced", "drop",
-        "dropping", "dropped", "no longer", "change of plan", "change of plans", "changed my mind", "back to", "scrap",
-        "scrapping", "scrapped", "abandon", "abandoning", "actually", "on second thought", "reconsidered", "reconsidering",
-        "after all", "not going with", "moving from", "moving away", "move away", "supersedes", "revert", "reverting",
-        "going back", "overrule", "overruled", "forget", "now we", "new decision", "new plan",
     ];
 }
 

@@ -1,7 +1,7 @@
 //! The built-in summariser: a summary from the events themselves, without a model.
 //!
-//! One pass over the span, in order. What users said goes to `wishes`, what the assistant said to `said`, what tools did
-//! to `work`; the ledger keeps the items, those of the summary before among them. The same span and the same summary
+//! One pass over the span, in order. What users said goes to `wishes`, what tools did to `work`, and all of it in order to
+//! the trail; the ledger keeps the items, those of the summary before among them. The same span and the same summary
 //! before give the same summary, always.
 
 use std::{
@@ -11,21 +11,20 @@ use std::{
 
 use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
-    index::index,
-    ledger::{Caps, FIRST_REQUEST, Ledger},
+    index::{IndexMaterial, index},
+    ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
-    said::{Answer, LAST_WORDS, Speaker, Speech},
     voices::reported,
     wishes::{Asked, ITEM, hear, is_order_to_client, request},
     work::{Since, Work},
 };
 use crate::{
+    client_text::user_words_of,
     event::{Fact, Logged, Part, Pin},
     id::Seq,
     pairing::{Exchange, Outcome, pair},
     seq_set::SeqSet,
-    standing::{Position, rest_of},
     turn::Turns,
 };
 
@@ -36,7 +35,10 @@ pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
 pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
 
 /// The key of what was done, among the current task.
-const PROGRESS: &str = "progress";
+pub(super) const PROGRESS: &str = "progress";
+
+/// The key of the assistant's last words, among the current task.
+pub(super) const LAST_WORDS: &str = "last words";
 
 /// Summarises a span of a thread, oldest event first, on top of the summary of what came before it.
 ///
@@ -55,14 +57,8 @@ pub(super) fn summarise_again(
     caps: &Caps,
 ) -> Brief {
     let mut ledger = Ledger::carrying(previous);
-    let mut extraction = Extraction {
-        work: Work::carrying(&ledger),
-        speech: Speech::carrying(&ledger),
-        last_words: None,
-        request: None,
-        reading,
-        position: if previous.is_some() { Position::Later } else { Position::Opening },
-    };
+    let mut extraction =
+        Extraction { work: Work::carrying(&ledger), last_words: None, request: None, reading };
     extraction.work.since = done_before(&ledger);
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
     let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
@@ -73,47 +69,44 @@ pub(super) fn summarise_again(
         };
         returned.entry(at).or_default().push(exchange);
     }
-    let closing = closing(span);
     for event in span {
         let at = event.id.seq;
-        extraction.hear(&mut ledger, at, &event.event.fact, &closing);
+        extraction.hear(&mut ledger, at, &event.event.fact);
         for exchange in returned.get(&at).into_iter().flatten() {
             extraction.work.take(&mut ledger, exchange);
         }
     }
     pins(&mut ledger, span);
-    extraction.finish(&mut ledger);
+    let reading = extraction.finish(&mut ledger);
     let mut brief = ledger.settle(caps);
-    brief.voice = brief.voice.and(span, caps.user_words);
-    brief.index = index(span, &brief.index, caps.index);
+    let carried = std::mem::take(&mut brief.trail);
+    if caps.trail > 0 {
+        brief.trail = carried.clone().and(span, &paired, reading).within(caps.trail);
+    }
+    let material = IndexMaterial { span, previous: &brief.index, carried: &carried, beside: &brief.trail };
+    brief.index = index(&material, caps.index);
     brief
 }
 
 struct Extraction<'r> {
     work: Work,
-    speech: Speech,
     last_words: Option<(Seq, String)>,
     /// Where the newest request of this span is.
     request: Option<Seq>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
-    /// Whether the model has answered.
-    position: Position,
 }
 
-impl Extraction<'_> {
-    fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact, closing: &HashSet<Seq>) {
+impl<'r> Extraction<'r> {
+    fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact) {
         match fact {
             Fact::UserSaid { parts } => {
-                let text = rest_of(&text(parts), self.position);
+                let text = user_words_of(parts);
                 let said = self.reading.sentences(at, &text);
-                if text.trim().is_empty() || is_note_of_client(&text) || is_order_to_client(&text) {
+                if text.is_empty() || is_order_to_client(&text) {
                     return;
                 }
                 hear(ledger, at, &said);
-                let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
-                let speaker = if first { Speaker::Newcomer } else { Speaker::User };
-                self.speech.reply(ledger, at, &said, speaker);
                 for words in reported(&text) {
                     Work::report(ledger, at, words);
                 }
@@ -125,16 +118,13 @@ impl Extraction<'_> {
             }
             // What stands beside results is the user's, who spoke while tools ran.
             Fact::ToolReturned { parts, .. } => {
-                hear(ledger, at, &self.reading.sentences(at, &rest_of(&text(parts), self.position)));
+                hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
             }
             Fact::AssistantSaid { parts, .. } => {
-                self.position = Position::Later;
                 let text = text(parts);
                 if text.trim().is_empty() {
                     return;
                 }
-                let answer = if closing.contains(&at) { Answer::Closing } else { Answer::Working };
-                self.speech.take(ledger, &mut self.work, at, &self.reading.sentences(at, &text), answer);
                 self.last_words = Some((at, text));
             }
             Fact::Instructed { .. }
@@ -151,8 +141,8 @@ impl Extraction<'_> {
         }
     }
 
-    /// Says how far the current task is.
-    fn finish(self, ledger: &mut Ledger) {
+    /// Says how far the current task is, and gives back what was read.
+    fn finish(self, ledger: &mut Ledger) -> &'r mut Reading {
         if self.request.is_some() {
             // What was done for an earlier request is past.
             ledger.strike(Section::CurrentTask, PROGRESS);
@@ -191,6 +181,7 @@ impl Extraction<'_> {
                 detail: None,
             });
         }
+        self.reading
     }
 }
 
@@ -205,7 +196,7 @@ fn done_before(ledger: &Ledger) -> Since {
 }
 
 /// The assistant's events that belong to an answer which calls nothing.
-fn closing(span: &[Arc<Logged>]) -> HashSet<Seq> {
+pub(super) fn closing(span: &[Arc<Logged>]) -> HashSet<Seq> {
     let turns = Turns::of(span.iter().map(|event| &**event));
     let closing = turns.iter().filter(|turn| turn.tool_calls == 0);
     closing.flat_map(|turn| &turn.answered).map(|id| id.seq).collect()
@@ -267,76 +258,4 @@ pub(super) fn text(parts: &[Part]) -> String {
         }
     }
     text
-}
-
-/// Whether a message is one that a client wrote in the user's name: it is one bracket, or one tag, once or again and again.
-pub fn is_note_of_client(text: &str) -> bool {
-    let text = text.trim();
-    let is_bracket = text.starts_with('[') && text.ends_with(']') && !text[1..].contains('[');
-    is_bracket || is_tag(text)
-}
-
-/// Whether a text is `<a-name …>…</a-name>` and nothing beside it: between two such notes a user may have spoken.
-fn is_tag(text: &str) -> bool {
-    let name =
-        text.strip_prefix('<').and_then(|rest| rest.split(|c: char| c == '>' || c.is_whitespace()).next());
-    let Some(name) = name.filter(|name| is_tag_of_client(name)) else { return false };
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    let mut rest = text;
-    while let Some(inside) = rest.strip_prefix(&open) {
-        let Some((_, after)) = inside.split_once(&close) else { return false };
-        rest = after.trim_start();
-    }
-    rest.is_empty()
-}
-
-/// The tags in which clients write to the model; any other may be a user's own.
-fn is_tag_of_client(name: &str) -> bool {
-    const TAGS: [&str; 8] = [
-        "task-notification",
-        "system-reminder",
-        "system_reminder",
-        "environment_context",
-        "environment_details",
-        "user_instructions",
-        "user-prompt-submit-hook",
-        "session_context",
-    ];
-    TAGS.contains(&name) || ["command-", "local-command-", "ide_"].iter().any(|start| name.starts_with(start))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_of_a_client_is_one_bracket_or_one_tag_and_nothing_beside() {
-        let check = |text: &str, expect: bool| assert_eq!(is_note_of_client(text), expect, "{text}");
-        for note in [
-            "[Request interrupted by user]",
-            " <system-reminder>\nMind the list.\n</system-reminder>\n",
-            "<environment_context cwd=\"/\">a > b</environment_context>",
-            "<system-reminder>One.</system-reminder>\n<system-reminder>Two.</system-reminder>",
-        ] {
-            check(note, true);
-        }
-        for said in [
-            "",
-            "<",
-            "Fix <b>this</b>.",
-            "[1] and [2]",
-            "<div>mine</div>",
-            "<my-tag>",
-            "<my-tag>open",
-            "<my-tag>a</my-tags>",
-            "<my-tag>a</my-tag> and this",
-            // The user spoke between two notes of the client.
-            "<system-reminder>One.</system-reminder>\nNever push.\n<system-reminder>Two.</system-reminder>",
-        ] {
-            check(said, false);
-        }
-        check("<user_query>Never push.</user_query>", false);
-        check(&"<ide_x></ide_x>".repeat(100_000), true);
-        check(&"<a-b>".repeat(100_000), false);
-    }
 }

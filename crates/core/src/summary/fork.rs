@@ -34,7 +34,7 @@ impl Brief {
             }
         }
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
-        brief.voice = self.voice.before(seq);
+        brief.trail = self.trail.before(seq);
         brief.index = index::before(&self.index, seq);
         brief.standing = self.standing.before(seq);
         brief

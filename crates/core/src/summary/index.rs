@@ -7,7 +7,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
     sync::Arc,
 };
@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    Trail, TrailCall,
     calls::subject,
     prose::one_line,
     tools::deeds,
+    trail::{whole_words, without_tags},
     values::{is_value, name_of, values_in},
 };
 use crate::{
@@ -75,13 +77,28 @@ const VALUE: u64 = 9;
 /// An index of fewer letters than this does not say what was read or run: that would be most of it, and the number leads there.
 const SMALL: usize = 4_000;
 
-/// The index of a span and of what came before it, the newest result first, within `cap` letters.
-pub(super) fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
+/// What an index is made of, and what it need not say.
+pub(super) struct IndexMaterial<'a> {
+    /// What happened.
+    pub(super) span: &'a [Arc<Logged>],
+    /// What the index of what came before it says.
+    pub(super) previous: &'a [Entry],
+    /// The trail of what came before it: names that stood in it may stand there no longer.
+    pub(super) carried: &'a Trail,
+    /// The trail beside which the index will stand.
+    pub(super) beside: &'a Trail,
+}
+
+/// The index of a span and of what came before it, the newest result first, within `cap` letters. What stands in the
+/// trail is not told again.
+pub(super) fn index(material: &IndexMaterial<'_>, cap: usize) -> Vec<Entry> {
     if cap == 0 {
         return Vec::new();
     }
+    let IndexMaterial { span, previous, carried, beside } = *material;
     let mut index = Index::default();
     index.carry(previous);
+    index.carry_trail(carried);
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
     let returned = paired.exchanges.iter().filter_map(|exchange| match exchange.outcome {
         Outcome::Returned { at, result } => Some((at, exchange.call, result)),
@@ -94,6 +111,7 @@ pub(super) fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec
         index.read(at, call, result);
     }
     let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
+    index.forget_told(beside);
     index.chosen(newest.unwrap_or_default(), cap)
 }
 
@@ -120,6 +138,50 @@ impl Index {
             self.sources.push((*at, of.clone()));
             for name in names {
                 self.meet(&name.name, name.met, CROWD);
+            }
+        }
+    }
+
+    fn carry_trail(&mut self, trail: &Trail) {
+        let mut calls: Vec<(Seq, &TrailCall)> = trail.calls().collect();
+        // Results of calls made at once may come in any order; a name is where it stood last.
+        calls.sort_by_key(|(at, _)| *at);
+        for (at, call) in calls {
+            let mut names: BTreeSet<&str> = BTreeSet::new();
+            let arguments = arguments(&call.arguments);
+            for text in arguments.iter().map(AsRef::as_ref).chain([call.output.as_str()]) {
+                for piece in whole_words(text) {
+                    names_in(piece, &mut |name| {
+                        names.insert(name);
+                    });
+                }
+            }
+            self.sources.push((at, one_line(&format!("{} {}", call.tool, call.arguments), OF)));
+            for name in names {
+                self.meet(name, 1, CROWD);
+            }
+        }
+        // What was carried in the index and in the trail is of the same time: the newest stays last.
+        let mut order: Vec<usize> = (0..self.sources.len()).collect();
+        order.sort_by_key(|place| self.sources[*place].0);
+        let mut place_of = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, before)| place_of[*before] = place);
+        self.known.values_mut().for_each(|known| known.source = place_of[known.source]);
+        self.sources = order.iter().map(|place| self.sources[*place].clone()).collect();
+    }
+
+    /// Forgets the names that a trail shows.
+    fn forget_told(&mut self, trail: &Trail) {
+        let mut forget = |text: &str| {
+            names_in(text, &mut |name| {
+                self.known.remove(name);
+            });
+        };
+        trail.visit_texts(&mut forget);
+        // They are written as JSON, and were read as what it says.
+        for (_, call) in trail.calls() {
+            for text in arguments(&call.arguments) {
+                forget(&text);
             }
         }
     }
@@ -260,11 +322,24 @@ fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
             if LENGTH.contains(&word.len()) && word.bytes().any(|letter| letter.is_ascii_alphanumeric()) {
                 see(word);
             }
+        } else if is_id(word) {
+            see(word);
         } else {
             let names = word.split(['.', '-', '@', '+']);
             names.filter(|name| LENGTH.contains(&name.len()) && is_name(name)).for_each(&mut *see);
         }
     }
+}
+
+/// `3f2504e0-4f89-11d3-9a0c-0305e82c3301`, `2026-11-18T09.30`, `INV-2024-0071`, `gpt-5.1-mini`: whatever is joined by dashes
+/// and has digits means something only as a whole.
+fn is_id(word: &str) -> bool {
+    const LEAST: usize = 6;
+    word.len() >= LEAST
+        && LENGTH.contains(&word.len())
+        && word.contains('-')
+        && word.bytes().any(|letter| letter.is_ascii_digit())
+        && word.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"-_.+@".contains(&letter))
 }
 
 fn is_of_path(letter: char) -> bool {
@@ -334,7 +409,7 @@ pub(super) fn write(index: &[Entry], names: Names, text: &mut String) {
         let names = names.iter().map(|name| name.name.as_str()).filter(|name| !of.contains(name));
         let names = names.collect::<Vec<_>>().join(" ");
         let between = if of.is_empty() || names.is_empty() { "" } else { ": " };
-        let _ = writeln!(text, "- {place}{of}{between}{names}");
+        let _ = writeln!(text, "- {place}{}{between}{names}", without_tags(of));
     }
 }
 
@@ -345,6 +420,7 @@ mod tests {
         event::Fact,
         id::ThreadId,
         notation::{logged, read},
+        summary::reading::Reading,
     };
 
     /// A command and what it said, as events `at` and the one after it.
@@ -357,6 +433,11 @@ mod tests {
             logged(at, Fact::AssistantSaid { answer: None, model: None, parts: vec![Part::ToolCall(call)] }),
             logged(at + 1, Fact::ToolReturned { results: vec![result], parts: vec![] }),
         ]
+    }
+
+    fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
+        let none = Trail::default();
+        super::index(&IndexMaterial { span, previous, carried: &none, beside: &none }, cap)
     }
 
     fn rendered(index: &[Entry], names: Names) -> String {
@@ -438,6 +519,8 @@ assistant: Reading.
         check("--dry-run --all --x- ---a-b", &["--dry-run"]);
         check("v1.2.3 0.12.1-beta 1.2 3f9a1b2c abc123", &["v1.2.3", "0.12.1-beta", "3f9a1b2c"]);
         check("obj.fieldName user@hostName", &["fieldName", "hostName"]);
+        let ids = ["3f2504e0-4f89-11d3-9a0c-0305e82c3301", "INV-2024-0071", "2026-11-18", "gpt-5.1-mini"];
+        check(&format!("`{}`: ({}) [{}], {}.", ids[0], ids[1], ids[2], ids[3]), &ids);
         check("größeÄnderung 名前_は", &["größeÄnderung"]);
         check("/ // --- ... ___ @@ ++ é/é", &[]);
         check(&format!("{} {}_", "a/".repeat(61), "b".repeat(121)), &[]);
@@ -477,6 +560,26 @@ assistant: Reading.
         assert_eq!(before(&second, Seq(2)), []);
         // Nothing new changes nothing.
         assert_eq!(index(&[], &second, 1_000), second);
+    }
+
+    #[test]
+    fn what_the_trail_shows_is_not_told_and_what_it_no_longer_shows_is() {
+        let log = read(LOG);
+        let paired = pair(log.iter().map(|event| (event.id.seq, &event.event.fact)));
+        let whole = Trail::default().and(&log, &paired, &mut Reading::default());
+        let short = whole.clone().within(300);
+        let none = Trail::default();
+        let told = |span, carried, beside| {
+            let material = IndexMaterial { span, previous: &[], carried, beside };
+            let found = super::index(&material, 10_000);
+            let mut found: Vec<String> = names(&found).into_iter().map(str::to_owned).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(told(&log, &none, &whole), Vec::<String>::new());
+        let left = told(&[], &whole, &short);
+        assert!(left.contains(&"CacheEntry".to_owned()), "{left:?}");
+        assert!(!left.contains(&"src/cache.rs".to_owned()), "{left:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Brief, Detail, Entry, FoldedItems, Force, Item, PINS, Section, Voice};
+use super::{Brief, Detail, Entry, FoldedItems, Force, Item, PINS, Section, Trail};
 use crate::{seq_set::SeqSet, standing::STANDING_LETTERS, tokens::Tokens};
 
 /// How many constraints are shown. Beyond it preferences are folded before rules, older ones before newer.
@@ -19,6 +19,10 @@ const SOURCES: usize = 12;
 
 /// How many runs of events a fold names; between them it names too much rather than too little.
 const FOLDED_SOURCES: usize = 12;
+
+/// An index has at most one letter for so many tokens of room: with two or three letters a token, a seventh of it. On real
+/// sessions more names took room from what told more.
+const INDEX_PART: usize = 3;
 
 /// The key of the first request, which is never folded.
 pub(crate) const FIRST_REQUEST: &str = "first request";
@@ -44,8 +48,8 @@ pub struct Caps {
     pub errors: usize,
     /// Next steps.
     pub next_steps: usize,
-    /// What the user said, word for word: so many letters of it. By default none.
-    pub user_words: usize,
+    /// What happened, in order: so many letters of it. By default none.
+    pub trail: usize,
     /// The index of names: so many letters. By default there is none.
     pub index: usize,
     /// Standing context, word for word: so many letters of it, and no more than a third of what instructions and tools leave.
@@ -63,7 +67,7 @@ impl Default for Caps {
             failed_approaches: 40,
             errors: 40,
             next_steps: 24,
-            user_words: 0,
+            trail: 0,
             index: 0,
             standing: STANDING_LETTERS,
         }
@@ -74,36 +78,24 @@ impl Caps {
     /// The same, where a context has room for no more than this: what has room of its own takes no more than its part.
     pub fn within(self, room: Tokens) -> Self {
         let room = usize::try_from(room.0).unwrap_or(usize::MAX);
-        let user_words = self.user_words.min(room.saturating_mul(2));
-        Self { user_words, index: self.index.min(room.saturating_add(room / 2)), ..self }
+        Self {
+            trail: self.trail.min(room.saturating_mul(4)),
+            index: self.index.min(room / INDEX_PART),
+            ..self
+        }
     }
 
-    /// The same, where a summary and what is kept may take this much: an index has no more letters than that are tokens, and so
-    /// takes less than half of it.
-    pub fn beside(self, most: Tokens) -> Self {
-        Self { index: self.index.min(usize::try_from(most.0).unwrap_or(usize::MAX)), ..self }
-    }
-
-    /// The same, for a span of this size: what users said is cut where it is most of the span, or nothing would be gained.
+    /// The same, for a span of this size: an index of more letters would be most of it.
     pub fn of_span(self, span: Tokens) -> Self {
-        let letters = usize::try_from(span.0).unwrap_or(usize::MAX).saturating_mul(2);
-        Self { user_words: self.user_words.min(letters), index: self.index.min(letters), ..self }
+        let letters = usize::try_from(span.0).unwrap_or(usize::MAX);
+        Self { trail: self.trail.min(letters.saturating_mul(4)), index: self.index.min(letters), ..self }
     }
 
-    /// The same with so many tokens less beside the sections, first of the index; nothing, if there is none to take.
-    pub fn less(self, excess: Tokens) -> Option<Self> {
-        // Names and hashes have two letters a token, or a little more.
-        let letters = usize::try_from(excess.0).unwrap_or(usize::MAX).saturating_mul(3);
-        let index = self.index.saturating_sub(letters);
-        let user_words = self.user_words.saturating_sub(letters.saturating_sub(self.index));
-        (self.index + self.user_words > 0).then_some(Self { user_words, index, ..self })
-    }
-
-    /// The same with an index of so many tokens less, and of no fewer letters than `least`; nothing, if that changes nothing.
-    pub fn less_index(self, excess: Tokens, least: usize) -> Option<Self> {
-        let letters = usize::try_from(excess.0).unwrap_or(usize::MAX).saturating_mul(2);
-        let index = self.index.saturating_sub(letters).max(least);
-        (index < self.index).then_some(Self { index, ..self })
+    /// The same with so many letters less beside the sections, first of the trail; nothing, if there is none to take.
+    pub fn less(self, letters: usize) -> Option<Self> {
+        let trail = self.trail.saturating_sub(letters);
+        let index = self.index.saturating_sub(letters.saturating_sub(self.trail));
+        (self.index + self.trail > 0).then_some(Self { trail, index, ..self })
     }
 
     /// How many items of a section are shown.
@@ -132,7 +124,7 @@ pub(crate) struct Ledger {
     places: HashMap<(Section, String), usize>,
     by_section: BTreeMap<Section, Vec<usize>>,
     folded: Vec<FoldedItems>,
-    voice: Voice,
+    trail: Trail,
     index: Vec<Entry>,
 }
 
@@ -143,7 +135,7 @@ impl Ledger {
         if let Some(previous) = previous {
             previous.items.iter().for_each(|item| ledger.put(item.clone()));
             ledger.folded.clone_from(&previous.folded);
-            ledger.voice.clone_from(&previous.voice);
+            ledger.trail.clone_from(&previous.trail);
             ledger.index.clone_from(&previous.index);
         }
         ledger
@@ -196,7 +188,7 @@ impl Ledger {
             sections.entry(item.section).or_default().push(item);
         }
         let mut brief =
-            Brief { folded: self.folded, voice: self.voice, index: self.index, ..Brief::default() };
+            Brief { folded: self.folded, trail: self.trail, index: self.index, ..Brief::default() };
         for (section, items) in sections {
             let mut items = if is_prose(section) { without_repeats(items) } else { items };
             let too_many = items.len().saturating_sub(caps.of(section));
@@ -327,16 +319,28 @@ mod tests {
 
     #[test]
     fn what_has_room_of_its_own_takes_no_more_than_its_part_of_a_context() {
-        let caps = Caps { user_words: 1_000, index: 800, ..Caps::default() };
-        let check = |caps: Caps, user_words, index| {
-            assert_eq!((caps.user_words, caps.index), (user_words, index));
+        let caps = Caps { trail: 1_000, index: 800, ..Caps::default() };
+        let check = |caps: Caps, trail, index| {
+            assert_eq!((caps.trail, caps.index), (trail, index));
             assert_eq!(caps.commands, Caps::default().commands);
         };
-        check(caps.within(Tokens(600)), 1_000, 800);
-        check(caps.within(Tokens(400)), 800, 600);
+        check(caps.within(Tokens(100_000)), 1_000, 800);
+        check(caps.within(Tokens(240)), 960, 240 / INDEX_PART);
         check(caps.within(Tokens(0)), 0, 0);
-        let all = Caps { user_words: usize::MAX, index: usize::MAX, ..caps };
-        check(all.within(Tokens::MAX), usize::MAX, usize::MAX);
+        check(caps.of_span(Tokens(200)), 800, 200);
+        let all = Caps { trail: usize::MAX, index: usize::MAX, ..caps };
+        assert_eq!(all.within(Tokens::MAX).trail, usize::MAX);
+        check(all.of_span(Tokens::MAX), usize::MAX, usize::MAX);
+    }
+
+    #[test]
+    fn the_trail_gives_room_before_the_index_does() {
+        let caps = Caps { trail: 1_000, index: 800, ..Caps::default() };
+        let less = |letters| caps.less(letters).map(|caps| (caps.trail, caps.index));
+        assert_eq!(less(300), Some((700, 800)));
+        assert_eq!(less(1_300), Some((0, 500)));
+        assert_eq!(less(usize::MAX), Some((0, 0)));
+        assert_eq!(Caps { trail: 0, index: 0, ..caps }.less(1), None);
     }
 
     #[test]

@@ -16,12 +16,12 @@ mod prose;
 mod reading;
 mod render;
 mod runs;
-mod said;
+mod stored;
 mod stories;
 pub mod tools;
 mod topic;
+mod trail;
 mod values;
-mod voice;
 mod voices;
 mod wishes;
 mod work;
@@ -37,31 +37,31 @@ pub(crate) use self::{
     work::key as work_key,
 };
 pub use self::{
-    extract::{is_note_of_client, summarise},
+    extract::summarise,
     index::{Entry, Name},
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
-    voice::{Extent, Hand, Said, Voice},
+    trail::{AnswerPart, CallEffect, CallEnding, FoldedRequest, Trail, TrailCall, TrailEntry, TrailKind},
 };
 use crate::{seq_set::SeqSet, standing::Standing};
 
 /// A structured summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "stored::StoredBrief")]
 pub struct Brief {
     /// The items, by section and within a section oldest first.
     pub items: Vec<Item>,
     /// What is no longer told item by item.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<FoldedItems>,
-    /// What users said.
-    #[serde(default, skip_serializing_if = "Voice::is_empty")]
-    pub voice: Voice,
+    /// What happened, in order.
+    #[serde(skip_serializing_if = "Trail::is_empty")]
+    pub trail: Trail,
     /// Which names stood where, the newest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<Entry>,
     /// The standing context of the span, carried byte for byte.
-    #[serde(default, skip_serializing_if = "Standing::is_empty")]
+    #[serde(skip_serializing_if = "Standing::is_empty")]
     pub standing: Standing,
 }
 

@@ -6,6 +6,8 @@
 
 use std::{borrow::Cow, ops::Deref, rc::Rc};
 
+use crate::client_text::is_client_tag;
+
 /// The longest sentence, in bytes; what goes on for longer is taken as several.
 const SENTENCE: usize = 2_000;
 
@@ -181,16 +183,9 @@ fn own_words(text: &str) -> Cow<'_, str> {
     Cow::Owned(own)
 }
 
-/// Tags in which clients wrap what is not the user's word.
-const ATTACHMENTS: [&str; 20] = [
-    "system-reminder",
-    "system_reminder",
-    "environment_context",
-    "environment_details",
-    "user_instructions",
-    "user-prompt-submit-hook",
+/// Tags in which people wrap what is not their own word.
+const ATTACHMENTS: [&str; 13] = [
     "file",
-    "file_content",
     "file_contents",
     "document",
     "attachment",
@@ -210,8 +205,7 @@ fn opens_attachment(line: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = line.split_once('<')?;
     let end = rest.find(['>', ' '])?;
     let name = &rest[..end];
-    let wrapped = ATTACHMENTS.contains(&name)
-        || ["command-", "local-command-", "ide_"].iter().any(|prefix| name.starts_with(prefix));
+    let wrapped = ATTACHMENTS.contains(&name) || is_client_tag(name);
     wrapped.then(|| (before, name, &rest[end..]))
 }
 

@@ -1,18 +1,22 @@
-//! Messages that were read before: a span is summarised again with other caps or another end, and says the same.
+//! What was read before: a span is summarised again with other caps or another end, and says the same.
 
 use std::{collections::HashMap, rc::Rc};
 
-use super::prose::{Sentence, sentences};
+use super::{
+    TrailEntry,
+    prose::{Sentence, sentences},
+};
 use crate::id::Seq;
 
 /// How many bytes of messages are remembered: read, they take some ten times as much.
 const REMEMBERED: usize = 4 << 20;
 
-/// The sentences of a thread's messages.
+/// The sentences of a thread's messages, and its calls.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     read: HashMap<Seq, Rc<[Sentence]>>,
     bytes: usize,
+    calls: HashMap<Seq, Rc<[TrailEntry]>>,
 }
 
 impl Reading {
@@ -27,5 +31,11 @@ impl Reading {
             self.read.insert(at, Rc::clone(&read));
         }
         read
+    }
+
+    /// What a trail tells of the calls that an event made. They are never parted from their results, so that they are the
+    /// same in every span that holds them.
+    pub(super) fn calls(&mut self, at: Seq, read: impl FnOnce() -> Vec<TrailEntry>) -> Rc<[TrailEntry]> {
+        Rc::clone(self.calls.entry(at).or_insert_with(|| read().into()))
     }
 }

@@ -71,6 +71,9 @@ fn is_addressed(sentence: &Sentence) -> bool {
     plain && (ORDERS.contains(&sentence.word(0)) || sentence.has("you") || sentence.has("must"))
 }
 
+/// The words for a current task that is the session's first request.
+pub(super) const THE_FIRST_REQUEST: &str = "The first request.";
+
 /// Notes what was asked for. Nothing is noted of a greeting or a nod; a later message that only says how to work, or
 /// answers, is the current task but not what the session is about.
 pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) -> Asked {
@@ -95,7 +98,7 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     ledger.strike(Section::CurrentTask, REQUEST);
     // The first request stands under the session's intent already.
     if first {
-        "The first request.".clone_into(&mut text);
+        THE_FIRST_REQUEST.clone_into(&mut text);
     }
     ledger.put(Item { key: Some(REQUEST.to_owned()), ..item(Section::CurrentTask, text, at, None) });
     Asked::Something
@@ -137,11 +140,6 @@ pub(super) fn with_what_it_means(sentences: &[Sentence], index: usize, most: usi
         }
         _ => one_line(&sentence.text, most),
     }
-}
-
-/// Whether a sentence says next to nothing by itself.
-pub(super) fn is_vague(sentence: &Sentence) -> bool {
-    sentence.words.len() <= 3 || points(sentence)
 }
 
 /// Whether a sentence speaks of something it does not name.

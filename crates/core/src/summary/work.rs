@@ -15,7 +15,6 @@ use super::{
     ledger::Ledger,
     prose::{one_line, sentences},
     runs::{covers, kind, kinds},
-    said::TALE,
     tools::{Change, Deed, Todo, TodoState, deeds, failure},
     voices::{answer, refusal},
     wishes::{ITEM, hear},
@@ -30,6 +29,9 @@ use crate::{
 
 /// How many characters of an error are kept.
 const ERROR: usize = 400;
+
+/// How long the tale of an attempt may be, in characters.
+const TALE: usize = 480;
 
 /// How long a key may be, in characters; of what is longer the end is replaced by a digest.
 const KEY: usize = 240;
@@ -51,8 +53,6 @@ pub(super) struct Work {
     newest: Option<Failed>,
     /// Changes of files, in order.
     changes: Vec<(Seq, String)>,
-    /// What the assistant said of causes, in order.
-    causes: Vec<(Seq, String)>,
     /// What was replaced by what, by file.
     replaced: HashMap<String, HashSet<(u64, u64)>>,
     /// The steps of the plan that holds.
@@ -103,19 +103,6 @@ impl Work {
             .map(|item| item.identity().to_owned())
             .collect();
         work
-    }
-
-    /// The newest failure, if nothing has worked since and it is not long ago.
-    pub(super) fn newest_failure(&self, at: Seq) -> Option<&Failed> {
-        const NEAR: u64 = 12;
-        self.newest
-            .as_ref()
-            .filter(|failed| failed.sources.last().is_some_and(|last| at.0.saturating_sub(last.0) <= NEAR))
-    }
-
-    /// The assistant said what something was due to.
-    pub(super) fn explain(&mut self, at: Seq, words: &str) {
-        self.causes.push((at, words.to_owned()));
     }
 
     /// A new request: what is done from here on is done for it.
@@ -325,9 +312,8 @@ impl Work {
         let how = self.how(failed, subject, sources);
         let resolved = Failed { sources: sources.clone(), ..failed.clone() };
         note_error(ledger, &resolved, Fate::Resolved(one_line(&how, SUBJECT)));
-        let cause = self.cause(failed).map(|cause| format!(" — {}", one_line(cause, ITEM / 2)));
         let words = one_line(&failed.words, ITEM / 2);
-        let text = format!("Tried {}: {words} → {how}{}", failed.subject, cause.unwrap_or_default());
+        let text = format!("Tried {}: {words} → {how}", failed.subject);
         let all = SeqSet::union([&failed.sources, sources]);
         attempt(ledger, one_line(&text, TALE), tale_key(kind, &failed.words), all, Ending::Known);
         self.newest.take_if(|newest| newest.words == failed.words);
@@ -365,12 +351,6 @@ impl Work {
             how.push_str(" later");
         }
         how
-    }
-
-    fn cause(&self, failed: &Failed) -> Option<&str> {
-        let since = failed.sources.last().unwrap_or_default();
-        let from = self.causes.partition_point(|(at, _)| *at <= since);
-        self.causes.get(from..)?.last().map(|(_, words)| words.as_str())
     }
 }
 
@@ -609,8 +589,7 @@ assistant:
     #[test]
     fn an_error_is_resolved_when_the_same_thing_works() {
         insta::assert_snapshot!(told(FIXED, &[Section::Errors, Section::FailedApproaches]), @r"
-        FailedApproaches [2-4] The problem was the return type.
-        FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs — The problem was the return type.
+        FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs
         Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
         ");
     }

@@ -17,6 +17,7 @@ use super::{
     text::defused,
 };
 use crate::{
+    client_text::user_words,
     event::{Fact, Part},
     id::Seq,
     seq_set::SeqSet,
@@ -349,7 +350,7 @@ fn wishes(source: &Source<'_>) -> Vec<(Seq, String, Bag)> {
         };
         for part in parts {
             let Part::Text { text } = part else { continue };
-            for sentence in sentences(text) {
+            for sentence in sentences(&user_words(text)) {
                 let text = one_line(&sentence.text, ITEM);
                 let bag = Bag::of(&text);
                 wishes.push((event.id.seq, text, bag));

@@ -120,7 +120,9 @@ pub(super) fn named<'b>(previous: Option<&'b Brief>, name: &str) -> Option<&'b I
 mod tests {
     use super::*;
     use crate::{
+        id::Seq,
         notation::read,
+        seq_set::SeqSet,
         summary::{Caps, summarise},
     };
 
@@ -134,7 +136,16 @@ pin: remember the milk
 
     #[test]
     fn earlier_items_have_names_unless_only_the_user_can_take_them_back() {
-        let brief = summarise(&read(LOG), None, &Caps::default());
+        let mut brief = summarise(&read(LOG), None, &Caps::default());
+        // What was decided is only known by what a model once said of it.
+        let decided = Item {
+            section: Section::KeyDecisions,
+            text: "Use an LRU map.".to_owned(),
+            key: None,
+            sources: SeqSet::one(Seq(2)),
+            detail: None,
+        };
+        brief.items.insert(brief.items.len() - 1, decided);
         let form = form(Some(&brief));
         let notes = form.split("Notes made earlier:\n").nth(1).unwrap();
         insta::assert_snapshot!(notes, @r"
@@ -143,7 +154,7 @@ pin: remember the milk
         - Current Task: The first request.
         - Current Task: Last said: I chose an LRU map because it is bounded.
         - Current Task: Since then: 1 call; last ran `cargo test` → failed
-        - [k8] Key Decisions: I chose an LRU map because it is bounded.
+        - [k8] Key Decisions: Use an LRU map.
         - Errors Encountered: error: boom — from `cargo test`; not resolved
         ");
         for name in notes.split('[').skip(1).filter_map(|rest| rest.split(']').next()) {
@@ -171,12 +182,6 @@ pin: remember the milk
 
     fn item() -> Item {
         let section = Section::KeyDecisions;
-        Item {
-            section,
-            text: String::new(),
-            key: None,
-            sources: crate::seq_set::SeqSet::default(),
-            detail: None,
-        }
+        Item { section, text: String::new(), key: None, sources: SeqSet::default(), detail: None }
     }
 }

@@ -12,7 +12,7 @@ mod form;
 mod names;
 mod report;
 mod secrets;
-pub(crate) use self::secrets::holds_secret;
+pub(crate) use self::secrets::{holds_secret, without_keys};
 mod text;
 mod whole;
 

@@ -3,6 +3,11 @@
 //! A summary lives as long as its session and is sent with every request, so that a key echoed into one is leaked for
 //! good. Known prefixes and names are looked for, not randomness: a commit's hash is random too, and is wanted.
 
+use std::ops::Range;
+
+/// What stands in place of a key.
+const LEFT_OUT: &str = "[a key, left out]";
+
 /// Whether a text looks as if it held a key or a password.
 pub(crate) fn holds_secret(text: &str) -> bool {
     text.contains("-----BEGIN ") && text.contains("PRIVATE KEY")
@@ -50,6 +55,40 @@ fn is_key(word: &str) -> bool {
             && rest.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./+~".contains(letter))
     };
     KEYS.iter().any(|(prefix, least)| word.strip_prefix(prefix).is_some_and(|rest| fits(rest, *least)))
+}
+
+/// A text with a mark in place of each issued key. Unlike [`holds_secret`] it leaves alone what only names a secret, as
+/// code does.
+pub(crate) fn without_keys(text: &str) -> String {
+    let mut keys: Vec<Range<usize>> =
+        KEYS.iter().flat_map(|(prefix, least)| keys_in(text, prefix, *least)).collect();
+    keys.sort_by_key(|key| key.start);
+    let mut left = String::with_capacity(text.len());
+    let mut told = 0;
+    for key in keys {
+        if key.start >= told {
+            left.push_str(&text[told..key.start]);
+            left.push_str(LEFT_OUT);
+            told = key.end;
+        }
+    }
+    left.push_str(&text[told..]);
+    left
+}
+
+/// Where the keys with a prefix stand in a text.
+fn keys_in<'t>(text: &'t str, prefix: &'t str, least: usize) -> impl Iterator<Item = Range<usize>> + 't {
+    text.match_indices(prefix).filter_map(move |(at, _)| {
+        let before = &text[..at];
+        // In JSON the letter before a word may be that of an escape.
+        let is_escape = before.len() >= 2 && before.as_bytes()[before.len() - 2] == b'\\';
+        let begins = is_escape || before.chars().next_back().is_none_or(|letter| !letter.is_alphanumeric());
+        let rest = &text[at + prefix.len()..];
+        let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || "-_./+~".contains(letter);
+        let length = rest.find(|letter| !is_of_key(letter)).unwrap_or(rest.len());
+        let letters = rest[..length].bytes().filter(u8::is_ascii_alphanumeric).count();
+        (begins && letters >= least).then(|| at..at + prefix.len() + length)
+    })
 }
 
 /// `password=…`, `api_key: …`, `Authorization: Bearer …`
@@ -165,5 +204,15 @@ mod tests {
         ] {
             assert!(!holds_secret(text), "{text}");
         }
+    }
+
+    #[test]
+    fn keys_are_taken_out_of_a_text_and_names_of_secrets_stay() {
+        let key = format!("ghp_{}", "a1B2c3D4e5".repeat(3));
+        let check = |text: &str, expect: &str| assert_eq!(without_keys(text), expect);
+        check(&format!("token={key}; {key}"), "token=[a key, left out]; [a key, left out]");
+        check(&format!(r#"{{"env":"A\n{key}\nB"}}"#), r#"{"env":"A\n[a key, left out]\nB"}"#);
+        check("let password: String = task-sk-list;", "let password: String = task-sk-list;");
+        check("", "");
     }
 }

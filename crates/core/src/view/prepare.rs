@@ -11,13 +11,13 @@ use crate::{
     cost::Terms,
     event::{Compaction, Logged, Time, Trigger},
     fit::{Refusal, last_resorts, last_resorts_but_standing},
-    id::ModelName,
+    id::{ModelName, Seq},
     pipeline::{Pipeline, Reduced, State, Step, is_met},
     plan::{CacheUse, Plan, Summariser},
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
     standing::STANDING_LETTERS,
-    summary::compaction::{Finished, Keep, NothingGained},
+    summary::compaction::{Drafting, Finished, Keep, NothingGained},
     tokens::Tokens,
 };
 
@@ -34,6 +34,9 @@ pub struct Moment<'a> {
     pub standby: Standby<'a>,
     /// What earlier calls have shown about that cache.
     pub cache: CacheUse,
+    /// The first event of what the model has not answered yet, if somebody knows: no summary takes that in as long as there is
+    /// room for it. Clients put more into a request than its newest message, such as the files that are being edited.
+    pub unanswered: Option<Seq>,
 }
 
 impl Moment<'_> {
@@ -140,7 +143,7 @@ impl View {
         let mut context = self.take_context();
         let standing = policy.summary.map_or(STANDING_LETTERS, |rules| rules.caps.standing);
         context.limit_standing(standing, budget.ceiling().less(context.tier_tokens(Tier::Prefix)));
-        let context = making.arrivals(context, policy);
+        let context = making.arrivals(context, policy, budget);
         // A copy of the window is dear: it is made only if something that was sent may change.
         let mut before = (policy.has(When::EveryCall) || making.cause.is_some()).then(|| context.clone());
         let mut context = making.every_call(context, policy);
@@ -176,6 +179,7 @@ pub(super) struct Making {
     /// Whether this is the first call: nothing was sent that could change.
     pub(super) first: bool,
     now: Option<Time>,
+    unanswered: Option<Seq>,
     pub(super) plan: Option<Plan>,
     /// What was decided before the context moved to another pivot.
     edits: Vec<Recorded>,
@@ -233,6 +237,7 @@ impl Making {
             paused: is_paused(view, moment),
             model: moment.model.cloned(),
             now: moment.now,
+            unanswered: moment.unanswered,
             plan: None,
             edits: Vec::new(),
             compaction: None,
@@ -242,13 +247,13 @@ impl Making {
     }
 
     /// What is sent for the first time may be cut freely.
-    fn arrivals(&mut self, mut context: Context, policy: &Policy) -> Context {
+    fn arrivals(&mut self, mut context: Context, policy: &Policy, budget: &Budget) -> Context {
         context.start_recording();
         if !policy.has(When::OnArrival) {
             return context;
         }
         context.guard_sent(Guard::Kept);
-        let mut context = self.run(&policy.pipeline(When::OnArrival), context, &always());
+        let mut context = self.run(&policy.pipeline(When::OnArrival), context, &all_of(budget));
         context.guard_sent(Guard::Open);
         context
     }
@@ -332,7 +337,7 @@ impl Making {
                 Err(NothingGained::NothingOld)
             }
         };
-        let compaction = compaction.or_else(|_| Self::draft(view, &context, rules, budget))?;
+        let compaction = compaction.or_else(|_| self.draft(view, &context, rules, budget))?;
         let mut context = context;
         self.edits.extend(context.recorded());
         view.context = context;
@@ -360,8 +365,9 @@ impl Making {
         Ok(compaction)
     }
 
-    /// The compaction that the built-in summariser makes.
+    /// The compaction that the built-in summariser makes: one that leaves what the model has not answered, if there is room.
     fn draft(
+        &self,
         view: &mut View,
         context: &Context,
         rules: SummaryRules,
@@ -372,17 +378,13 @@ impl Making {
         if !view.needed.is_empty() {
             return Err(NothingGained::NothingOld);
         }
-        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-        let target = budget.target();
-        let mut drafting = rules.drafting(budget, prefix);
-        let mut draft = drafting.draft(context, &view.line, Trigger::Threshold);
-        let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
-        if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
-            // Turns of any size may be more than there is room for.
-            drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
-            draft = drafting.draft(context, &view.line, Trigger::Threshold);
+        if self.unanswered.is_some()
+            && let Ok(draft) = drafted(view, context, rules, budget, self.unanswered)
+            && draft.tokens_after.is_some_and(|after| after <= budget.force())
+        {
+            return Ok(draft);
         }
-        draft
+        drafted(view, context, rules, budget, None)
     }
 
     fn last_resorts(&mut self, context: Context, budget: &Budget) -> Result<Context, Refusal> {
@@ -446,6 +448,27 @@ impl Making {
     }
 }
 
+/// The built-in summariser's compaction of what a view shows, but for what comes from `unanswered` on.
+fn drafted(
+    view: &View,
+    context: &Context,
+    rules: SummaryRules,
+    budget: &Budget,
+    unanswered: Option<Seq>,
+) -> Result<Compaction, NothingGained> {
+    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+    let target = budget.target();
+    let mut drafting = Drafting { unanswered, ..rules.drafting(budget, prefix) };
+    let mut draft = drafting.draft(context, &view.line, Trigger::Threshold);
+    let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
+    if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
+        // Turns of any size may be more than there is room for.
+        drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
+        draft = drafting.draft(context, &view.line, Trigger::Threshold);
+    }
+    draft
+}
+
 /// Whether the provider has forgotten what was sent last, because of the time that has passed.
 fn is_paused(view: &View, moment: &Moment<'_>) -> bool {
     let since = view.last.as_ref().and_then(|last| last.at).zip(moment.now);
@@ -455,7 +478,12 @@ fn is_paused(view: &View, moment: &Moment<'_>) -> bool {
     })
 }
 
-/// A budget under which every reducer does all it can.
+/// The same budget, under which every reducer does all it can.
+fn all_of(budget: &Budget) -> Budget {
+    Budget::new(budget.ceiling()).aim(Tokens(0))
+}
+
+/// A budget under which every reducer does all it can, whatever the window.
 fn always() -> Budget {
     Budget::new(Tokens(u64::MAX)).aim(Tokens(0))
 }

@@ -10,6 +10,7 @@ mod floors;
 mod histories;
 #[cfg(test)]
 mod inject;
+mod injection;
 #[cfg(test)]
 mod notation;
 #[cfg(test)]

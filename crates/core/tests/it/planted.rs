@@ -23,9 +23,8 @@ use self::sheet::{Agent, Session};
 /// The built-in summariser finds everything that is planted, and keeps it through five compactions.
 #[test]
 fn everything_planted_is_found_and_kept() {
-    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| {
-        summarise(span, previous, &Caps::default())
-    }));
+    let caps = Caps { trail: 400_000, ..Caps::default() };
+    pass(&examine_all(&|span: &[Arc<Logged>], previous: Option<&Brief>| summarise(span, previous, &caps)));
 }
 
 #[test]

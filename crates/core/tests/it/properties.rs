@@ -157,7 +157,12 @@ fn assert_same(one: &Context, other: &Context) {
 fn eager() -> Vec<AnyReducer> {
     let limit = TokenLimit { over: Tokens(20), head: Tokens(5), tail: Tokens(5) };
     vec![
-        AnyReducer::CutOutputs(CutOutputs { tokens: Some(limit), lines: Some(4), spare_turns: 0 }),
+        AnyReducer::CutOutputs(CutOutputs {
+            tokens: Some(limit),
+            lines: Some(4),
+            share: None,
+            spare_turns: 0,
+        }),
         AnyReducer::EvictMedia(EvictMedia { keep_newest: 1 }),
         AnyReducer::DropReasoning(DropReasoning { scope: ReasoningScope::All }),
         AnyReducer::ReferOutputs(ReferOutputs { spare_turns: 0 }),

@@ -1,5 +1,5 @@
-//! What a summary holds beside its sections, over generated sessions and through chains of compactions: what users said,
-//! and where names stood; and that a compaction leaves no more than was asked for.
+//! What a summary holds beside its sections, over generated sessions and through chains of compactions: what happened, and
+//! where names stood; and that a compaction leaves no more than was asked for.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use epitome_core::{
     project::{Line, project},
     seq_set::SeqSet,
     summary::{
-        Brief, Caps, Extent,
+        Brief, Caps, Trail, TrailEntry, TrailKind,
         compaction::{Drafting, Keep, Length},
         summarise,
     },
@@ -57,14 +57,24 @@ fn session(most: usize) -> impl Strategy<Value = Vec<Arc<Logged>>> {
         .prop_map(|facts| (1..).zip(facts.concat()).map(|(seq, fact)| logged(seq, fact)).collect())
 }
 
-/// The summary of a session cut into spans, each on top of the one before.
+/// The summary of a session cut into spans, each on top of the one before. As in every compaction, no call is parted from
+/// its results.
 fn chained(events: &[Arc<Logged>], spans: usize, caps: &Caps) -> Brief {
-    let spans = events.chunks(events.len().div_ceil(spans).max(1));
-    spans.fold(Brief::default(), |brief, span| summarise(span, Some(&brief), caps))
+    let length = events.len().div_ceil(spans).max(1);
+    let mut brief = Brief::default();
+    let mut left = events;
+    while !left.is_empty() {
+        let is_result = |event: &Arc<Logged>| matches!(event.event.fact, Fact::ToolReturned { .. });
+        let more = left.iter().skip(length).take_while(|event| is_result(event)).count();
+        let (span, rest) = left.split_at((length + more).min(left.len()));
+        brief = summarise(span, Some(&brief), caps);
+        left = rest;
+    }
+    brief
 }
 
-fn caps(user_words: usize, index: usize) -> Caps {
-    Caps { user_words, index, ..Caps::default() }
+fn caps(trail: usize, index: usize) -> Caps {
+    Caps { trail, index, ..Caps::default() }
 }
 
 fn words() -> Arc<Meter> {
@@ -125,8 +135,7 @@ proptest! {
         let brief = chained(&events, spans, &caps(600, 600));
         let fork = Seq(at.index(events.len() + 1) as u64 + 1);
         let before = brief.before(fork);
-        prop_assert!(before.voice.said.iter().all(|said| said.at < fork));
-        prop_assert!(before.voice.untold.last() < Some(fork));
+        prop_assert!(before.trail.entries.iter().all(|entry| last_of(entry) < fork));
         prop_assert!(before.index.iter().all(|entry| entry.at < fork));
         // How often a name was met is what was known by then.
         let whole = chained(&events[..usize::try_from(fork.0).unwrap() - 1], 1, &caps(0, usize::MAX));
@@ -138,18 +147,19 @@ proptest! {
 
     /// Any history at all; and caps that no file would say.
     #[test]
-    fn any_history_has_a_voice_and_an_index_within_their_caps(
-        events in history(60), spans in 1..5usize, cap in prop_oneof![0..500usize, Just(usize::MAX)],
+    fn any_history_has_a_trail_and_an_index_within_their_caps(
+        events in history(60), spans in 1..5usize, cap in prop_oneof![0..3_000usize, Just(usize::MAX)],
     ) {
         let caps = caps(cap, cap);
         let brief = chained(&events, spans, &caps);
         let meter = Meter::new(Arc::new(Estimate), Overhead::default());
         let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
         let told = brief.render(&covered, Tokens(0), &meter, Names::Messages);
-        let plain = Brief { voice: epitome_core::summary::Voice::default(), index: vec![], ..brief.clone() };
-        let beside = told.len() - plain.render(&covered, Tokens(0), &meter, Names::Messages).len();
-        // Two headings, and a line under each that says what is left out and how to use it.
-        prop_assert!(beside <= cap.saturating_mul(2).saturating_add(320), "{beside} beside, within {cap}: {told}");
+        let without = Brief { trail: Trail::default(), index: vec![], ..brief.clone() };
+        let sections = without.render(&covered, Tokens(0), &meter, Names::Messages).len();
+        // Two headings with a line under each, and whatever must be told of the newest requests however little room there is.
+        let most = cap.saturating_mul(2).saturating_add(sections + 320 + NEWEST);
+        prop_assert!(told.len() <= most, "{} of {most}, within {cap}: {told}", told.len());
         let drafting = Drafting { caps, ..Drafting::default() };
         prop_assert!(drafting.expected(Tokens::MAX) > Tokens(0));
         prop_assert_eq!(caps.within(Tokens(0)).index, 0);
@@ -168,7 +178,7 @@ proptest! {
         let context = project(&line, words(), Names::Messages);
         let length = Length::Fixed(Tokens(60));
         let keep = if important { Keep::Important(Tokens(keep)) } else { Keep::Tokens(Tokens(keep)) };
-        let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), modest: None, limit: None };
+        let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), limit: None, unanswered: None };
         let after = |drafting: Drafting| {
             drafting.draft(&context, &line, Trigger::Threshold).ok().and_then(|draft| draft.tokens_after)
         };
@@ -181,6 +191,26 @@ proptest! {
             "{reached} of {most}, where {least:?} could be reached"
         );
     }
+}
+
+/// The letters that the newest piece of a trail takes at most in these histories, if it is told in its shortest form.
+const NEWEST: usize = 12_000;
+
+/// The last event that an entry tells of.
+fn last_of(entry: &TrailEntry) -> Seq {
+    match &entry.what {
+        TrailKind::Request(request) => request.last,
+        _ => entry.at,
+    }
+}
+
+/// What the user said by a summary, in order.
+fn said(brief: &Brief) -> Vec<&str> {
+    let said = brief.trail.entries.iter().filter_map(|entry| match &entry.what {
+        TrailKind::User { text } => Some(text.as_str()),
+        _ => None,
+    });
+    said.collect()
 }
 
 /// Words as they stand, between what can be no part of one.
@@ -229,17 +259,16 @@ fn the_default_keeps_every_message_of_the_user_word_for_word_through_a_chain_of_
     assert!(made.len() >= 10, "{}", made.len());
     for compaction in &made {
         let Summary::Structured { text, brief } = &compaction.summary else { panic!("code has made it") };
-        let said: Vec<&str> = brief.voice.said.iter().map(|said| said.text.as_str()).collect();
+        let said = said(brief);
         assert_eq!(said, asked[..said.len()], "all that were asked by then, in order");
-        assert!(
-            brief.voice.untold.is_empty() && brief.voice.said.iter().all(|said| said.extent == Extent::Whole)
-        );
+        let folded = brief.trail.entries.iter().filter(|entry| matches!(entry.what, TrailKind::Request(_)));
+        assert_eq!(folded.count(), 0, "{text}");
         for request in said {
             assert!(text.contains(request), "{request} is not in\n{text}");
         }
     }
     let told = made.iter().map(|made| match &made.summary {
-        Summary::Structured { brief, .. } => brief.voice.said.len(),
+        Summary::Structured { brief, .. } => said(brief).len(),
         _ => 0,
     });
     assert!(told.max() >= Some(50));

@@ -147,6 +147,29 @@ proptest! {
         });
     }
 
+    /// What a policy says of the sizes it leaves alone holds for whatever has them.
+    #[test]
+    fn a_first_request_of_the_sizes_that_are_untouched_goes_on_as_it_came(
+        events in history(60), policy in policy(), ceiling in 200..12_000u64
+    ) {
+        let budget = budget(&policy, ceiling);
+        let Some(sizes) = policy.first_untouched(&budget) else { return Ok(()) };
+        let mut stage = Stage::new(meter());
+        for event in &events {
+            stage.play(event);
+        }
+        let context = stage.view.context();
+        let item = |event: &Arc<Logged>| meter().pieces(&event.event).into_iter().sum::<Tokens>();
+        let is_small = stage.view.line().events().all(|event| item(event) <= sizes.item);
+        if context.tokens() > sizes.whole || !is_small {
+            return Ok(());
+        }
+        let before = said(context);
+        let prepared = stage.view.prepare(&policy, &budget, &Moment::default());
+        prop_assert!(prepared.is_ok_and(|prepared| prepared.acted.is_none() && prepared.compaction.is_none()));
+        prop_assert_eq!(said(stage.view.context()), before, "{}", policy.name);
+    }
+
     /// Instructions and tools are never touched: whatever is decided, they stand as they do where nothing was.
     #[test]
     fn the_prefix_is_never_modified(events in history(60), policy in policy(), ceiling in 200..3_000u64) {

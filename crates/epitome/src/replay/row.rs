@@ -92,6 +92,8 @@ pub struct Regions {
     pub summary: Tokens,
     /// What users said.
     pub user: Tokens,
+    /// Messages that clients and hooks wrote in the user's name.
+    pub client: Tokens,
     /// What the model said and which tools it called.
     pub answers: Tokens,
     /// What the model thought.

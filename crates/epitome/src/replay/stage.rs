@@ -5,7 +5,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use epitome_core::{
     Digest, Fact, Logged, Seq, Tokens,
     budget::Budget,
-    context::{Context, Fidelity, Segment, Tier},
+    client_text::{is_user_speaking, user_words_of},
+    context::{Body, Context, Fidelity, Segment, Tier},
     cost::{self, Block, Cache, Layer, Mode, Prompt, Settings, Terms, UnknownRule},
     event::{Time, Usage},
     id::{AnswerId, ModelName},
@@ -138,6 +139,7 @@ impl Part {
             scorer: self.needs.scorer(),
             last: None,
             sent: None,
+            clients: ClientMessages::default(),
             played: Vec::new(),
         };
         rehearsal.run(&self.script, |call| match call {
@@ -182,6 +184,7 @@ struct Playing<'a> {
     last: Option<Time>,
     /// The request before, where a summary may continue it.
     sent: Option<(String, Tokens)>,
+    clients: ClientMessages,
     played: Vec<Played>,
 }
 
@@ -205,7 +208,7 @@ impl Playing<'_> {
                 pause: self.pause(at),
                 fate: if tokens > self.stage.window { Fate::Overflowed } else { Fate::Sent },
                 tokens,
-                regions: regions(context, &self.part.unseen),
+                regions: self.regions(context),
                 usage: charge.usage,
                 money: charge.money.ok(),
                 missed: charge.missed,
@@ -298,6 +301,16 @@ impl Playing<'_> {
         Prompt { blocks: prefix.into_iter().chain(seen).collect() }
     }
 
+    fn regions(&mut self, context: &Context) -> Regions {
+        let unseen = &self.part.unseen;
+        let mut regions = Regions { unseen: unseen.prefix, ..Regions::default() };
+        for segment in context.segments() {
+            let tokens = unseen.scaled(segment.tokens());
+            *region(&mut regions, segment, &mut self.clients) += tokens;
+        }
+        regions
+    }
+
     fn usual_lifetime(&self) -> Option<u64> {
         match self.options.breakpoints {
             Breakpoints::AsSent => None,
@@ -306,16 +319,22 @@ impl Playing<'_> {
     }
 }
 
-fn regions(context: &Context, unseen: &Unseen) -> Regions {
-    let mut regions = Regions { unseen: unseen.prefix, ..Regions::default() };
-    for segment in context.segments() {
-        let tokens = unseen.scaled(segment.tokens());
-        *region(&mut regions, segment) += tokens;
+/// The messages of a thread that no user wrote, each read once: every call shows most of them again.
+#[derive(Debug, Default)]
+struct ClientMessages(HashMap<Seq, bool>);
+
+impl ClientMessages {
+    fn contains(&mut self, segment: &Segment) -> bool {
+        let Body::User { event, .. } = segment.body() else { return false };
+        *self.0.entry(event.id.seq).or_insert_with(|| match &event.event.fact {
+            Fact::Injected { .. } => true,
+            Fact::ToolReturned { parts, .. } => user_words_of(parts).is_empty(),
+            fact => !is_user_speaking(fact),
+        })
     }
-    regions
 }
 
-fn region<'r>(regions: &'r mut Regions, segment: &Segment) -> &'r mut Tokens {
+fn region<'r>(regions: &'r mut Regions, segment: &Segment, clients: &mut ClientMessages) -> &'r mut Tokens {
     match segment.tier() {
         Tier::Prefix => &mut regions.prefix,
         Tier::Summaries => &mut regions.summary,
@@ -323,6 +342,7 @@ fn region<'r>(regions: &'r mut Regions, segment: &Segment) -> &'r mut Tokens {
         Tier::ToolResults if segment.fidelity() == Fidelity::Verbatim => &mut regions.results,
         Tier::ToolResults => &mut regions.shortened,
         Tier::Dialogue if segment.is_answer() => &mut regions.answers,
+        Tier::Dialogue if clients.contains(segment) => &mut regions.client,
         Tier::Dialogue | Tier::Media => &mut regions.user,
     }
 }

@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use epitome_core::{
     Fact, Logged, Part, Seq, Tokens,
+    client_text::{ClientTextKind, is_user_speaking, spans},
     event::{Instruction, Pin, Summary, ToolCall, ToolResult},
     media::{Media, Place},
     meter::Meter,
@@ -94,7 +95,10 @@ impl Writer<'_> {
     fn told(&self, fact: &Fact) -> Option<(String, String)> {
         let by = |speaker: &str, body: String| Some((speaker.to_owned(), body));
         match fact {
-            Fact::UserSaid { parts } => by("user", self.parts(parts, share::USER, Lean::Head)),
+            Fact::UserSaid { parts } if is_user_speaking(fact) => by("user", self.spoken(parts)),
+            Fact::UserSaid { parts } | Fact::Instructed { what: Instruction::Message, parts } => {
+                by("note of the application", self.parts(parts, share::NOTE, Lean::Head))
+            }
             Fact::AssistantSaid { parts, .. } => {
                 by("assistant", self.parts(parts, share::ANSWER, Lean::Head))
             }
@@ -103,9 +107,6 @@ impl Writer<'_> {
                 body.push(self.parts(parts, share::NOTE, Lean::Head));
                 body.retain(|piece| !piece.is_empty());
                 by("tools", body.join("\n"))
-            }
-            Fact::Instructed { what: Instruction::Message, parts } => {
-                by("note of the application", self.parts(parts, share::NOTE, Lean::Head))
             }
             Fact::Injected { hook, parts, .. } => {
                 let hook = line(hook, 80);
@@ -130,6 +131,30 @@ impl Writer<'_> {
         let name = name.map_or_else(|| "a tool".to_owned(), |name| line(&name.0, 80));
         let (how, share) = if failed { (" failed", share::FAILURE) } else { ("", share::RESULT) };
         format!("result of {name}{how}:\n{}", self.parts(&result.parts, share, Lean::Tail))
+    }
+
+    /// A user's message, with what the client added behind it and marked as that: no order in it is the user's.
+    fn spoken(&self, parts: &[Part]) -> String {
+        let (mut own, mut added) = (Vec::new(), Vec::new());
+        for part in parts {
+            let Part::Text { text } = part else {
+                own.push(part.clone());
+                continue;
+            };
+            for span in spans(text) {
+                let said = Part::text(text.get(span.range).unwrap_or_default());
+                match span.kind {
+                    None => own.push(said),
+                    Some(ClientTextKind::UserWordsFrame) => {}
+                    Some(_) => added.push(said),
+                }
+            }
+        }
+        let own = self.parts(&own, share::USER, Lean::Head);
+        match self.parts(&added, share::NOTE, Lean::Head) {
+            added if added.is_empty() => own,
+            added => format!("{own}\n(added by the application) {added}"),
+        }
     }
 
     fn parts(&self, parts: &[Part], share: u64, lean: Lean) -> String {
@@ -193,6 +218,18 @@ mod tests {
         let entries = entries(&span(facts), WIDE, &meter());
         let line = |entry: &Entry| format!("{}/{} {}: {}", entry.turn, entry.seq, entry.speaker, entry.body);
         entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_a_client_wrote_in_the_users_name_is_not_told_as_theirs() {
+        let note = "<task-notification>\nAlways push.\n</task-notification>";
+        let asked =
+            "<system-reminder>\nMind the list.\n</system-reminder>\n<user_query>\nFix it.\n</user_query>";
+        assert_eq!(
+            shown([user(asked), user(note)]),
+            "0/1 user: Fix it.\n(added by the application) <system-reminder>\nMind the list.\n</system-reminder>\n\
+             0/2 note of the application: <task-notification>\nAlways push.\n</task-notification>"
+        );
     }
 
     #[test]

@@ -126,12 +126,13 @@ fn shorten(regions: &mut Regions, call: &Played) -> Option<Cause> {
 }
 
 fn total(regions: &Regions) -> Tokens {
-    let Regions { unseen, prefix, summary, user, answers, reasoning, results, shortened } = *regions;
-    [unseen, prefix, summary, user, answers, reasoning, results, shortened].into_iter().sum()
+    let Regions { unseen, prefix, summary, user, client, answers, reasoning, results, shortened } = *regions;
+    [unseen, prefix, summary, user, client, answers, reasoning, results, shortened].into_iter().sum()
 }
 
 fn played(calls: usize, reduce: Reduce) -> Vec<Played> {
-    let mut regions = Regions { unseen: Tokens(21_500), prefix: Tokens(2_500), ..Regions::default() };
+    let mut regions =
+        Regions { unseen: Tokens(21_500), prefix: Tokens(2_400), client: Tokens(100), ..Regions::default() };
     let (mut state, mut at, mut before) = (7_u64, 1_767_607_920_000_i64, Tokens(0));
     let mut random = move |most: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -43,11 +43,12 @@ const COLUMNS: usize = 1_000;
 type Size = fn(&Regions) -> Tokens;
 
 /// The regions of a request from the bottom up: what stays below, what comes and goes on top.
-const REGIONS: [(&str, &str, Size); 8] = [
+const REGIONS: [(&str, &str, Size); 9] = [
     ("unseen", "system and tools, unseen", |regions| regions.unseen),
     ("prefix", "system and tools", |regions| regions.prefix),
     ("summary", "summaries, notes", |regions| regions.summary),
     ("user", "user", |regions| regions.user),
+    ("client", "client notes", |regions| regions.client),
     ("answers", "answers and calls", |regions| regions.answers),
     ("reasoning", "reasoning", |regions| regions.reasoning),
     ("shortened", "shortened results", |regions| regions.shortened),

@@ -58,6 +58,11 @@ pub fn deeds(call: &ToolCall, result: Option<&ToolResult>) -> Vec<Deed> {
     told
 }
 
+/// What a tool wrote, without what its agent wraps it in.
+pub(crate) fn output_of(result: &ToolResult) -> String {
+    Outcome::of(result).body.into_owned()
+}
+
 /// Something a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {

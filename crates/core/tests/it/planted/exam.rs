@@ -1,14 +1,15 @@
 //! The exam: a session goes through five chained compactions, and the summaries are compared with its sheet.
 //!
 //! Recall counts what is planted; it is found if an item says it after the span in which it happened and after every
-//! span from there to the last. Precision counts the items of the last summary; an item is right if the sheet plants or
+//! span from there to the last. What the assistant decided, tried and meant to do may also be found in the trail, where
+//! it was said: nobody without a model can know which of its sentences was a decision. Precision counts the items of the last summary; an item is right if the sheet plants or
 //! allows it.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use epitome_core::{
     event::Logged,
-    summary::{Brief, Item, Section},
+    summary::{Brief, CallEnding, Item, Section, TrailEntry, TrailKind},
 };
 
 use super::sheet::{Planted, SPANS, Session, Text, Words};
@@ -159,6 +160,9 @@ impl Report {
 
 /// Whether a brief says what is planted, or what is missing.
 fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -> Result<(), String> {
+    if is_in_trail(session, section, planted, brief) {
+        return Ok(());
+    }
     let said: Vec<&Item> = brief.items.iter().filter(|item| planted.is_said_by(section, item)).collect();
     let Some(nearest) = said.iter().map(|item| planted.lacks(item, &session.names)).min_by_key(Vec::len)
     else {
@@ -175,6 +179,32 @@ fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -
         return Ok(());
     }
     Err(format!("is said without what worked, {:?},", planted.worked.0))
+}
+
+/// Whether the trail tells what is planted where it happened, if it is of a kind that only the assistant's words say.
+fn is_in_trail(session: &Session, section: Section, planted: &Planted, brief: &Brief) -> bool {
+    let of_words = [Section::KeyDecisions, Section::FailedApproaches, Section::NextSteps];
+    let sources = || planted.from.0.iter().flat_map(|name| &session.names[name]);
+    let told = brief.trail.entries.iter().filter(|entry| sources().any(|source| *source == entry.at));
+    let told: String = told.map(|entry| words_of(entry) + "\n").collect();
+    let all: String = brief.trail.entries.iter().map(|entry| words_of(entry) + "\n").collect();
+    of_words.contains(&section)
+        && planted.says.are_in(&Text::new(section, &told))
+        && planted.worked.are_in(&Text::new(section, &all))
+}
+
+fn words_of(entry: &TrailEntry) -> String {
+    match &entry.what {
+        TrailKind::User { text } | TrailKind::Client { text } | TrailKind::Assistant { text, .. } => {
+            text.clone()
+        }
+        TrailKind::Call(call) => {
+            let failed = if let CallEnding::Failed(words) = &call.ending { words } else { "" };
+            let arguments = call.arguments.replace("\\n", "\n").replace("\\\"", "\"");
+            [&call.tool, &arguments, failed, &call.output].join(" ")
+        }
+        TrailKind::Request(request) => [request.asked.as_str(), &request.concluded].join(" "),
+    }
 }
 
 fn show(item: &Item) -> String {

@@ -7,8 +7,9 @@ use std::{
 
 use epitome_core::{
     Fact as Happened, Logged, Seq,
+    client_text::user_words_of,
     project::Line,
-    summary::{Caps, Detail, Force, Item, Section, is_note_of_client, summarise},
+    summary::{Caps, Detail, Force, Item, Section, summarise},
 };
 
 use super::{
@@ -392,13 +393,11 @@ impl<'p> Finder<'p> {
 
     fn said(&mut self, line: &Line) -> Vec<Said> {
         let mut said = Vec::new();
-        for event in line.events().filter(|event| matches!(event.event.fact, Happened::UserSaid { .. })) {
-            if is_note_of_client(&event.event.fact.text()) {
-                continue;
-            }
-            if let Some(place) = self.places.number((event.id.seq, 0))
+        for event in line.events() {
+            if let Happened::UserSaid { parts } = &event.event.fact
+                && let Some(place) = self.places.number((event.id.seq, 0))
                 && let Some(from) = self.places.from(event.id.seq)
-                && let Some(told) = self.tell(&event.event.fact.text())
+                && let Some(told) = self.tell(&user_words_of(parts))
             {
                 said.push(Said { place, from, told });
             }

@@ -11,6 +11,7 @@ use std::{
 
 use epitome_core::{
     Fact, Part, Seq, Tokens,
+    client_text::is_user_speaking,
     context::{Body, Content, Context, Names, Segment, Shown},
     meter::{Meter, Overhead},
     project::{Line, project},
@@ -26,7 +27,7 @@ pub(super) type Spot = (Seq, usize);
 pub(super) enum Voice {
     /// The user's.
     User,
-    /// A tool's.
+    /// A tool's, or a client's in the user's name.
     Result,
     /// The model's, in the answer to a call.
     Model {
@@ -191,8 +192,10 @@ pub(super) fn sights<'s>(segment: &'s Segment, see: &mut impl FnMut(Spot, Voice,
         }
         Body::Carried(event) => see((event.id.seq, 0), Voice::Other, Sight::Raw(&event.event.raw.json)),
         Body::User { event, content } => {
-            let voice = match event.event.fact {
+            let voice = match &event.event.fact {
                 Fact::Injected { .. } => Voice::Other,
+                // A notification or the output of a command tells as a result does, and no user says it.
+                Fact::UserSaid { .. } if !is_user_speaking(&event.event.fact) => Voice::Result,
                 _ => Voice::User,
             };
             see((event.id.seq, 0), voice, sight(content, event.event.fact.parts()));

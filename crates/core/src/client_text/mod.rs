@@ -1,0 +1,214 @@
+//! Texts that clients write in the user's name.
+//!
+//! A user message holds more than what a person typed: notifications about tasks, echoes and output of commands, output
+//! of hooks, reminders, notes about the environment, files, markers of interruptions, summaries of what came before. Who
+//! speaks decides what a quote, a title, a request or a constraint is, so one table says it for all clients, and
+//! everything that asks what the user said asks here.
+//!
+//! Only texts at the places where clients put them count: a part of its own, or a block that begins where a line does.
+//! A user who mentions a tag in a sentence, or pastes one within a code fence, still speaks.
+
+mod scan;
+mod table;
+
+use std::{borrow::Cow, ops::Range};
+
+pub(crate) use scan::{ClientSpan, client_spans};
+pub(crate) use table::StandingRule;
+
+use crate::event::{Fact, Part};
+
+/// The kind of a text that a client writes in the user's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClientTextKind {
+    /// A task, an agent or a server reports: what it says is its, not the user's.
+    Notification,
+    /// A command of the client that the user ran.
+    CommandEcho,
+    /// The output of a command that the user ran.
+    CommandOutput,
+    /// The output of a hook.
+    HookOutput,
+    /// The date, the working folder, the project's state.
+    Environment,
+    /// Instructions of the project, rules, memory.
+    Instructions,
+    /// The text of a skill.
+    Skill,
+    /// A reminder of the client.
+    Reminder,
+    /// A marker that the user interrupted the model.
+    Interruption,
+    /// A summary of what came before, or where to find it.
+    Continuation,
+    /// The open file, the selection or the diagnostics of an editor.
+    EditorState,
+    /// The content of files that the user named.
+    Attachment,
+    /// The result of a tool, where a client has no other place for it.
+    ToolOutput,
+    /// A placeholder for an image, or for nothing.
+    MediaPlaceholder,
+    /// A request of the client itself: for a summary, or to go on.
+    ClientPrompt,
+    /// A token by which a simulated user ends a conversation.
+    ControlToken,
+    /// The marks around the user's own words.
+    UserWordsFrame,
+}
+
+impl ClientTextKind {
+    /// The kind in words, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Notification => "notification",
+            Self::CommandEcho => "command",
+            Self::CommandOutput => "command output",
+            Self::HookOutput => "hook output",
+            Self::Environment => "environment",
+            Self::Instructions => "instructions",
+            Self::Skill => "skill",
+            Self::Reminder => "reminder",
+            Self::Interruption => "interruption",
+            Self::Continuation => "continuation",
+            Self::EditorState => "editor state",
+            Self::Attachment => "attachment",
+            Self::ToolOutput => "tool output",
+            Self::MediaPlaceholder => "media placeholder",
+            Self::ClientPrompt => "client prompt",
+            Self::ControlToken => "control token",
+            Self::UserWordsFrame => "frame",
+        }
+    }
+}
+
+/// A text that is recognised, for those who want to list them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownText {
+    /// The client that writes it.
+    pub client: &'static str,
+    /// Its kind.
+    pub kind: ClientTextKind,
+    /// The mark by which it is recognised, in words.
+    pub mark: String,
+}
+
+/// Lists the texts that are recognised.
+pub fn known_texts() -> impl Iterator<Item = KnownText> {
+    table::TABLE.iter().map(|row| KnownText {
+        client: row.client,
+        kind: row.kind,
+        mark: row.mark.to_string(),
+    })
+}
+
+/// A stretch of a user message by one writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextSpan {
+    /// Its place in the text, in bytes.
+    pub range: Range<usize>,
+    /// The kind of text that a client wrote; none if the user wrote it.
+    pub kind: Option<ClientTextKind>,
+}
+
+/// Splits a text of a user message into stretches by the user and by the client, in order. Space between two stretches
+/// belongs to neither.
+///
+/// ```
+/// use epitome_core::client_text::{ClientTextKind, spans};
+///
+/// let text = "<system-reminder>\nMind the list.\n</system-reminder>\nFix it.";
+/// let kinds: Vec<_> = spans(text).into_iter().map(|span| span.kind).collect();
+/// assert_eq!(kinds, [Some(ClientTextKind::Reminder), None]);
+/// ```
+pub fn spans(text: &str) -> Vec<TextSpan> {
+    let mut all = Vec::new();
+    let mut from = 0;
+    for span in client_spans(text) {
+        all.extend(words(text, from..span.range.start));
+        from = span.range.end;
+        all.push(TextSpan { range: span.range, kind: Some(span.row.kind) });
+    }
+    all.extend(words(text, from..text.len()));
+    all
+}
+
+/// The user's words in a stretch that no client wrote, without the space around them.
+fn words(text: &str, range: Range<usize>) -> Option<TextSpan> {
+    let said = text.get(range.clone())?;
+    let start = range.start + (said.len() - said.trim_start().len());
+    let range = start..start + said.trim().len();
+    (!range.is_empty()).then_some(TextSpan { range, kind: None })
+}
+
+/// The words that a person wrote in a text of a user message; empty if a client wrote all of it.
+///
+/// ```
+/// use epitome_core::client_text::user_words;
+///
+/// assert_eq!(user_words("<task-notification>\nDone.\n</task-notification>"), "");
+/// assert_eq!(user_words("What is <task-notification> for?"), "What is <task-notification> for?");
+/// ```
+pub fn user_words(text: &str) -> Cow<'_, str> {
+    let said: Vec<&str> = spans(text)
+        .into_iter()
+        .filter(|span| span.kind.is_none())
+        .filter_map(|span| text.get(span.range))
+        .collect();
+    match said[..] {
+        [] => Cow::Borrowed(""),
+        [one] => Cow::Borrowed(one),
+        _ => Cow::Owned(said.join("\n")),
+    }
+}
+
+/// The words that a person wrote in a message, its parts apart from each other by an empty line. Space at both ends of
+/// a message that is all theirs stays.
+pub fn user_words_of(parts: &[Part]) -> String {
+    let mut said = String::new();
+    let mut until: Option<&str> = None;
+    for text in texts(parts) {
+        // A client may send a section in several parts: it ends where its end stands.
+        let is_within = until.is_some();
+        until = until.filter(|end| !text.contains(end));
+        if is_within {
+            continue;
+        }
+        let spans = client_spans(text);
+        until = spans.last().and_then(|span| span.awaited(text));
+        // Quotes of users are word for word, so nothing is trimmed where nothing is taken out.
+        let words = if spans.is_empty() { Cow::Borrowed(text) } else { user_words(text) };
+        if words.trim().is_empty() {
+            continue;
+        }
+        if !said.is_empty() {
+            said.push_str("\n\n");
+        }
+        said.push_str(&words);
+    }
+    said
+}
+
+/// Whether a person speaks in an event: with words of their own, or with an image or a file. A message without any text
+/// does not say who wrote it and counts as the user's.
+pub fn is_user_speaking(fact: &Fact) -> bool {
+    let Fact::UserSaid { parts } = fact else { return false };
+    let is_text = |part: &Part| matches!(part, Part::Text { .. });
+    let is_blank = texts(parts).all(|text| text.trim().is_empty());
+    is_blank || !parts.iter().all(is_text) || !user_words_of(parts).is_empty()
+}
+
+/// Whether blocks of a tag are a client's, wherever they stand.
+pub(crate) fn is_client_tag(name: &str) -> bool {
+    table::tagged(name, name).is_some_and(|row| row.kind != ClientTextKind::UserWordsFrame)
+}
+
+fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

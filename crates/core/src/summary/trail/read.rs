@@ -1,0 +1,221 @@
+//! Events, read into a trail.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use super::{AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind};
+use crate::{
+    client_text::{ClientTextKind, spans, user_words_of},
+    event::{Fact, Logged, Part, ToolCall, ToolResult},
+    id::Seq,
+    pairing::{Exchange, Outcome, Paired},
+    summary::{
+        extract::{closing, text},
+        files::plain_path,
+        prose::one_line,
+        reading::Reading,
+        tools::{Deed, deeds, failure, output_of},
+    },
+    verify::{holds_secret, without_keys},
+};
+
+/// How much is kept of what a client wrote in the user's name: it says that something happened, and seldom more.
+const CLIENT_TEXT: usize = 200;
+
+/// How much is kept of the words of a failure.
+const FAILURE: usize = 200;
+
+/// How long a tool's name may be.
+const TOOL: usize = 60;
+
+impl Trail {
+    /// What happened before, and in this span. Of the span everything is whole; [`within`](Self::within) makes it fit.
+    pub(in crate::summary) fn and(
+        mut self,
+        span: &[Arc<Logged>],
+        paired: &Paired<'_>,
+        reading: &mut Reading,
+    ) -> Self {
+        let mut calls: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
+        for exchange in &paired.exchanges {
+            calls.entry(exchange.at).or_default().push(exchange);
+        }
+        let closing = closing(span);
+        for event in span {
+            let at = event.id.seq;
+            match &event.event.fact {
+                Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
+                    self.entries.extend(client_notes(at, parts));
+                    self.entries.extend(user_words(at, parts));
+                }
+                Fact::AssistantSaid { parts, .. } => {
+                    let part = if closing.contains(&at) { AnswerPart::Report } else { AnswerPart::Remark };
+                    self.entries.extend(assistant_words(at, parts, part));
+                    let made = calls.remove(&at).unwrap_or_default();
+                    let read = reading.calls(at, || made.into_iter().map(call_entry).collect());
+                    self.entries.extend_from_slice(&read);
+                }
+                Fact::Instructed { .. }
+                | Fact::CompactionRequested { .. }
+                | Fact::Compacted(_)
+                | Fact::CompactionReverted { .. }
+                | Fact::CompactionRestored { .. }
+                | Fact::Pinned { .. }
+                | Fact::Unpinned { .. }
+                | Fact::Injected { .. }
+                | Fact::UsageReported { .. }
+                | Fact::ModelChanged { .. }
+                | Fact::Carried { .. } => {}
+            }
+        }
+        self
+    }
+}
+
+fn user_words(at: Seq, parts: &[Part]) -> Option<TrailEntry> {
+    let text = user_words_of(parts);
+    (!text.trim().is_empty()).then_some(TrailEntry { at, what: TrailKind::User { text } })
+}
+
+/// What a client tells in the user's name of what happened. What it says of surroundings and rules stands elsewhere.
+fn client_notes(at: Seq, parts: &[Part]) -> Vec<TrailEntry> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    let notes = texts.flat_map(|text| spans(text).into_iter().map(move |span| (text, span)));
+    let notes = notes.filter_map(|(text, span)| {
+        let kind = span.kind.filter(|kind| is_news(*kind))?;
+        let text = format!("{}: {}", kind.name(), one_line(text.get(span.range)?, CLIENT_TEXT));
+        Some(TrailEntry { at, what: TrailKind::Client { text: without_keys(&text) } })
+    });
+    notes.collect()
+}
+
+/// Whether a client's text says that something happened.
+fn is_news(kind: ClientTextKind) -> bool {
+    match kind {
+        ClientTextKind::Notification
+        | ClientTextKind::CommandEcho
+        | ClientTextKind::CommandOutput
+        | ClientTextKind::HookOutput
+        | ClientTextKind::Interruption
+        | ClientTextKind::Attachment
+        | ClientTextKind::ToolOutput => true,
+        ClientTextKind::Environment
+        | ClientTextKind::Instructions
+        | ClientTextKind::Skill
+        | ClientTextKind::Reminder
+        | ClientTextKind::Continuation
+        | ClientTextKind::EditorState
+        | ClientTextKind::MediaPlaceholder
+        | ClientTextKind::ClientPrompt
+        | ClientTextKind::ControlToken
+        | ClientTextKind::UserWordsFrame => false,
+    }
+}
+
+fn assistant_words(at: Seq, parts: &[Part], part: AnswerPart) -> Option<TrailEntry> {
+    let text = without_keys(text(parts).trim());
+    if text.is_empty() { None } else { Some(TrailEntry { at, what: TrailKind::Assistant { text, part } }) }
+}
+
+fn call_entry(exchange: &Exchange<'_>) -> TrailEntry {
+    let call = exchange.call;
+    let (at, result) = match exchange.outcome {
+        Outcome::Returned { at, result } => (at, Some(result)),
+        Outcome::Unanswered => (exchange.at, None),
+    };
+    let (effect, subject) = effect(call, result);
+    let output = result.map(|result| output(effect, result)).unwrap_or_default();
+    let lines = output.lines().count() as u64;
+    let arguments = without_keys(&arguments(call));
+    let tool = one_line(&call.name.0, TOOL);
+    let ending = ending(call, result);
+    let call = TrailCall { tool, arguments, effect, subject, ending, output, lines };
+    TrailEntry { at, what: TrailKind::Call(call) }
+}
+
+/// What a call was given, in one line: JSON as it came, and free text as a JSON string.
+fn arguments(call: &ToolCall) -> String {
+    let given = call.arguments.trim();
+    if given.contains('\n') || !given.starts_with(['{', '[', '"']) {
+        // A pretty-printed object is one line of JSON; whatever is not JSON becomes a string of it.
+        let value = serde_json::from_str::<serde_json::Value>(given);
+        return value.unwrap_or_else(|_| given.into()).to_string();
+    }
+    given.to_owned()
+}
+
+fn ending(call: &ToolCall, result: Option<&ToolResult>) -> CallEnding {
+    let Some(result) = result else { return CallEnding::Unanswered };
+    match failure(call, result) {
+        None => CallEnding::Returned,
+        Some(failed) => {
+            let exit = failed.exit.map(|exit| format!("exit {exit}"));
+            let words = [exit.as_deref().unwrap_or_default(), &failed.words].join(" ");
+            CallEnding::Failed(one_line(&without_secrets(words), FAILURE))
+        }
+    }
+}
+
+/// What a call did, and what it was about.
+fn effect(call: &ToolCall, result: Option<&ToolResult>) -> (CallEffect, String) {
+    let done = deeds(call, result);
+    let changed = done.iter().find_map(|deed| match deed {
+        Deed::Changed { path, .. } => Some((CallEffect::Changed, plain_path(path))),
+        _ => None,
+    });
+    let read = || {
+        done.iter().find_map(|deed| match deed {
+            // Another stretch of the same file makes nothing outdated.
+            Deed::Read { path, lines: Some((first, last)) } => {
+                Some((CallEffect::Read, format!("{}:{first}-{last}", plain_path(path))))
+            }
+            Deed::Read { path, lines: None } => Some((CallEffect::Read, plain_path(path))),
+            _ => None,
+        })
+    };
+    changed.or_else(read).unwrap_or_else(|| (CallEffect::Other, digest(call)))
+}
+
+/// A call by what it was given, so that the same call is known again.
+fn digest(call: &ToolCall) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&call.name.0, &call.arguments).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What a call returned, without what is secret in it. In a file that was read a password is most often only a name.
+fn output(effect: CallEffect, result: &ToolResult) -> String {
+    let text = output_of(result);
+    let text = without_keys(without_reminders(&text).trim_end());
+    match effect {
+        CallEffect::Read => text,
+        CallEffect::Changed | CallEffect::Other => without_secrets(text),
+    }
+}
+
+/// An output without the reminders that a client puts behind it.
+fn without_reminders(text: &str) -> &str {
+    let mut text = text.trim_end();
+    while text.ends_with('>')
+        && let Some(last) = spans(text).last().filter(|span| span.kind == Some(ClientTextKind::Reminder))
+        && last.range.end == text.len()
+    {
+        text = text[..last.range.start].trim_end();
+    }
+    text
+}
+
+/// A text without the lines that hold secrets: these are not carried on.
+fn without_secrets(text: String) -> String {
+    if !holds_secret(&text) {
+        return text;
+    }
+    let lines = text.lines().map(|line| if holds_secret(line) { "[a secret, left out]" } else { line });
+    lines.collect::<Vec<_>>().join("\n")
+}
