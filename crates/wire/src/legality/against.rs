@@ -16,8 +16,9 @@ use crate::{
 
 /// Everything that a provider would refuse about `now` because of what it knows from `sent`, a request that shows the
 /// same session and was accepted: thinking that is not as it was or, with [`Rule::PreservedThinking`], before which
-/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item; with
-/// [`Rule::ReasoningReturned`], reasoning that led to calls and is not as it was.
+/// something has changed; thinking of an open tool loop that is gone; reasoning that is followed by another item; a
+/// compaction of the provider's own that is not as it was; with [`Rule::ReasoningReturned`], reasoning that led to calls and
+/// is not as it was.
 ///
 /// `now` may go on where `sent` ends, and it may lack what `sent` holds. `cache_control` may move.
 pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Vec<Violation> {
@@ -32,8 +33,14 @@ pub fn check_against(format: Format, sent: &str, now: &str, rules: &Rules) -> Ve
                 unreturned(history(format, &sent), history(format, &now), &mut found);
             }
         }
-        Format::OpenaiResponses => parted(history(format, &sent), history(format, &now), &mut found),
-        Format::Anthropic => bound(&sent, &now, rules, &mut found),
+        Format::OpenaiResponses => {
+            parted(history(format, &sent), history(format, &now), &mut found);
+            compactions(format, &sent, &now, &mut found);
+        }
+        Format::Anthropic => {
+            bound(&sent, &now, rules, &mut found);
+            compactions(format, &sent, &now, &mut found);
+        }
     }
     found.found
 }
@@ -73,6 +80,42 @@ fn parted(sent: &[Json<'_>], now: &[Json<'_>], found: &mut Findings) {
             && !known.contains(&next(now, index))
         {
             found.add(index, None, Breach::ReasoningParted);
+        }
+    }
+}
+
+/// Compactions in `now` that have the seal of one in `sent` and are not as that one was.
+fn compactions(format: Format, sent: &Json<'_>, now: &Json<'_>, found: &mut Findings) {
+    let sent = sealed_compactions(format, sent);
+    for (message, block, seal, bytes) in sealed_compactions(format, now) {
+        let mut known = sent.iter().filter(|(_, _, known, _)| *known == seal).peekable();
+        if known.peek().is_some() && known.all(|(_, _, _, known)| *known != bytes) {
+            found.add(message, block, Breach::CompactionAltered);
+        }
+    }
+}
+
+/// The compactions that only their provider can read: message and block, seal, and bytes without cache marks.
+fn sealed_compactions<'j>(
+    format: Format,
+    request: &'j Json<'_>,
+) -> Vec<(usize, Option<usize>, &'j str, Cow<'j, str>)> {
+    let sealed = |(message, block, json): (usize, Option<usize>, &'j Json<'j>)| {
+        let is_compaction = matches!(json.text_at("type"), Some("compaction" | "compaction_summary"));
+        let seal = json.text_at("encrypted_content").or_else(|| json.text_at("signature"))?;
+        is_compaction.then(|| (message, block, seal, marks::without(json)))
+    };
+    let messages = history(format, request).iter().enumerate();
+    match format {
+        Format::Anthropic => {
+            let blocks = messages.flat_map(|(message, said)| {
+                let blocks = said.array_at("content").iter().enumerate();
+                blocks.map(move |(block, json)| (message, Some(block), json))
+            });
+            blocks.filter_map(sealed).collect()
+        }
+        Format::OpenaiChat | Format::OpenaiResponses => {
+            messages.map(|(message, item)| (message, None, item)).filter_map(sealed).collect()
         }
     }
 }

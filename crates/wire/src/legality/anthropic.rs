@@ -11,9 +11,9 @@ use crate::{
 };
 
 pub(super) fn check(request: &Json<'_>, messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
-    for block in request.array_at("system") {
+    for (place, block) in request.array_at("system").iter().enumerate() {
         if is_blank(block) {
-            found.add(None, None, Breach::EmptyText);
+            found.at(None, format!("/system/{place}"), Breach::EmptyText);
         }
     }
     let marked = count_breakpoints(Format::Anthropic, request);

@@ -120,6 +120,8 @@ pub enum Breach {
     ReasoningAlone,
     /// A signed compaction is not the first thing in the request.
     CompactionNotFirst,
+    /// A compaction that only its provider can read is not as it was.
+    CompactionAltered,
     /// Thinking that was not sent like this before.
     ThinkingAltered,
     /// Thinking is kept, although something before it has changed.
@@ -185,6 +187,7 @@ impl fmt::Display for Breach {
             Self::EndsInSpace => write!(f, "the answer that is to be continued ends in white space"),
             Self::ReasoningAlone => write!(f, "what the reasoning led to is not there"),
             Self::CompactionNotFirst => write!(f, "the compaction is not the first thing"),
+            Self::CompactionAltered => write!(f, "the compaction is not as it was"),
             Self::ThinkingAltered => write!(f, "the thinking is not as it was"),
             Self::ThinkingAfterChange => write!(f, "something before the thinking has changed"),
             Self::ThinkingDropped => write!(f, "the thinking of the open tool loop is gone"),
@@ -275,13 +278,26 @@ pub fn inspect(format: Format, body: &str, rules: &Rules) -> Vec<Violation> {
             found.at(Some(index), format!("/{key}/{index}{place}"), breach);
         }
     }
-    // What one message is in itself is said once.
-    let shaped: BTreeSet<(Option<usize>, &str)> =
-        found.found.iter().map(|found| (found.message, found.breach.rule().id)).collect();
     let mut rest = check(format, body, rules);
-    rest.retain(|other| !shaped.contains(&(other.message, other.breach.rule().id)));
+    rest.retain(|other| !found.found.iter().any(|shape| follows_from(other, shape)));
     found.found.extend(rest);
     found.found
+}
+
+/// Whether a finding only says once more what is wrong with a shape.
+fn follows_from(other: &Violation, shape: &Violation) -> bool {
+    let is_within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_same = other.message == shape.message && other.breach.rule() == shape.breach.rule();
+    match other.breach {
+        Breach::NoMessages => matches!(shape.breach, Breach::HistoryType(_)),
+        // What cannot be read as content seems to say nothing.
+        Breach::EmptyMessage | Breach::EmptyText => is_within(&shape.place, &other.place),
+        _ => {
+            is_same || is_within(&other.place, &shape.place) && matches!(shape.breach, Breach::NotAnObject(_))
+        }
+    }
 }
 
 /// The beginning of a text that others wrote.

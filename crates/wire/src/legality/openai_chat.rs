@@ -8,7 +8,9 @@ use crate::{decoded, json::Json, openai_chat::REASONING};
 pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) {
     let mut open = Open::default();
     for (index, message) in messages.iter().enumerate() {
-        if message.get("content").and_then(Json::as_array).is_some_and(<[_]>::is_empty) {
+        // Of an answer that is said where its calls are known.
+        let is_empty = message.get("content").and_then(Json::as_array).is_some_and(<[_]>::is_empty);
+        if is_empty && (message.text_at("role") != Some("assistant") || has_calls(message)) {
             found.add(index, None, Breach::EmptyMessage);
         }
         match message.text_at("role") {
@@ -34,6 +36,10 @@ pub(super) fn check(messages: &[Json<'_>], rules: &Rules, found: &mut Findings) 
         matches!(role, "user" | "assistant" | "tool" | "function").then_some((index, role))
     });
     ends(speakers, rules, found);
+}
+
+fn has_calls(answer: &Json<'_>) -> bool {
+    ["tool_calls", "function_call"].into_iter().any(|key| decoded::count(answer.get(key)) > 0)
 }
 
 /// Where one answer has its reasoning, the model thinks, and each that called tools must have it.

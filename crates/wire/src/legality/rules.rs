@@ -28,6 +28,8 @@ pub enum Remedy {
 const ALL: &[Format] = &Format::ALL;
 const OPENAI: &[Format] = &[Format::OpenaiChat, Format::OpenaiResponses];
 const CHAT: &[Format] = &[Format::OpenaiChat];
+const WITH_MESSAGES: &[Format] = &[Format::OpenaiChat, Format::Anthropic];
+const WITH_COMPACTIONS: &[Format] = &[Format::OpenaiResponses, Format::Anthropic];
 const RESPONSES: &[Format] = &[Format::OpenaiResponses];
 const ANTHROPIC: &[Format] = &[Format::Anthropic];
 
@@ -40,14 +42,14 @@ const fn named(id: &'static str, formats: &'static [Format], sentence: &'static 
 }
 
 /// Every rule that is checked.
-pub const RULES: [LegalityRule; 37] = [
+pub const RULES: [LegalityRule; 38] = [
     named("readable", ALL, "A request is a JSON object."),
     mended("has-messages", ALL, "There is at least one message."),
     named("history-is-list", ALL, "The history is a list of messages."),
     mended("first-is-user", ALL, "Where the model demands it, the user speaks first."),
     mended("last-is-user", ALL, "Where the model demands it, the assistant does not speak last."),
     mended("roles-alternate", ANTHROPIC, "Where the model demands it, no role follows itself."),
-    mended("message-says-something", ALL, "A message says something."),
+    mended("message-says-something", WITH_MESSAGES, "A message says something."),
     mended("text-not-empty", ANTHROPIC, "A text is not empty."),
     named("message-is-object", ALL, "A message, a part and a call are objects."),
     named("role-present", ALL, "A message says its role."),
@@ -73,6 +75,7 @@ pub const RULES: [LegalityRule; 37] = [
     mended("prefill-not-space", ANTHROPIC, "An answer that is to be continued does not end in white space."),
     mended("reasoning-followed", RESPONSES, "Reasoning is followed by the item it led to."),
     mended("compaction-first", ANTHROPIC, "A signed compaction is the first thing."),
+    mended("compaction-unchanged", WITH_COMPACTIONS, "A provider's own compaction comes back byte for byte."),
     mended(
         "thinking-unchanged",
         ANTHROPIC,
@@ -124,6 +127,7 @@ impl Breach {
             Self::EndsInSpace => "prefill-not-space",
             Self::ReasoningAlone => "reasoning-followed",
             Self::CompactionNotFirst => "compaction-first",
+            Self::CompactionAltered => "compaction-unchanged",
             Self::ThinkingAltered | Self::ThinkingAfterChange => "thinking-unchanged",
             Self::ThinkingDropped => "thinking-kept",
             Self::ReasoningParted | Self::ReasoningMissing => "reasoning-kept",

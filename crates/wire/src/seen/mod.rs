@@ -2,7 +2,8 @@
 //!
 //! A history is a list of [`Unit`]s, each with the digest it is recognised by. What clients change by themselves changes
 //! no digest: beyond what the normalised form ignores, an answer's reasoning (some clients send it back
-//! and some do not), and notes that a client moves from place to place. Units that were seen before cost a hash of their
+//! and some do not), notes that a client moves from place to place, and what a message says of project and surroundings
+//! before users speak, which clients tell anew with every start. Units that were seen before cost a hash of their
 //! bytes, many together, and nothing else of them is read.
 //!
 //! Which units there are: every message, or Responses item, is one. Not so what no client need send back: answers that

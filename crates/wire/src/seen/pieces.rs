@@ -74,6 +74,11 @@ pub(super) fn said(format: Format, item: &Json<'_>, fact: &Fact) -> Said {
     Said { digest, joins: (may_join && !says_nothing).then_some(found), noted }
 }
 
+/// The digest of a message by which a client tells of its surroundings before users speak, whatever it says.
+pub(super) fn setup(format: Format) -> Digest {
+    whole(format, "setup", &[])
+}
+
 /// The digest of messages that are one, by the pieces of them all.
 pub(super) fn joined(format: Format, speaker: Speaker, pieces: &[Digest]) -> Digest {
     let role = if speaker == Speaker::Model { "assistant" } else { "user" };

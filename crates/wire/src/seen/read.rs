@@ -6,6 +6,7 @@ use epitome_core::Digest;
 
 use super::{
     Item, Seen, Unit,
+    known::Lead,
     memo::{Memo, Place},
     pieces, recall,
     split::{self, Member, Slice},
@@ -115,6 +116,7 @@ fn place_of(keys: &Keys, key: &str) -> Place {
 /// The units of a history, and the items of each.
 pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<Unit>, Vec<Range<usize>>) {
     let noted = items.iter().any(|item| item.known.noted);
+    let leads = items.iter().take_while(|item| item.known.lead != Lead::Ends).count();
     let (mut units, mut spans): (Vec<Unit>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
     let mut from = opening;
     // The pieces of the newest unit, if others may join it.
@@ -122,8 +124,11 @@ pub(super) fn units(format: Format, items: &[Item<'_>], opening: usize) -> (Vec<
     let mut has_joined = false;
     for (at, item) in items.iter().enumerate().skip(opening) {
         let Some(digest) = item.known.digest else { continue };
+        // A client tells of its surroundings anew with every start: that it does is what a history is known by.
+        let is_setup = at < leads && item.known.lead == Lead::Preamble;
+        let digest = if is_setup { pieces::setup(format) } else { digest };
         let speaker = item.known.speaker;
-        let joins = item.known.joins.as_deref().filter(|_| noted);
+        let joins = item.known.joins.as_deref().filter(|_| noted && !is_setup);
         if let (Some(pieces), Some(more), Some(unit), Some(span)) =
             (&mut open, joins, units.last_mut(), spans.last_mut())
             && unit.speaker == speaker

@@ -130,7 +130,9 @@ fn answer<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Draft<'e>
             blocks = pen.foreign_parts(fragment);
         }
     }
-    Some(Draft::with(own.text_at("role").unwrap_or_default(), blocks, Some(entry)))
+    let mut draft = Draft::with(own.text_at("role").unwrap_or_default(), blocks, Some(entry));
+    draft.is_parted = fragment.places.is_some();
+    Some(draft)
 }
 
 fn result<'e>(outcome: &Outcome<'e, 'e>, pen: Pen<'e, '_>) -> Option<Block<'e>> {

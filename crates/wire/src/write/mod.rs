@@ -251,5 +251,11 @@ pub(crate) fn words(format: Format, text: &str) -> Written {
     Written { json, events: Vec::new(), speaker: Speaker::User }
 }
 
+/// Whether a value is a word that the wrapping of a message pays for: a role, a name, an id.
+fn is_short(value: &Json<'_>) -> bool {
+    const LONGEST: usize = 80;
+    value.as_text().is_some_and(|text| text.len() <= LONGEST && !text.contains(char::is_whitespace))
+}
+
 /// What a call that never returned is answered with.
 const STAND_IN: &str = UNANSWERED;

@@ -9,6 +9,7 @@ use epitome_core::{Fact, Part, event::Instruction};
 use super::{
     Entry, Fragment, Layout, Line, Manner, Outcome, Returned, Shown, Site, Speaker, Written,
     ids::{Ids, Unique, shortened},
+    is_short,
     mended::{mended, own_blocks},
     portable::Portable,
 };
@@ -242,7 +243,10 @@ impl<'e> Pen<'e, '_> {
         let text = text.as_ref().map(|(given, text)| (*given, text.as_str()));
         let edits = content.zip(shown.as_deref()).into_iter().chain(text);
         let edits: Vec<_> = edits.chain(renamed.as_ref().map(|(id, member)| (*member, &**id))).collect();
-        let json = json::replaced(own, &edits);
+        let mut json = json::replaced(own, &edits);
+        if fragment.places.is_some() {
+            json = known_members(&json);
+        }
         // The provider remembers an item by its id, and misses the reasoning that led to it.
         if fragment.parted_before
             && own.get("id").is_some()
@@ -306,6 +310,19 @@ impl<'e> Pen<'e, '_> {
         let edits: Vec<_> = new.into_iter().chain(named.map(|named| (named, &*id))).collect();
         if edits.is_empty() { own.raw.to_owned() } else { json::replaced(own, &edits) }
     }
+}
+
+/// A message that is shown in part, without the members that nobody knows: the part that paid for them may be gone.
+fn known_members(json: &str) -> String {
+    const KNOWN: [&str; 6] = ["type", "id", "role", "status", "phase", "content"];
+    let Ok(item) = Json::parse(json, "an item") else { return json.to_owned() };
+    if item.text_at("type").is_some_and(|kind| kind != "message") {
+        return json.to_owned();
+    }
+    let is_known =
+        |key: &str, value: &Json<'_>| KNOWN.contains(&key) && (key == "content" || is_short(value));
+    let known = item.members().iter().filter(|(key, value)| is_known(key, value));
+    json::object(known.map(|(key, value)| (&**key, value.raw.to_owned())))
 }
 
 fn speaker(own: &Json<'_>) -> Speaker {

@@ -38,7 +38,7 @@ const FILES: usize = 3;
 const SESSIONS: usize = 3;
 const EVENTS: usize = 400;
 
-fn data() -> Option<PathBuf> {
+pub(crate) fn data() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let data = std::env::var_os("EPITOME_DATA").map_or_else(beside, PathBuf::from);
     let found = data.join("MANIFEST.json").is_file();

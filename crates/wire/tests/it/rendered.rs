@@ -543,14 +543,15 @@ fn of_an_answer_the_parts_that_stay_keep_their_bytes() {
         format!(r#"{{ "id":"{id}","type":"function","function":{{"name":"t","arguments":"{{ }}"}}}}"#)
     };
     let (a, b) = (call("a"), call("b"));
-    let head = r#"{"vendor":1.0,"role":"assistant","content":"x\u0079","reasoning_content":"h"#;
+    let head = r#""role":"assistant","content":"x\u0079","reasoning_content":"h"#;
+    // What is no part, and nobody knows, goes: what paid for it may be gone.
     check(
         Format::OpenaiChat,
         &format!(
-            r#"{{"messages":[{head}","tool_calls":[{a},{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}},{{"role":"tool","tool_call_id":"a","content":"1"}}]}}"#
+            r#"{{"messages":[{{"vendor":1.0,{head}","tool_calls":[{a},{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}},{{"role":"tool","tool_call_id":"a","content":"1"}}]}}"#
         ),
         &format!(
-            r#"{{"messages":[{head}","tool_calls":[{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}}]}}"#
+            r#"{{"messages":[{{{head}","tool_calls":[{b}]}},{{"role":"tool","tool_call_id":"b", "content":"2"}}]}}"#
         ),
     );
     // Reasoning goes with the item that it led to, and what it did not lead to keeps its bytes.

@@ -404,3 +404,26 @@ fn neighbours_stay_apart_where_no_note_moves() {
     // A quotation.
     check("what does <info-msg>10:31</info-msg> mean?", 2);
 }
+
+#[test]
+fn what_a_client_says_of_its_surroundings_before_users_speak_parts_no_history() {
+    let setup = |files: &str| {
+        format!("This is the Qwen Code. We are setting up the context for our chat.\nFiles:\n{files}")
+    };
+    let tagged = |day: &str| format!("<environment_context>\n{day}\n</environment_context>");
+    let body = |first: &str, prompt: &str| {
+        let said = [("user", first), ("assistant", "Got it."), ("user", prompt)];
+        let said = said.map(|(role, content)| json!({ "role": role, "content": content }));
+        json!({ "messages": said }).to_string()
+    };
+    let of = |first: &str, prompt: &str| {
+        [Format::OpenaiChat, Format::Anthropic]
+            .map(|format| chain(&body(first, prompt), format, &Memo::default()))
+    };
+    assert_eq!(of(&setup("a.rs"), "Go"), of(&setup("a.rs\nb.rs"), "Go"));
+    assert_eq!(of(&tagged("Monday"), "Go"), of(&tagged("Tuesday"), "Go"));
+    assert_ne!(of(&setup("a.rs"), "Go"), of(&setup("a.rs"), "Stop"));
+    assert_ne!(of(&setup("a.rs"), "Go"), of("This is the file.", "Go"));
+    // What stands there once users have spoken is a word of theirs, or is about a moment.
+    assert_ne!(of("Hello", &tagged("Monday")), of("Hello", &tagged("Tuesday")));
+}

@@ -27,12 +27,15 @@ const SETTINGS: [&str; 12] = [
     "anthropic_version",
 ];
 
-/// Whether a value is a Responses request: the others have `messages` and are found by them.
+/// Whether a value is a request, though its messages may be none that a provider takes: what is wrong with them can only
+/// be said of a request.
 pub(super) fn recognises(value: &Value) -> bool {
-    let input = &value["input"];
-    let items = input.as_array().and_then(|items| items.first());
-    let items = items.is_some_and(|item| item["type"].is_string() || item["role"].is_string());
-    items || (input.is_string() && value["model"].is_string())
+    let has = |item: &Value, keys: &[&str]| keys.iter().any(|key| item.get(key).is_some());
+    let lists = |key: &str, keys: &[&str]| {
+        value[key].as_array().is_some_and(|items| items.iter().any(|item| has(item, keys)))
+    };
+    let is_named = value["model"].is_string() && (value["input"].is_string() || has(value, &["messages"]));
+    lists("messages", &["role", "content"]) || lists("input", &["type", "role", "content"]) || is_named
 }
 
 /// Whether an object with these members is a request.

@@ -19,11 +19,13 @@ pub(super) struct Draft<'e> {
     pub(super) events: Vec<usize>,
     /// The event whose bytes it may keep: the only one it is made of.
     source: Option<&'e Entry<'e>>,
+    /// Whether the event is an answer that is shown in part.
+    pub(super) is_parted: bool,
 }
 
 impl<'e> Draft<'e> {
     pub(super) fn new(role: &'e str) -> Self {
-        Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None }
+        Self { role: role.into(), blocks: Vec::new(), events: Vec::new(), source: None, is_parted: false }
     }
 
     /// Blocks of one event, or of none.
@@ -33,7 +35,7 @@ impl<'e> Draft<'e> {
         source: Option<&'e Entry<'e>>,
     ) -> Self {
         let events = source.map(|entry| entry.index).into_iter().collect();
-        Self { role: role.into(), blocks: blocks.into_iter().collect(), events, source }
+        Self { role: role.into(), blocks: blocks.into_iter().collect(), events, source, is_parted: false }
     }
 
     /// Adds what another one says.
@@ -41,6 +43,7 @@ impl<'e> Draft<'e> {
         if self.events.is_empty() && self.blocks.is_empty() {
             self.source = other.source;
         }
+        self.is_parted |= other.is_parted;
         self.blocks.extend(other.blocks);
         for event in other.events {
             if self.events.last() != Some(&event) {
@@ -73,15 +76,18 @@ impl<'e> Draft<'e> {
         Written { json, events: self.events, speaker }
     }
 
-    /// The message of a single event: its own bytes as far as they still hold.
+    /// The message of a single event: its own bytes as far as they still hold. Of one that is shown in part, members that
+    /// nobody knows go: what paid for them may be gone.
     fn own_json(&self, source: &Entry<'_>, own: &Json<'_>) -> String {
+        let count = block::count(own);
         let places = self.blocks.iter().map(|block| block.source);
-        let all = (0..block::count(own)).map(|place| Some((source.index, place)));
-        let untouched = places.eq(all);
+        let untouched = places.eq((0..count).map(|place| Some((source.index, place))));
+        let has_results = !source.event.fact.results().is_empty();
+        let is_parted = self.is_parted || (has_results && self.blocks.len() < count);
         match (untouched, own.get("content")) {
             (true, Some(content)) if normal::is_anthropic_answer(own) => message(&self.role, content.raw),
             (true, _) => own.raw.to_owned(),
-            (false, Some(content)) if !normal::is_anthropic_answer(own) => {
+            (false, Some(content)) if !is_parted && !normal::is_anthropic_answer(own) => {
                 json::replaced(own, &[(content, &self.list())])
             }
             (false, _) => message(&self.role, &self.list()),

@@ -6,7 +6,7 @@ use epitome_core::{Fact, Part};
 
 use super::{
     super::{
-        Entry, Fragment, Speaker, Written,
+        Entry, Fragment, Speaker, Written, is_short,
         portable::{Piece, Portable},
     },
     Pen, Reasoning, call_json, filled, text_part,
@@ -78,8 +78,25 @@ fn own_json<'e>(fragment: &Fragment<'e, 'e>, pen: Pen<'e, '_>) -> Option<Cow<'e,
     Some(json::object(members).into())
 }
 
-/// Values that nobody knows up to this length cost hardly more than their wrapping.
-const LONG: usize = 64;
+/// Members in which clients send back that there was nothing.
+const ECHOED: [&str; 7] = [
+    "refusal",
+    "audio",
+    "function_call",
+    "reasoning_content",
+    "annotations",
+    "provider_specific_fields",
+    "thinking_blocks",
+];
+
+/// Whether a member that shows no part stays with a message that is shown in part. What nobody knows goes: the part that
+/// paid for it may be gone.
+fn is_wrapping(key: &str, value: &Json<'_>) -> bool {
+    match key {
+        "role" | "name" => is_short(value),
+        key => ECHOED.contains(&key) && matches!(value.raw, "null" | "[]" | "{}" | "\"\""),
+    }
+}
 
 /// What is shown of one message.
 struct View<'v, 'e> {
@@ -124,12 +141,13 @@ impl View<'_, '_> {
             "refusal" => self.places.refusal,
             "audio" => self.places.audio,
             "function_call" => self.places.function_call,
-            // Of a message that is shown in part, what nobody knows goes: the part that paid for it may be gone.
-            "role" | "name" => None,
-            _ if value.raw.len() > LONG && !self.is_all_shown() => return None,
             _ => None,
         };
-        place.is_none_or(|place| self.shows(place)).then(|| value.raw.to_owned())
+        let is_shown = match place {
+            Some(place) => self.shows(place),
+            None => self.is_all_shown() || is_wrapping(key, value),
+        };
+        is_shown.then(|| value.raw.to_owned())
     }
 
     fn content(&self, value: &Json<'_>) -> String {

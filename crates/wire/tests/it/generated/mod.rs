@@ -1,0 +1,116 @@
+//! Each rule of legality held against requests that are generated: a legal one in which exactly that rule is broken, at a
+//! place that is drawn, breaks exactly that rule there; and one in which none is broken is never called illegal.
+//!
+//! The cases are a table over [`RULES`]: a rule without a way to break it, in any of its formats, fails the test.
+
+mod breaches;
+mod requests;
+
+use epitome_wire::{
+    Format,
+    legality::{RULES, Rule, Rules, check_against, inspect},
+};
+use proptest::{prelude::*, sample::select};
+use serde_json::Value;
+
+use self::{
+    breaches::{Broken, broken},
+    requests::{Draw, legal, with_compaction, with_open_loop, with_reasoning, with_signatures},
+};
+
+/// What is found, each by rule and place.
+fn found(format: Format, broken: &Broken) -> Vec<(&'static str, String)> {
+    let found = match &broken.sent {
+        Some(sent) => check_against(format, &sent.to_string(), &broken.body, &broken.rules),
+        None => inspect(format, &broken.body, &broken.rules),
+    };
+    found.into_iter().map(|found| (found.breach.rule().id, found.place)).collect()
+}
+
+/// Every rule with each of its formats.
+fn cases() -> Vec<(&'static str, Format)> {
+    RULES.iter().flat_map(|rule| rule.formats.iter().map(|format| (rule.id, *format))).collect()
+}
+
+#[test]
+fn every_rule_can_be_broken_in_each_of_its_formats() {
+    for (rule, format) in cases() {
+        let mut draw = Draw::of(&[]);
+        let request = legal(format, &mut draw);
+        assert!(broken(rule, format, request, &mut draw).is_some(), "nothing breaks {rule} in {format}");
+    }
+}
+
+#[test]
+fn every_way_in_which_a_rule_is_broken_is_met() {
+    // Each rule alone, so that none is left to chance.
+    let mut choices: Vec<u64> = (0..96).map(|at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7).collect();
+    for (rule, format) in cases() {
+        for turn in 0..24_usize {
+            choices.rotate_left(turn + 1);
+            check_broken(rule, format, &choices);
+        }
+    }
+}
+
+#[track_caller]
+fn check_broken(rule: &'static str, format: Format, choices: &[u64]) {
+    let mut draw = Draw::of(choices);
+    let request = legal(format, &mut draw);
+    let broken = broken(rule, format, request, &mut draw).expect("every rule can be broken");
+    let expect = [(rule, broken.place.clone())];
+    assert_eq!(found(format, &broken), expect, "{format}\n{}", broken.body);
+}
+
+#[track_caller]
+fn check_legal(format: Format, request: &Value, rules: &Rules) {
+    let body = request.to_string();
+    assert_eq!(inspect(format, &body, rules), [], "{format}\n{body}");
+    assert_eq!(check_against(format, &body, &body, rules), [], "{format}\n{body}");
+}
+
+proptest! {
+    #[test]
+    fn a_legal_request_in_which_one_rule_is_broken_breaks_that_rule_there(
+        (rule, format) in select(cases()),
+        choices in prop::collection::vec(any::<u64>(), 96),
+    ) {
+        check_broken(rule, format, &choices);
+    }
+
+    #[test]
+    fn a_legal_request_is_never_called_illegal(
+        format in select(Format::ALL.to_vec()),
+        choices in prop::collection::vec(any::<u64>(), 96),
+    ) {
+        let mut draw = Draw::of(&choices);
+        let mut request = legal(format, &mut draw);
+        if draw.chance() {
+            with_compaction(format, &mut request, &mut draw);
+        }
+        // What only some models demand is kept by each of these as well.
+        let mut rules = Rules::of(format).with(Rule::FirstIsUser).with(Rule::PrefillRefused);
+        check_legal(format, &request, &rules);
+        with_open_loop(format, &mut request, &mut draw);
+        if format == Format::OpenaiChat {
+            with_reasoning(&mut request);
+            with_signatures(&mut request);
+            rules = rules.with(Rule::ReasoningReturned).with(Rule::CallsSigned);
+        }
+        check_legal(format, &request, &rules.with(Rule::PreservedThinking));
+    }
+
+    #[test]
+    fn what_only_goes_on_is_legal_against_what_was_sent(
+        format in select(Format::ALL.to_vec()),
+        choices in prop::collection::vec(any::<u64>(), 96),
+    ) {
+        let mut draw = Draw::of(&choices);
+        let sent = legal(format, &mut draw);
+        let mut now = sent.clone();
+        with_open_loop(format, &mut now, &mut draw);
+        let rules = Rules::of(format).with(Rule::PreservedThinking);
+        let found = check_against(format, &sent.to_string(), &now.to_string(), &rules);
+        prop_assert!(found.is_empty(), "{found:?}\n{now}");
+    }
+}
