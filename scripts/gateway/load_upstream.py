@@ -1,12 +1,18 @@
-"""A provider for load: fixed answers, as fast as Python goes. Prints its address; `--slow` is how long a slow stream takes.
+"""A provider for load: answers without a model, as fast as Python goes. Prints its address; `--slow` is how long a slow stream takes.
 
-It reads every body to its end and answers as the header `x-answer` says: `whole`, `stream`, `slow`, which says a word at a
-time, or `summary-NAME`. Each answer has an id of its own, as it would.
+It reads every body to its end and answers as the header `x-answer` says: `whole`, `late`, which is whole after a third of a
+second, `stream`, `slow`, which says a word at a time, or `summary-NAME`. Each answer has an id of its own, as it would, and
+words of its own where the header `x-words` names what they follow from.
 """
 import argparse, asyncio, itertools, json
 
+from varied import text
+
 TEXT = "The reader keeps each span until its owner asks again, and then drops it. " * 8
+LETTERS = 600
 WORDS = 20
+# No model answers a long request sooner.
+LATE = 0.3
 NUMBERS = itertools.count(1)
 
 
@@ -26,26 +32,29 @@ class Provider(asyncio.Protocol):
     def data_received(self, data):
         self.buffer += data
         while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
-            head = bytes(self.buffer[:end]).lower()
-            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0]) if b"content-length:" in head else 0
+            head = bytes(self.buffer[:end])
+            length = int(header(head, "content-length") or 0)
             if len(self.buffer) < end + 4 + length:
                 return
             del self.buffer[: end + 4 + length]
             self.answer(head)
 
     def answer(self, head):
-        if b"x-answer: slow" in head:
-            self.task = asyncio.ensure_future(self.drip())
-        elif b"x-answer: stream" in head:
-            self.transport.write(STREAM_HEAD + b"".join(chunked(event) for event in events()) + b"0\r\n\r\n")
+        kind = header(head, "x-answer") or "whole"
+        seed = header(head, "x-words")
+        said = words(seed) if seed else TEXT
+        if kind == "slow":
+            self.task = asyncio.ensure_future(self.drip(said))
+        elif kind == "stream":
+            self.transport.write(STREAM_HEAD + b"".join(chunked(event) for event in events(said)) + b"0\r\n\r\n")
         else:
-            named = head.split(b"x-answer: summary-")[1:]
-            body = whole(summary(named[0].split()[0].decode()) if named else TEXT)
-            self.transport.write(WHOLE_HEAD % len(body) + body)
+            body = whole(summary(kind.removeprefix("summary-")) if kind.startswith("summary-") else said)
+            say = lambda: self.transport.write(WHOLE_HEAD % len(body) + body)
+            asyncio.get_running_loop().call_later(LATE, say) if kind == "late" else say()
 
-    async def drip(self):
+    async def drip(self, said):
         self.transport.write(STREAM_HEAD)
-        every = events()
+        every = events(said)
         for event in every:
             self.transport.write(chunked(event))
             await asyncio.sleep(self.slow / len(every))
@@ -55,6 +64,17 @@ class Provider(asyncio.Protocol):
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 WHOLE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 USAGE = {"prompt_tokens": 300, "completion_tokens": 100, "total_tokens": 400}
+
+
+def header(head, name):
+    """What a head says under a name, however that is written."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n"))
+    return next((value.strip().decode() for key, _, value in lines if key.lower() == name.encode()), None)
+
+
+def words(seed):
+    """What a model says that is asked for this."""
+    return text(seed, LETTERS)
 
 
 def chunked(data):
@@ -73,12 +93,12 @@ def whole(text):
     return json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()
 
 
-def events():
+def events(said):
     """The answer in some twenty events."""
     head = {"id": f"chatcmpl-{next(NUMBERS)}", "object": "chat.completion.chunk", "created": 1, "model": "test-model"}
-    size = -(-len(TEXT) // WORDS)
+    size = -(-len(said) // WORDS)
     deltas = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": TEXT[at : at + size]} for at in range(0, len(TEXT), size)]
+    deltas += [{"content": said[at : at + size]} for at in range(0, len(said), size)]
     choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     values = [json.dumps({**head, "choices": [choice]}) for choice in choices]

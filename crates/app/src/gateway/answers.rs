@@ -62,6 +62,15 @@ impl Trouble {
         )
     }
 
+    /// The request tells its length in two ways, which two servers may read as two different requests.
+    pub(super) fn two_lengths() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "two_lengths",
+            "the request has both Content-Length and Transfer-Encoding: send one of them",
+        )
+    }
+
     /// There is too much to do.
     pub(super) fn busy() -> Self {
         Self::new(

@@ -26,7 +26,7 @@ use super::{
     metrics::composed::Overflowed,
     passage::Passage,
     recalling::Onward,
-    recording::{self, Alive, Composed, Refused},
+    recording::{self, Alive, Becomes, Composed, Refused},
     relay::{Failure, record, send},
     upstream::Upstream,
 };
@@ -69,6 +69,14 @@ impl Trip<'_> {
     pub(super) async fn run(mut self, alive: Alive) -> Result<Reached, Failure> {
         let composed = record(self.passage, alive, Arc::clone(&self.request)).await?;
         let Some(Composed { way, body }) = composed else { return self.untouched().await };
+        let way = match way {
+            Becomes::Decided(way) => way,
+            Becomes::Whole(counted) => {
+                self.passage.goes_on_whole(counted);
+                let response = self.unchanged().await?;
+                return self.fitting(response, body).await.map(Reached::Provider);
+            }
+        };
         match way {
             Way::Answer { words, compaction } => {
                 if let Some((trigger, by)) = &compaction {
@@ -88,16 +96,20 @@ impl Trip<'_> {
         }
     }
 
-    async fn untouched(self) -> Result<Reached, Failure> {
+    async fn untouched(mut self) -> Result<Reached, Failure> {
         let limit = self.passage.gateway().limits.body;
         if let Some(body) = self.request.asks_to_compact(limit) {
             self.passage.came_to(Fate::Answered);
             return Ok(Reached::Here(self.reply(&body, UNHEARD)));
         }
         self.passage.came_to(Fate::Unrecorded);
+        self.unchanged().await.map(begun::unread).map(Reached::Provider)
+    }
+
+    /// Sends the request as it came.
+    async fn unchanged(&mut self) -> Result<Response<Incoming>, Failure> {
         let body = Outbound::whole(self.request.body.clone(), self.framing);
-        let response = send(self.passage, self.upstream, Request::from_parts(self.head, body)).await?;
-        Ok(Reached::Provider(begun::unread(response)))
+        send(self.passage, self.upstream, Request::from_parts(self.head.clone(), body)).await
     }
 
     /// Whether its model was offered a tool by which it gets back what was left out.
@@ -117,9 +129,15 @@ impl Trip<'_> {
         // only as long as its provider takes it.
         let is_ours = outgoing.done.call.is_some() || outgoing.done.left == Left::OwnSummary;
         let response = self.sent(outgoing, &body).await?;
-        if !is_ours {
-            return Ok(begun::unread(response));
-        }
+        if is_ours { self.fitting(response, body).await } else { Ok(begun::unread(response)) }
+    }
+
+    /// The answer to a request, or to a smaller one if its provider refuses it as too long.
+    async fn fitting(
+        &mut self,
+        response: Response<Incoming>,
+        body: Bytes,
+    ) -> Result<Response<Begun>, Failure> {
         let (refusal, overflow) = begun::held(self.request.format, response).await;
         let Some(overflow) = overflow else { return Ok(refusal) };
         let request = Arc::clone(&self.request);

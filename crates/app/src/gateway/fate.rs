@@ -1,11 +1,15 @@
 //! What became of a request in mode `compact`, as a header of its answer tells: a dictionary of RFC 9651.
 //!
 //! `x-epitome: epoch=3, before=182034, after=61022, left=composed, call="<thread>:<number>", cause="threshold"`; where nothing
-//! was composed, `left` alone says why.
+//! was composed, `left` alone says why. It says `composed` alone where a long new request went on as it came and is still
+//! being counted.
 
 use std::fmt::Write;
 
-use epitome::{compose::Done, core::Tokens};
+use epitome::{
+    compose::{Done, Left},
+    core::Tokens,
+};
 use http::{HeaderName, HeaderValue};
 
 /// The header's name.
@@ -16,6 +20,8 @@ pub(super) const HEADER: HeaderName = HeaderName::from_static("x-epitome");
 pub(super) enum Fate {
     /// A policy was asked, and this was done.
     Composed(Done),
+    /// It went on as it came, because it is new and fits; how it is counted is not known yet.
+    Whole,
     /// It went on as it came, because it could not be recorded, or not in time.
     Unrecorded,
     /// The gateway answered it itself.
@@ -29,7 +35,7 @@ impl Fate {
     pub(super) fn done(&self) -> Option<&Done> {
         match self {
             Self::Composed(done) => Some(done),
-            Self::Unrecorded | Self::Answered | Self::Refused => None,
+            Self::Whole | Self::Unrecorded | Self::Answered | Self::Refused => None,
         }
     }
 
@@ -37,6 +43,7 @@ impl Fate {
     pub(super) fn header(&self) -> HeaderValue {
         let text = match self {
             Self::Composed(done) => composed(done),
+            Self::Whole => format!("left={}", Left::Composed.name()),
             Self::Unrecorded => "left=unrecorded".to_owned(),
             Self::Answered => "left=answered".to_owned(),
             Self::Refused => "left=refused".to_owned(),
@@ -87,10 +94,7 @@ fn string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use epitome::{
-        compose::{ClientCache, Left},
-        core::ThreadId,
-    };
+    use epitome::{compose::ClientCache, core::ThreadId};
 
     use super::*;
 
@@ -119,5 +123,6 @@ mod tests {
         let bare = Done { cause: None, call: None, before: Tokens(u64::MAX), left: Left::HeldOut, ..done };
         check(&Fate::Composed(bare), "epoch=3, before=999999999999999, after=61022, left=held-out");
         check(&Fate::Unrecorded, "left=unrecorded");
+        check(&Fate::Whole, "left=composed");
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod config;
 mod copy;
 mod expand;
 mod fate;
+mod framing;
 mod headers;
 mod health;
 mod intake;
@@ -31,6 +32,7 @@ mod tls;
 mod treatment;
 mod unheard;
 mod upstream;
+mod waiting;
 mod wishes;
 
 use std::{net::SocketAddr, ops::Deref, sync::Arc};
@@ -208,6 +210,13 @@ impl Gateway {
         self.metrics.unrecorded(reason);
         telemetry::unrecorded(reason, error);
         reason
+    }
+
+    /// A request of somebody's goes on that nobody reads: what it leaves in their provider's cache is unknown to the savings.
+    fn passes_unread(&self, principal: &str) {
+        if let Some(shelf) = &self.shelf {
+            shelf.current().passed_unread(principal, recording::now());
+        }
     }
 
     /// A request goes on as it came though it was to be composed.

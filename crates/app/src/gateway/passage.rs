@@ -285,12 +285,21 @@ impl Passage {
         }
     }
 
+    /// It goes on as it came, and how it was counted is told when that is known.
+    pub(super) fn goes_on_whole(&mut self, counted: oneshot::Receiver<Done>) {
+        self.fate = Some(Fate::Whole);
+        if let Some(recording) = &mut self.recording {
+            recording.is_counted_by(counted);
+        }
+    }
+
     /// The request as it is composed anew, smaller, because its provider refused it as too long; `None` if it cannot be.
     pub(super) async fn smaller(&mut self, refused: Refused) -> Option<compose::Outgoing> {
-        match &self.recording {
-            Some(recording) => recording.smaller(refused).await,
-            None => None,
+        let recording = self.recording.as_mut()?;
+        if let Some(done) = recording.when_counted().await {
+            self.fate = Some(Fate::Composed(done));
         }
+        recording.smaller(refused).await
     }
 
     /// The request that goes on with what its model asked back for; `None` if there is none. What the model said is
@@ -329,8 +338,11 @@ impl Passage {
         self.overflow = Some(overflow);
     }
 
-    /// What became of it in mode `compact`; nothing in others.
-    pub(super) fn fate(&self) -> Option<&Fate> {
+    /// What became of it in mode `compact`, as far as that is known by now; nothing in other modes.
+    pub(super) fn fate(&mut self) -> Option<&Fate> {
+        if let Some(done) = self.recording.as_mut().and_then(Recording::counted) {
+            self.fate = Some(Fate::Composed(done));
+        }
         self.fate.as_ref()
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use epitome::{
-    compose::{self, Outgoing, Way, Wishes},
+    compose::{self, Done, Outgoing, Way, Wishes},
     core::{
         Fact,
         event::{Time, Usage},
@@ -38,6 +38,7 @@ use super::{
     telemetry::{self, Place},
     treatment::PolicyInUse,
     unheard::Unheard,
+    waiting::WaitingRequest,
 };
 
 /// Kept by whoever must not be cut off when the gateway stops.
@@ -66,13 +67,22 @@ pub(super) struct Request {
     pub(super) means: Option<Arc<Means>>,
 }
 
-/// A request that was composed.
+/// A request that was composed, or need not be.
 #[derive(Debug)]
 pub(super) struct Composed {
     /// What becomes of it.
-    pub(super) way: Way,
+    pub(super) way: Becomes,
     /// The client's body, not compressed, which it is made of.
     pub(super) body: Bytes,
+}
+
+/// What becomes of a request in mode `compact`.
+#[derive(Debug)]
+pub(super) enum Becomes {
+    /// This was decided and recorded.
+    Decided(Way),
+    /// It goes on as it came; how it is counted and recorded is found out beside it.
+    Whole(oneshot::Receiver<Done>),
 }
 
 /// A composed request that its provider refused as too long.
@@ -124,7 +134,7 @@ pub(super) async fn look_after(shelf: Weak<Shelf>) {
 pub(super) type Recorded = Result<(), Reason>;
 
 /// What became of a request's record, and of the request if it was to be composed.
-type Taken = Result<Option<Unheard<Composed>>, Reason>;
+pub(super) type Taken = Result<Option<Unheard<Composed>>, Reason>;
 
 /// The record of an exchange.
 #[derive(Debug)]
@@ -132,6 +142,8 @@ pub(super) struct Recording {
     desk: Arc<Desk>,
     /// Tells when the request is recorded.
     arrived: Option<oneshot::Receiver<Taken>>,
+    /// Tells what was done to a request that went on before that was known.
+    counted: Option<oneshot::Receiver<Done>>,
 }
 
 #[derive(Debug)]
@@ -167,6 +179,8 @@ struct Arrived {
     observed: Option<Observed>,
     /// How many answers are recorded with it that asked back.
     asked_back: u64,
+    /// What was done to it, if it went on before that was known.
+    counted: Option<Done>,
 }
 
 impl Recording {
@@ -186,10 +200,10 @@ impl Recording {
         let (tell, arrived) = oneshot::channel();
         let working = Arc::clone(&desk);
         gateway.runtime.spawn_blocking(move || working.arrive(&request, tell));
-        Ok(Self { desk, arrived: Some(arrived) })
+        Ok(Self { desk, arrived: Some(arrived), counted: None })
     }
 
-    /// Waits until the request is recorded, and composed if it is to be.
+    /// Waits until the request is recorded, and composed if it is to be, or until it is known that it goes on as it came.
     pub(super) async fn arrived(&mut self) -> Result<Option<Composed>, Reason> {
         match self.arrived.take() {
             Some(arrived) => {
@@ -197,6 +211,23 @@ impl Recording {
             }
             None => Ok(None),
         }
+    }
+
+    /// The request has gone on as it came, and this will tell how it was counted.
+    pub(super) fn is_counted_by(&mut self, counted: oneshot::Receiver<Done>) {
+        self.counted = Some(counted);
+    }
+
+    /// How a request was counted that had gone on before, if that was found out meanwhile.
+    pub(super) fn counted(&mut self) -> Option<Done> {
+        let done = self.counted.as_mut()?.try_recv().ok()?;
+        self.counted = None;
+        Some(done)
+    }
+
+    /// The same, when it is found out. `None` if it never is, or was told before.
+    pub(super) async fn when_counted(&mut self) -> Option<Done> {
+        self.counted.take()?.await.ok()
     }
 
     /// Has the request composed anew, smaller. `None` if it cannot be.
@@ -256,24 +287,42 @@ impl Recording {
 impl Desk {
     fn arrive(self: Arc<Self>, request: &Request, tell: oneshot::Sender<Taken>) {
         let recorder = self.shelf.recorder();
-        let taken = unless_it_panics(|| self.record(&recorder, request));
+        let waiting = WaitingRequest::new(tell);
+        let taken = unless_it_panics(|| self.record(&recorder, request, &waiting));
         let (ticket, composed) = match taken.unwrap_or_else(|| Err(self.missed(Reason::Store))) {
             Ok(taken) => taken,
             Err(reason) => {
-                // Nobody may be listening, here and below.
-                let _ = tell.send(Err(reason));
+                self.gateway.passes_unread(&self.principal);
+                if let Some(tell) = waiting.waits() {
+                    // Nobody may be listening, here and below.
+                    let _ = tell.send(Err(reason));
+                }
                 return self.done_with(Err(reason));
             }
         };
         self.gateway.metrics.recorded(ticket.placed);
-        if composed.is_some() {
-            let arrived = Arrived { ticket, recorder, observed: None, asked_back: 0 };
-            self.hands_over(tell, Box::new(arrived), composed, Ok);
-        } else {
-            // Nobody waits for an observation.
-            let _ = tell.send(Ok(None));
-            let observed = unless_it_panics(|| observe(recorder.store(), request, &ticket)).flatten();
-            self.done_with(Ok(Box::new(Arrived { ticket, recorder, observed, asked_back: 0 })));
+        let mut arrived =
+            Box::new(Arrived { ticket, recorder, observed: None, asked_back: 0, counted: None });
+        match (waiting.waits(), composed) {
+            (Some(tell), Some(composed)) => self.hands_over(tell, arrived, Some(composed), Ok),
+            (None, Some(Composed { way: Becomes::Decided(Way::Forward(outgoing)), .. })) => {
+                let tell = waiting.has_left();
+                arrived.counted = tell.as_ref().map(|_| outgoing.done.clone());
+                // Whoever hears of it may have it made smaller, so it has to be there.
+                self.done_with(Ok(arrived));
+                if let Some(tell) = tell {
+                    let _ = tell.send(outgoing.done);
+                }
+            }
+            (tell, _) => {
+                // Nobody waits for an observation.
+                if let Some(tell) = tell {
+                    let _ = tell.send(Ok(None));
+                }
+                let store = arrived.recorder.store();
+                arrived.observed = unless_it_panics(|| observe(store, request, &arrived.ticket)).flatten();
+                self.done_with(Ok(arrived));
+            }
         }
     }
 
@@ -352,7 +401,12 @@ impl Desk {
         }
     }
 
-    fn record(&self, recorder: &Recorder, request: &Request) -> Result<(Ticket, Option<Composed>), Reason> {
+    fn record(
+        &self,
+        recorder: &Recorder,
+        request: &Request,
+        waiting: &WaitingRequest,
+    ) -> Result<(Ticket, Option<Composed>), Reason> {
         let plain = match Coding::of(&request.headers) {
             Coding::Identity => request.body.clone(),
             coding => {
@@ -377,17 +431,20 @@ impl Desk {
         let Gateway { summarisers, upstreams, .. } = &*self.gateway;
         let summariser =
             |model: &str| summarisers.of(upstreams, (request.format, model), request.means.as_ref());
-        let composed = recorder.compose(&arrival, &request.policy.composing, &request.wishes, &summariser);
+        let (composing, wishes) = (&request.policy.composing, &request.wishes);
+        let leaves = || waiting.goes_on_whole(&plain);
+        let composed = recorder.compose_ahead(&arrival, composing, wishes, &summariser, &leaves);
         let compose::Composed { ticket, way } = composed.map_err(|error| self.failed(&error))?;
-        Ok((ticket, Some(Composed { way, body: plain })))
+        Ok((ticket, Some(Composed { way: Becomes::Decided(way), body: plain })))
     }
 
     /// Nothing in here waits for the store to write.
     fn depart(self: Arc<Self>, arrived: Result<Box<Arrived>, Reason>, departure: Departure) {
-        let Departure { passed, copy, how, composed, overflow, spliced, hidden, done } = departure;
+        let Departure { passed, copy, how, mut composed, overflow, spliced, hidden, done } = departure;
         let (recorded, observed, asked_back) = match arrived {
             Ok(arrived) => {
-                let Arrived { ticket, recorder, observed, asked_back } = *arrived;
+                let Arrived { ticket, recorder, observed, asked_back, counted } = *arrived;
+                composed = composed.or(counted);
                 (Ok((ticket, recorder)), observed, asked_back)
             }
             Err(reason) => (Err(reason), None, 0),
@@ -559,6 +616,6 @@ fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     if is_secret { None } else { headers.get(name)?.to_str().ok() }
 }
 
-fn now() -> Time {
+pub(super) fn now() -> Time {
     Time(jiff::Timestamp::now().as_millisecond())
 }

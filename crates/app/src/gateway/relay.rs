@@ -57,6 +57,16 @@ pub(super) async fn answer(
     answered.unwrap_or_else(|trouble| trouble.answer(format))
 }
 
+/// Answers a request whose end nobody can be sure of. hyper closes the connection behind it.
+pub(super) fn refuse_framing(gateway: &Gateway, request: Request<Incoming>) -> Response<Outgoing> {
+    let (head, _) = request.into_parts();
+    let route = Route::of(&head);
+    let trouble = Trouble::two_lengths();
+    let call = if let Route::Call(format) = route { Some(format) } else { None };
+    turned_away(gateway, call, &trouble);
+    trouble.answer(route.format(&head.headers))
+}
+
 /// Which way a request goes.
 #[derive(Clone, Copy, Debug)]
 enum Lane {
@@ -120,7 +130,8 @@ async fn relay(
         let place = Arc::clone(&gateway.places).try_acquire_owned().map_err(|_| Trouble::busy())?;
         Ok((admitted, treatment, place))
     });
-    let (admitted, treatment, place) = entered.inspect_err(|trouble| turned_away(gateway, lane, trouble))?;
+    let (admitted, treatment, place) =
+        entered.inspect_err(|trouble| turned_away(gateway, lane.call(), trouble))?;
     let mut passage = Passage::new(
         gateway,
         place,
@@ -150,10 +161,10 @@ async fn relay(
 }
 
 /// Counts a request that was not let in. No line of log tells of it: whoever knocks without a token must not fill the disk.
-fn turned_away(gateway: &Gateway, lane: Lane, trouble: &Trouble) {
+fn turned_away(gateway: &Gateway, call: Option<Format>, trouble: &Trouble) {
     gateway.metrics.finished(&Finished {
         principal: "",
-        format: lane.call(),
+        format: call,
         mode: gateway.treatments.usual_mode(),
         status: Some(trouble.status.as_u16()),
         ending: Ending::Refused,
@@ -262,6 +273,8 @@ impl Errand {
                 return Trip { passage, upstream, head, framing, request }.run(self.alive).await;
             }
             record(passage, self.alive, request).await?;
+        } else if self.lane.call().is_some() {
+            gateway.passes_unread(&self.admitted.principal);
         }
         let response = send(passage, upstream, Request::from_parts(head, outbound)).await?;
         Ok(Reached::Provider(begun::unread(response)))
@@ -326,7 +339,7 @@ pub(super) async fn record(
     request: Arc<recording::Request>,
 ) -> Result<Option<Composed>, Trouble> {
     let gateway = Arc::clone(passage.gateway());
-    let mode = request.mode;
+    let (mode, principal) = (request.mode, Arc::clone(&request.principal));
     let recorded = match Recording::begin(&gateway, alive, request) {
         Ok(recording) => {
             passage.recorded_by(recording);
@@ -344,6 +357,7 @@ pub(super) async fn record(
         }
         Err(reason) => {
             gateway.health.fails();
+            gateway.passes_unread(&principal);
             Err(gateway.missed(reason, None))
         }
     };

@@ -40,7 +40,7 @@ const DEAREST: u64 = 1_000_000_000_000_000;
 /// that nobody would have compacted is in neither.
 pub(crate) fn group(left: Left) -> Option<Arm> {
     match left {
-        Left::Composed | Left::Unfit | Left::Illegal => Some(Arm::Treated),
+        Left::Composed | Left::Unfit | Left::Illegal | Left::Ahead => Some(Arm::Treated),
         Left::HeldOut => Some(Arm::HeldOut),
         Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
     }

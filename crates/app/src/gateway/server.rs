@@ -14,6 +14,7 @@ use tokio::{
 use super::{
     Gateway,
     config::Config,
+    framing::FramedStream,
     patience::Taken,
     recording::{self, Alive},
     relay,
@@ -156,18 +157,27 @@ async fn serve(
     // Pieces of a stream are small and must not wait for one another.
     let _ = stream.set_nodelay(true);
     let limits = gateways.borrow().limits.clone();
+    let longest = limits.head.max(MINIMUM);
+    let (stream, faults) = FramedStream::new(stream, longest);
     let io = Taken::within(limits.pause, TokioIo::new(stream));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.client)
-        .max_buf_size(limits.head.max(MINIMUM))
+        .max_buf_size(longest)
         .preserve_header_case(true)
         .auto_date_header(false);
     let kept = &alive;
     let service = service_fn(|request: Request<Incoming>| {
         let (gateway, alive) = (Arc::clone(&gateways.borrow()), kept.clone());
-        async move { Ok::<_, Infallible>(relay::answer(gateway, alive, request).await) }
+        let is_faulty = faults.has_next();
+        async move {
+            Ok::<_, Infallible>(if is_faulty {
+                relay::refuse_framing(&gateway, request)
+            } else {
+                relay::answer(gateway, alive, request).await
+            })
+        }
     });
     let mut connection = pin!(builder.serve_connection(io, service));
     // However it ends, its client knows better than a log.

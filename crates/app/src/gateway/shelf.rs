@@ -43,7 +43,8 @@ impl Shelf {
         }
     }
 
-    fn current(&self) -> Arc<Recorder> {
+    /// Whoever records, as it stands. Waits for nobody who opens the store.
+    pub(super) fn current(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

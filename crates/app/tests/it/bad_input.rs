@@ -217,7 +217,27 @@ fn a_copy_is_a_file_too_and_a_path_with_a_colon_is_still_a_path() {
 }
 
 /// Requests that break a rule whose breach only their author can mend: the request, and the place and rule that are named.
-const ILLEGAL: [(&str, &str, &str); 4] = [
+const ILLEGAL: [(&str, &str, &str); 11] = [
+    (r#"{"messages":[{"role":"narrator","content":"hello"}]}"#, "/messages/0/role", "role-known"),
+    (
+        r#"{"messages":[{"role":"narrator","content":"hello"},{"role":"user","content":"hello"}]}"#,
+        "/messages/0/role",
+        "role-known",
+    ),
+    (
+        r#"{"messages":[{"content":"hello"},{"role":"user","content":"hello"}]}"#,
+        "/messages/0",
+        "role-present",
+    ),
+    (
+        r#"{"messages":[{"role":"narrator","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]},
+        {"role":"user","content":"hello"}]}"#,
+        "/messages/0/role",
+        "role-known",
+    ),
+    (r#"{"input":[{"role":"narrator","content":"hello"}]}"#, "/input/0/role", "role-known"),
+    (r#"{"input":[{"content":"hello"},{"role":"user","content":"hello"}]}"#, "/input/0", "item-has-type"),
+    (r#"{"messages":["hello",{"role":"user","content":"hello"}]}"#, "/messages/0", "message-is-object"),
     (
         r#"{"model":"gpt-5.1","messages":[{"role":"user","content":"hello"},{"role":"narrator","content":"…"}]}"#,
         "/messages/1/role",
@@ -249,13 +269,13 @@ fn what_a_provider_would_refuse_is_named_and_nothing_is_written() {
     for (request, place, rule) in ILLEGAL {
         let file = bench.write("request.json", request);
         let named = format!("{place}: ");
-        let run = bench.run(&["compact", text(&file), "--out", text(&out)]);
+        let run = bench.run(&["compact", text(&file), "--budget", "50k", "--out", text(&out)]);
         assert_eq!(run.code, Some(3), "{rule}: {}{}", run.stdout, run.stderr);
         assert!(run.stderr.contains(&named) && run.stderr.contains(rule), "{rule}: {}", run.stderr);
         assert!(!out.exists(), "{rule}");
-        let run = bench.run(&["compact", text(&file)]);
+        let run = bench.run(&["compact", text(&file), "--budget", "50k"]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{rule}: {}", run.stderr);
-        let run = bench.run(&["compact", text(&file), "--json"]);
+        let run = bench.run(&["compact", text(&file), "--budget", "50k", "--json"]);
         let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
         let illegal = &report["illegal"][0];
         assert_eq!((&illegal["place"], &illegal["rule"]), (&place.into(), &rule.into()), "{report}");
@@ -268,7 +288,7 @@ fn what_a_provider_would_refuse_is_written_where_that_is_asked_for() {
     for (request, place, rule) in ILLEGAL {
         let bench = Bench::new();
         let (file, out) = (bench.write("request.json", request), bench.path("out.json"));
-        let run = bench.run(&["compact", text(&file), "--force", "--out", text(&out)]);
+        let run = bench.run(&["compact", text(&file), "--budget", "50k", "--force", "--out", text(&out)]);
         assert_eq!(run.code, Some(3), "{rule}: {}{}", run.stdout, run.stderr);
         assert!(run.stderr.contains(place) && run.stderr.contains(rule), "{rule}: {}", run.stderr);
         let written = fs::read_to_string(&out).expect("it is written");

@@ -101,7 +101,7 @@ fn a_session_is_compacted_undone_and_redone_and_its_log_only_grows() {
     let bench = Bench::new();
     let session = bench.session("talk.json", &talk());
     let before = seen(&bench, &session);
-    let said = bench.fails(&["compact", &session]);
+    let said = bench.fails(&["compact", &session, "--keep-turns", "100"]);
     assert!(said.contains("nothing to compact") && said.contains("--keep-turns N"), "{said}");
     let count = events(&bench, &session);
 
@@ -111,9 +111,9 @@ fn a_session_is_compacted_undone_and_redone_and_its_log_only_grows() {
         (&json!("built-in"), &json!("manual"), &json!(22))
     );
     assert!(turn["tokens_after"].as_u64() < turn["tokens_before"].as_u64(), "{turn}");
-    assert!(turn["summary"].as_str().is_some_and(|summary| summary.contains("Session Intent")), "{turn}");
+    assert!(turn["summary"].as_str().is_some_and(|summary| summary.contains("## What Happened")), "{turn}");
     let compacted = seen(&bench, &session);
-    assert!(!compacted.contains("Answer 3:") && compacted.contains("Answer 12:"), "{compacted}");
+    assert!(compacted.len() < before.len() && compacted.contains("Answer 12:"), "{compacted}");
 
     let undone = &bench.json(&["undo", &session])[0];
     assert_eq!((&undone["compaction"], &undone["state"]), (&turn["compaction"], &json!("undone")));
@@ -376,7 +376,7 @@ fn a_fork_begins_with_a_summary_or_in_full() {
     let (appended, shown) = fork("13", &["--full"]);
     assert!(appended == 1 && shown.contains("Answer 1:") && shown.contains("Answer 12:"), "{shown}");
     let (appended, shown) = fork("13", &["--with-summary"]);
-    assert!(appended == 0 && !shown.contains("Answer 1:") && shown.contains("Answer 12:"), "{shown}");
+    assert!(appended == 0 && shown.contains("## What Happened") && shown.contains("Answer 12:"), "{shown}");
     // What is kept is as much as there is room for: of so few words, all.
     let (appended, shown) = fork("9", &["--with-summary"]);
     assert!(appended == 0 && shown == whole, "{shown}");
@@ -394,7 +394,7 @@ fn a_session_is_handed_over_with_a_goal() {
     assert_eq!((&new["of"], &new["summarised"]), (&json!(session), &json!(true)));
     let id = new["session"].as_str().expect("a session");
     let shown = seen(&bench, id);
-    assert!(shown.contains("Now draw the bench.") && !shown.contains("Answer 11:"), "{shown}");
+    assert!(shown.contains("Now draw the bench.") && shown.contains("## What Happened"), "{shown}");
     assert_eq!(events(&bench, &session), count);
     assert!(bench.fails(&["handoff", &session, "  "]).contains("the goal is empty"));
     let said = bench.ok(&["handoff", "Now draw the bench.", "Then build it."]);

@@ -40,8 +40,12 @@ fn compact_needs_no_database_and_makes_a_request_that_fits() {
     assert!(report["tokens_after"].as_u64() <= Some(6_000), "{report}");
     assert_eq!((&report["budget"], &report["counter"]), (&json!(6_000), &json!("o200k")));
     assert_eq!(report["model"], "gpt-5.1");
-    assert!(report["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{report}");
-    assert!(report["evictions"].as_array().is_some_and(|evictions| !evictions.is_empty()), "{report}");
+    assert_eq!(report["policy"], "epitome");
+    assert!(report["passes"].as_array().is_some_and(|passes| !passes.is_empty()), "{report}");
+    let fitted = &bench.json(&["compact", text(&file), "--budget", "6k", "--policy", "fit"])[0];
+    assert_eq!(fitted["policy"], Value::Null);
+    assert!(fitted["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{fitted}");
+    assert!(fitted["evictions"].as_array().is_some_and(|evictions| !evictions.is_empty()), "{fitted}");
 
     let request: Value = serde_json::from_str(&fs::read_to_string(&out).expect("written")).expect("JSON");
     let messages = request["messages"].as_array().expect("messages");
@@ -88,7 +92,7 @@ fn what_is_left_out_without_a_line_is_counted_and_said() {
     };
     let file = bench.write("chat.json", chat(Some("hm so then ")));
     let out = bench.path("smaller.json");
-    let said = bench.ok(&["compact", text(&file), "--budget", "1k", "--out", text(&out)]);
+    let said = bench.ok(&["compact", text(&file), "--policy", "fit", "--budget", "1k", "--out", text(&out)]);
     assert!(said.contains("pieces of 20 events left out"), "{said}");
     assert!(said.contains("what is left out has no line") && !said.contains("every one of them"), "{said}");
 }
@@ -98,8 +102,15 @@ fn compact_tells_people_what_was_done() {
     let bench = Bench::new();
     let file = bench.write("chat.json", long_chat(30, 60));
     let out = bench.path("smaller.json");
-    let said = bench.ok(&["compact", text(&file), "--budget", "6k", "--out", text(&out)]);
+    let tell = |policy| {
+        bench.ok(&["compact", text(&file), "--policy", policy, "--budget", "6k", "--out", text(&out)])
+    };
     for words in ["in ", "out ", "budget", "what was done", "how to get it back", "written to"] {
+        let said = tell("fit");
+        assert!(said.contains(words), "`{words}` is missing in\n{said}");
+    }
+    for words in ["in ", "out ", "budget", "what was done", "summaries", "summary through", "written to"] {
+        let said = tell("epitome");
         assert!(said.contains(words), "`{words}` is missing in\n{said}");
     }
 }

@@ -17,6 +17,9 @@ use epitome_wire::seen::{Frame, Seen};
 /// How many beginnings of requests are remembered: a few hundred sessions of a thousand messages, in about 12 MB.
 const MOST: usize = 1 << 18;
 
+/// How many principals are remembered by requests that nobody read.
+const PRINCIPALS: usize = 4_096;
+
 /// What a cache would have held of a client's request, had all of its requests gone on as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCache {
@@ -34,7 +37,8 @@ pub enum ClientCache {
 /// Why nobody knows what a cache would have held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnknownCache {
-    /// The client may have sent its beginning before this process was there, or more was sent since than is remembered.
+    /// The client may have sent its beginning before this process was there, or where nobody read it, or more was sent
+    /// since than is remembered.
     Unseen,
     /// By the provider's reports the client's cache is not read when it could be.
     Unread,
@@ -65,7 +69,7 @@ pub(crate) struct ClientCaches {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     /// By what a request says up to some place, with whose it is and which model it asks.
     beginnings: HashMap<u64, Beginning>,
@@ -74,6 +78,8 @@ struct Inner {
     first: Option<Time>,
     /// When something was forgotten that a cache may still have held.
     forgot: Option<Time>,
+    /// When a request went on last that nobody read, by a hash of whose it is.
+    unread: HashMap<u64, Time>,
 }
 
 /// When a beginning was sent last.
@@ -86,7 +92,11 @@ struct Beginning {
 
 /// A request by its beginnings: one after what stands around its history, and one after each unit of that.
 #[derive(Debug)]
-pub(crate) struct Beginnings(Vec<u64>);
+pub(crate) struct Beginnings {
+    /// A hash of whose request it is.
+    principal: u64,
+    links: Vec<u64>,
+}
 
 /// The longest beginning of a request that a cache would have held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +107,8 @@ pub(crate) struct HeldBeginning {
     pub(crate) is_whole: bool,
     /// Whether all that was sent is remembered for as long as a cache lives.
     pub(crate) is_certain: bool,
+    /// Whether a request went on since that nobody read: a cache may have held more.
+    pub(crate) is_outdated: bool,
 }
 
 impl Default for ClientCaches {
@@ -107,7 +119,7 @@ impl Default for ClientCaches {
 
 impl ClientCaches {
     fn of_at_most(most: usize) -> Self {
-        let inner = Inner { beginnings: HashMap::new(), most, first: None, forgot: None };
+        let inner = Inner { most, ..Inner::default() };
         Self { hashing: RandomState::new(), inner: Mutex::new(inner) }
     }
 
@@ -122,7 +134,29 @@ impl ClientCaches {
             link = self.hashing.hash_one((link, unit.digest));
             links.push(link);
         }
-        Beginnings(links)
+        Beginnings { principal: self.hashing.hash_one(principal), links }
+    }
+
+    /// A client's request is relayed as it came. As long as nobody has asked what a cache would have held, nobody is told: a
+    /// gateway that only records has no use for it.
+    pub(crate) fn relayed(&self, principal: &str, seen: &Seen<'_>, now: Time) {
+        if self.inner().first.is_some() {
+            self.sent(&self.beginnings(principal, seen), now, true);
+        }
+    }
+
+    /// A request of somebody's went on that nobody read: from now on nobody knows how far their provider's cache goes, until
+    /// it has forgotten that, or they send the same beginnings again.
+    pub(crate) fn passed_unread(&self, principal: &str, now: Time) {
+        let principal = self.hashing.hash_one(principal);
+        let mut inner = self.inner();
+        if inner.unread.len() >= PRINCIPALS && !inner.unread.contains_key(&principal) {
+            // As if the process had begun only now, for everybody.
+            inner.unread.clear();
+            inner.forgot = inner.forgot.max(Some(now));
+        }
+        let known = inner.unread.entry(principal).or_insert(now);
+        *known = (*known).max(now);
     }
 
     /// The longest beginning that a cache would have held whose entries live for so many seconds, or for ever.
@@ -133,17 +167,20 @@ impl ClientCaches {
         });
         let first = *inner.first.get_or_insert(now);
         let is_certain = first.0 <= since && inner.forgot.is_none_or(|forgot| forgot.0 < since);
+        let unread = inner.unread.get(&request.principal).filter(|unread| unread.0 >= since);
+        let is_certain = is_certain && unread.is_none();
         let alive = |link: &u64| inner.beginnings.get(link).filter(|known| known.sent.0 >= since);
-        let mut longest_first = request.0.iter().enumerate().rev();
+        let mut longest_first = request.links.iter().enumerate().rev();
         let held = longest_first.find_map(|(units, link)| Some((units, *alive(link)?)));
         let is_whole = held.is_some_and(|(_, known)| known.whole.is_some_and(|whole| whole.0 >= since));
-        HeldBeginning { units: held.map(|(units, _)| units), is_whole, is_certain }
+        let is_outdated = held.zip(unread).is_some_and(|((_, known), unread)| known.sent <= *unread);
+        HeldBeginning { units: held.map(|(units, _)| units), is_whole, is_certain, is_outdated }
     }
 
     /// A client sent a request, which went on as it came if `is_whole`.
     pub(crate) fn sent(&self, request: &Beginnings, now: Time, is_whole: bool) {
         let mut inner = self.inner();
-        for link in &request.0 {
+        for link in &request.links {
             let known = inner.beginnings.entry(*link).or_insert(Beginning { sent: now, whole: None });
             known.sent = known.sent.max(now);
             if is_whole {
@@ -206,6 +243,7 @@ impl HeldBeginning {
             Some(_) if is_whole && self.is_whole => ClientCache::AsUsed,
             None if is_whole => ClientCache::AsUsed,
             _ if is_unread => ClientCache::Unknown(UnknownCache::Unread),
+            Some(_) if self.is_outdated => ClientCache::Unknown(UnknownCache::Unseen),
             Some(units) => match of_session {
                 // Where it goes on from its session's last request, that was counted.
                 Some((sent, counted)) if sent == units => ClientCache::Held(counted.min(full)),
@@ -249,7 +287,8 @@ mod tests {
             link = caches.hashing.hash_one((link, letter));
             link
         });
-        Beginnings(std::iter::once(0).chain(links).collect())
+        let links = std::iter::once(0).chain(links).collect();
+        Beginnings { principal: caches.hashing.hash_one(""), links }
     }
 
     fn units(caches: &ClientCaches, says: &str, now: i64) -> Option<usize> {
@@ -276,6 +315,31 @@ mod tests {
         let certain =
             |caches: &ClientCaches, now| caches.find(&request(caches, "a"), at(now), LIFETIME).is_certain;
         assert!(!certain(&caches, 0) && !certain(&caches, 299) && certain(&caches, 300));
+    }
+
+    #[test]
+    fn what_passed_unread_may_have_gone_further_than_is_known() {
+        let caches = ClientCaches::default();
+        let find = |says: &str, now: i64| caches.find(&request(&caches, says), at(now), LIFETIME);
+        caches.sent(&request(&caches, "ab"), at(0), false);
+        assert!(!find("abcd", 10).is_outdated);
+        caches.passed_unread("somebody else", at(20));
+        assert!(!find("abcd", 30).is_outdated);
+        caches.passed_unread("", at(20));
+        let held = find("abcd", 30);
+        assert_eq!((held.units, held.is_outdated), (Some(2), true));
+        let known = KnownCache {
+            full: Tokens(100),
+            after: Tokens(50),
+            of_session: None,
+            is_asked: true,
+            is_unread: false,
+        };
+        assert_eq!(held.cache(Tokens(40), known), ClientCache::Unknown(UnknownCache::Unseen));
+        // What is sent again is known again, and so is everything once the cache has forgotten what nobody read.
+        caches.sent(&request(&caches, "abcd"), at(40), false);
+        assert!(!find("abcde", 50).is_outdated);
+        assert!(!find("x", 319).is_certain && find("x", 321).is_certain);
     }
 
     #[test]

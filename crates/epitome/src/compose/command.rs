@@ -65,7 +65,9 @@ pub(super) fn not_compacted(left: Left) -> String {
         Left::Illegal => {
             "a message of it is one that its provider would refuse, and nothing is changed around it"
         }
-        Left::Composed | Left::Unfit => "no request can be made of this session that its provider would take",
+        Left::Composed | Left::Unfit | Left::Ahead => {
+            "no request can be made of this session that its provider would take"
+        }
         Left::HeldOut => "this session is one of those that are left as they are, to compare with",
         Left::Managed => "this session has its provider manage the context",
         Left::Remote => "only the provider has the history of this session",

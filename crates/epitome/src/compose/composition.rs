@@ -2,7 +2,10 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use epitome_core::{Seq, SessionId, ThreadId, Tokens, context::Names, event::Trigger, project::project};
+use epitome_core::{
+    Event, Fact, Seq, SessionId, ThreadId, Tokens, budget::Budget, context::Names, event::Trigger,
+    project::project,
+};
 use epitome_store::{
     NewThread, Sqlite, Start, StoreError,
     records::{BecomesHead, CallRow, Commit, Opens},
@@ -15,13 +18,15 @@ use epitome_wire::{
 
 use super::{
     Composed, Composing, Cut, Done, Inheritance, Left, Outgoing, Summariser, Summarisers, Way, Wishes,
+    ahead::{self, LeavesAhead, goes_on_whole},
     client_cache::{ClientRequest, KnownCache},
     command,
+    examples::{self, ExampleRoom},
     live::Live,
     weaving::Request,
 };
 use crate::{
-    compact,
+    compact::{self, CompactError},
     holdout::Arm,
     recorder::{
         Arrival, Placed, RecordError, Recorder, Ticket, as_conflict,
@@ -48,10 +53,35 @@ impl Recorder {
         wishes: &Wishes,
         summarisers: &Summarisers<'_>,
     ) -> Result<Composed, RecordError> {
-        let unfit = Cell::new(false);
+        self.compose_by(arrival, composing, wishes, summarisers, &LeavesAhead::never())
+    }
+
+    /// The same for whoever cannot wait: `leaves` is told, once at most and before the request is counted and recorded, if it
+    /// is certain to go on as it came. Then it has left, whatever is found out about it: a call that would have been another
+    /// one is on record as one that never left.
+    pub fn compose_ahead(
+        &self,
+        arrival: &Arrival<'_>,
+        composing: &Composing,
+        wishes: &Wishes,
+        summarisers: &Summarisers<'_>,
+        leaves: &dyn Fn(),
+    ) -> Result<Composed, RecordError> {
+        self.compose_by(arrival, composing, wishes, summarisers, &LeavesAhead::told(leaves))
+    }
+
+    fn compose_by(
+        &self,
+        arrival: &Arrival<'_>,
+        composing: &Composing,
+        wishes: &Wishes,
+        summarisers: &Summarisers<'_>,
+        ahead: &LeavesAhead<'_>,
+    ) -> Result<Composed, RecordError> {
+        let (unfit, cramped) = (Cell::new(false), Cell::new(false));
         let mut way = None;
         let clients = &self.lives.clients;
-        let ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
+        let mut ticket = self.arrive_by(arrival, &mut |seen, caller, place| {
             let beginnings = clients.beginnings(arrival.principal, seen);
             let summariser = seen.model().and_then(|model| summarisers(&model.0));
             let composition = Composition {
@@ -64,9 +94,14 @@ impl Recorder {
                 caller,
                 client: ClientRequest { caches: clients, beginnings: &beginnings, at: arrival.at },
                 unfit: &unfit,
+                cramped: &cramped,
+                ahead,
             };
             let taken = composition.take(place)?;
-            if let Some((_, Way::Forward(outgoing))) = &taken {
+            // What goes on as it came is told of where it is recorded.
+            if let Some((_, Way::Forward(outgoing))) = &taken
+                && outgoing.done.left == Left::Composed
+            {
                 clients.sent(&beginnings, arrival.at, outgoing.done.before == outgoing.done.after);
             }
             Ok(taken.map(|(ticket, taken)| {
@@ -74,7 +109,11 @@ impl Recorder {
                 ticket
             }))
         })?;
-        let way = way.unwrap_or_else(|| as_it_came(arrival.body, Left::Unfit));
+        let mut way = way.unwrap_or_else(|| as_it_came(arrival.body, Left::Unfit));
+        if ahead.has_left() && !ahead::is_as_it_came(&way, arrival.body) {
+            self.never_left(&mut ticket, arrival.at)?;
+            way = as_it_came(arrival.body, Left::Ahead);
+        }
         Ok(Composed { ticket, way })
     }
 
@@ -177,6 +216,10 @@ struct Composition<'r, 'a, 'b> {
     client: ClientRequest<'r>,
     /// Whether it was tried, and cannot be.
     unfit: &'r Cell<bool>,
+    /// Whether it was tried, and there is no room for its examples.
+    cramped: &'r Cell<bool>,
+    /// Who is told if it leaves before it is counted.
+    ahead: &'r LeavesAhead<'r>,
 }
 
 impl<'b> Composition<'_, '_, 'b> {
@@ -188,13 +231,25 @@ impl<'b> Composition<'_, '_, 'b> {
             (left, _) => return self.pass(place, left).map(Some),
         };
         let Some((setup, limit)) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
-        let place = self.beside_its_answer(place)?;
+        let mut place = self.beside_its_answer(place)?;
+        if self.cramped.get() {
+            place = self.without_examples(place)?;
+        } else if place.placed == Placed::Began {
+            let room = example_room(&setup, &setup.budget_within(limit, Learned::default()));
+            if room.is_exceeded(&place.new) {
+                let asked = examples::asked(&place.new, &setup.meter);
+                examples::instruct(&mut place.new, ExampleRoom { asked, ..room });
+            }
+        }
         if let Some(focus) = self.command() {
             return self.compact(place, (&setup, limit), &focus).map(Some);
         }
         let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork {
             return self.fork(place, (&setup, limit), frame);
+        }
+        if place.opens.is_some() && goes_on_whole(self.seen, &frame, self.composing, &setup, limit) {
+            self.ahead.leave();
         }
         let (session, thread) = (place.session, place.thread);
         let live = match (&place.opens, self.recorder.lives.get(thread)) {
@@ -208,6 +263,17 @@ impl<'b> Composition<'_, '_, 'b> {
         if let Err(error) = live.is_limited(limit) {
             return self.give_up(thread, error);
         }
+        let unanswered = self.unanswered(&place);
+        match self.is_cramped(&live, &place.new, place.after, unanswered) {
+            Ok(false) => {}
+            Ok(true) => return Ok(None),
+            Err(error) => return self.give_up(thread, error),
+        }
+        match self.with_examples(&live, &place) {
+            Ok(None) => {}
+            Ok(Some(place)) => return self.fork(place, (&live.setup(), limit), frame),
+            Err(error) => return self.give_up(thread, error),
+        }
         live.summarise_with(self.summariser);
         let mut outgoing = None;
         let mut unwritten = None;
@@ -218,7 +284,8 @@ impl<'b> Composition<'_, '_, 'b> {
             let Commit { after, events, records, opens, .. } = commit;
             let Some(frame) = frame.take() else { return Ok(None) };
             let taught = Taught::Doubted;
-            let arriving = Arriving { events, records, opens, taught, writing, ..Arriving::default() };
+            let arriving =
+                Arriving { events, records, opens, taught, writing, unanswered, ..Arriving::default() };
             match weave_request(&live, (after, arriving), self.request(frame)) {
                 Ok(Some((made, way))) => {
                     outgoing = Some(way);
@@ -338,10 +405,12 @@ impl<'b> Composition<'_, '_, 'b> {
         }
     }
 
-    /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong.
+    /// It cannot be composed: it is placed again, and goes on as it came. What is remembered of its thread may be wrong. Where
+    /// it had to be too large, it is tried once more with its examples in the past.
     fn give_up(&self, thread: ThreadId, error: SessionError) -> Result<Option<(Ticket, Way)>, RecordError> {
         self.recorder.lives.forget(thread);
         match error {
+            SessionError::Request(CompactError::Refused(_)) if !self.cramped.replace(true) => Ok(None),
             SessionError::Store(error) if error.is_conflict() => {
                 Err(RecordError::Store(as_conflict(error, thread)))
             }
@@ -374,13 +443,18 @@ impl<'b> Composition<'_, '_, 'b> {
         let inherited = self.inherited(&place)?;
         let compaction = inherited.as_ref().and_then(|inherited| inherited.compaction.clone());
         place.new.splice(0..0, compaction);
+        let unanswered = self.unanswered(&place);
+        let (new, after, was_cramped) = (place.new.clone(), place.after, self.cramped.get());
         let mut ticket = self.recorder.take(self.arrival, self.seen, self.caller, place)?;
         let (store, composing, summariser) = (self.recorder.store(), self.composing, self.summariser);
         let opened =
             Live::open_fork(store, place_of, Arc::clone(setup), composing, summariser, inherited.as_ref());
         let woven = opened.map(Arc::new).and_then(|live| {
             live.is_limited(limit)?;
-            let arriving = Arriving { taught: Taught::Doubted, ..Arriving::default() };
+            if self.is_cramped(&live, &new, after, unanswered)? {
+                return Ok((None, live));
+            }
+            let arriving = Arriving { taught: Taught::Doubted, unanswered, ..Arriving::default() };
             Ok((weave_request(&live, (ticket.head, arriving), self.request(frame))?, live))
         });
         let error = match woven {
@@ -396,7 +470,100 @@ impl<'b> Composition<'_, '_, 'b> {
         };
         // It finds itself where it was just written.
         self.recorder.leaves(&ticket);
+        if self.cramped.get() && !was_cramped {
+            return Ok(None);
+        }
         self.give_up(ticket.thread, error)
+    }
+
+    /// Whether a thread's examples leave no room for what is asked now. Then it is placed again, without them.
+    fn is_cramped(
+        &self,
+        live: &Live,
+        new: &[Event],
+        after: Seq,
+        unanswered: Option<Seq>,
+    ) -> Result<bool, SessionError> {
+        if self.cramped.get() {
+            return Ok(false);
+        }
+        let answered = unanswered.map_or(0, |first| first.0.saturating_sub(after.next().0));
+        let asked = new.iter().skip(usize::try_from(answered).unwrap_or(usize::MAX));
+        let state = live.desk.state()?;
+        let context = state.view.context();
+        if !examples::are_in(context) {
+            return Ok(false);
+        }
+        let asked: Tokens = asked.map(|event| state.setup.meter.event(event, None)).sum();
+        self.cramped.set(examples::leave_no_room(context, asked, state.budget().ceiling()));
+        Ok(self.cramped.get())
+    }
+
+    /// The same history in a fork in which its examples are no instructions. What begins a session is no fork, and has not been
+    /// written yet.
+    fn without_examples(&self, place: Place) -> Result<Place, StoreError> {
+        let store = self.recorder.store();
+        let of = match &place.opens {
+            Some(Opens { thread: NewThread { start: Start::Fork { of, .. }, .. }, .. }) => *of,
+            Some(_) => return Ok(place),
+            None => place.thread,
+        };
+        let Some(at) = examples::before_examples(store, of)? else { return Ok(place) };
+        let name = store.thread(of)?.name;
+        Ok(told_again(place, (of, at), (name, "without examples"), self.seen.events(0)))
+    }
+
+    /// The same history in a fork in which its examples are instructions, if it has any and a limit demands a compaction now,
+    /// the first one. Before that they need no protection, and whoever asks for a compaction may have them summarised.
+    fn with_examples(&self, live: &Live, place: &Place) -> Result<Option<Place>, SessionError> {
+        if self.cramped.get() || place.opens.is_some() || place.placed != Placed::Continued {
+            return Ok(None);
+        }
+        let (budget, new) = {
+            let state = live.desk.state()?;
+            let (context, budget) = (state.view.context(), state.budget());
+            // No token is shorter than a byte: nearly always nothing need be counted.
+            let bytes = Tokens(place.new.iter().map(|event| event.raw.json.len() as u64).sum());
+            if context.summary().is_some() || context.tokens() + bytes <= budget.force() {
+                return Ok(None);
+            }
+            let new: Tokens = place.new.iter().map(|event| state.setup.meter.event(event, None)).sum();
+            if context.tokens() + new <= budget.force() {
+                return Ok(None);
+            }
+            (budget, new)
+        };
+        let store = self.recorder.store();
+        let thread = store.thread(place.thread)?;
+        if thread.start != Start::Root {
+            return Ok(None);
+        }
+        let (setup, seen_first) = (live.setup(), examples::first_seen(store, place.thread)?);
+        let room = example_room(&setup, &budget);
+        let room = ExampleRoom { asked: new, ..room };
+        let mut new = self.seen.events(0);
+        let ends = new.iter().enumerate().filter(|(_, event)| event.normal.is_some());
+        let first = ends.take(seen_first).last().map_or(0, |(at, _)| at + 1);
+        let Some(at) = examples::opening(store, place.thread)? else { return Ok(None) };
+        if !examples::instruct(&mut new[..first], room) {
+            return Ok(None);
+        }
+        let place = Place { new: Vec::new(), opens: None, key: place.key.clone(), ..*place };
+        Ok(Some(told_again(place, (thread.id, at), (thread.name, "with examples"), new)))
+    }
+
+    /// The first event of a request that comes after the newest answer that was given here. Clients put more than a prompt
+    /// there, with answers that nobody gave between. Of what is seen for the first time nobody knows what was answered.
+    fn unanswered(&self, place: &Place) -> Option<Seq> {
+        if matches!(place.placed, Placed::Began | Placed::Joined) {
+            return None;
+        }
+        let was_given = |event: &Event| {
+            matches!(event.fact, Fact::AssistantSaid { .. })
+                && event.normal.is_some_and(|said| self.recorder.was_answered(self.arrival.principal, said))
+        };
+        let answered = place.new.iter().rposition(was_given).map_or(0, |at| at as u64 + 1);
+        Some(Seq(place.after.next().0 + answered))
     }
 
     /// A fork that parts from its thread at an answer goes on from all that was decided for the question.
@@ -417,7 +584,7 @@ impl<'b> Composition<'_, '_, 'b> {
         };
         let new = place.new.iter().filter(|event| event.normal.is_some()).count();
         let shared = self.seen.units().len().saturating_sub(new);
-        Inheritance::read(self.recorder.store(), *of, *at, shared)
+        Inheritance::read(self.recorder.store(), *of, *at, shared, &place.new)
     }
 
     /// Whoever has an answer already gets another one beside it, in a fork that holds the question and what was decided
@@ -516,6 +683,28 @@ impl<'b> Composition<'_, '_, 'b> {
     }
 }
 
+/// The place of a history that is told again from a thread's opening on, in a fork of this kind.
+fn told_again(
+    place: Place,
+    (of, at): (ThreadId, Seq),
+    (name, kind): (String, &str),
+    new: Vec<Event>,
+) -> Place {
+    let told = [of.to_string(), at.to_string(), kind.to_owned(), place.link.to_string()];
+    let id = ThreadId::derived(&told.each_ref().map(String::as_str)).beside(of.uuid());
+    let start = Start::Fork { of, at };
+    let thread = NewThread { id, session: place.session, name, start, key: place.key.clone() };
+    let head = if place.line == Line::Main { BecomesHead::Yes } else { BecomesHead::No };
+    let opens = Some(Opens { session: None, thread, head });
+    Place { thread: id, after: at, new, opens, placed: Placed::Forked, ..place }
+}
+
+/// Room for examples within a budget.
+fn example_room<'s>(setup: &'s Setup, budget: &Budget) -> ExampleRoom<'s> {
+    let (ceiling, force, asked) = (budget.ceiling(), budget.force(), Tokens(0));
+    ExampleRoom { ceiling, force, asked, meter: &setup.meter }
+}
+
 /// Where a question ends with all that was decided for it before it was answered.
 fn decided(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Seq, StoreError> {
     let mut from = after.next();
@@ -591,7 +780,7 @@ pub(super) fn weave_request(
         let known = KnownCache {
             full,
             after: made.tokens,
-            of_session: Some(loom.last_sent()).filter(|(units, _)| is_warm && *units > 0),
+            of_session: loom.last_sent().filter(|_| is_warm),
             is_asked: loom.asks_for_cache(),
             is_unread,
         };

@@ -30,17 +30,20 @@ pub(crate) struct Inheritance {
 }
 
 impl Inheritance {
-    /// What a fork of a thread after the event `at` takes along, which shares so many units of its client's history; nothing
-    /// if no call was made since. What another version has recorded in a way of its own is left behind.
+    /// What a fork of a thread after the event `at` takes along, which shares so many units of its client's history and goes
+    /// on with `new`; nothing if no call was made since. What another version has recorded in a way of its own is left behind.
     pub(super) fn read(
         store: &Sqlite,
         of: ThreadId,
         at: Seq,
         units: usize,
+        new: &[Event],
     ) -> Result<Option<Self>, StoreError> {
         let Some(call) = store.last_made_call(of)?.filter(|row| row.call.head > at) else { return Ok(None) };
         let Ok(sent) = serde_json::from_str::<Sent>(&call.call.sent) else { return Ok(None) };
-        let compaction = shared_compaction(store, of, at)?;
+        // What goes on with a turn that both share, or brings nothing, needs that turn: a summary must not have taken it in.
+        let kept = if begins_a_turn(new) { at.next() } else { at };
+        let compaction = shared_compaction(store, of, at, kept)?;
         let moved = compaction.as_ref().map(|logged| (logged.id.seq, at.next()));
         let mut edits = Vec::new();
         for (_, head, pass) in store.passes(of)? {
@@ -59,8 +62,19 @@ impl Inheritance {
     }
 }
 
-/// The newest compaction of a thread after an event that covers nothing beyond that event, and holds.
-fn shared_compaction(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Option<Logged>, StoreError> {
+/// Whether what a fork brings begins with a question or an answer, and not with results of a call that both share.
+fn begins_a_turn(new: &[Event]) -> bool {
+    let first = new.iter().find(|event| event.normal.is_some());
+    first.is_some_and(|event| matches!(event.fact, Fact::UserSaid { .. } | Fact::AssistantSaid { .. }))
+}
+
+/// The newest compaction of a thread after an event that keeps what comes from `kept` on, and holds.
+fn shared_compaction(
+    store: &Sqlite,
+    thread: ThreadId,
+    at: Seq,
+    kept: Seq,
+) -> Result<Option<Logged>, StoreError> {
     let kinds = ["compacted", "compaction_reverted", "compaction_restored"];
     let events = store.of_kinds(thread, &kinds)?;
     let mut undone: BTreeSet<Seq> = BTreeSet::new();
@@ -75,7 +89,7 @@ fn shared_compaction(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Option
         // What a client compacted itself is another history.
         Fact::Compacted(compaction) if logged.event.normal.is_none() => {
             logged.id.seq > at
-                && compaction.kept_from(logged.id.seq) <= at.next()
+                && compaction.kept_from(logged.id.seq) <= kept
                 && !undone.contains(&logged.id.seq)
         }
         _ => false,

@@ -179,7 +179,7 @@ pub(crate) struct Lives {
     kept: Mutex<Kept<Arc<Live>>>,
     setups: Mutex<Setups>,
     /// What clients sent of late.
-    pub(super) clients: ClientCaches,
+    pub(crate) clients: ClientCaches,
     /// The threads whose newest requests were relayed as they came.
     relayed: RelayedThreads,
 }

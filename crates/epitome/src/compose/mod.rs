@@ -5,9 +5,11 @@
 //! touched leaves with the bytes the client sent.
 
 mod again;
+mod ahead;
 mod client_cache;
 mod command;
 mod composition;
+mod examples;
 mod grown;
 mod inheritance;
 mod live;
@@ -215,6 +217,8 @@ pub enum Left {
     Unfit,
     /// It was not: the client's request itself holds what its provider would refuse, and only the client can mend it.
     Illegal,
+    /// It was not: it had left as it came before it was counted, and then turned out to be longer than it was estimated.
+    Ahead,
 }
 
 impl Left {
@@ -229,6 +233,7 @@ impl Left {
             Self::OwnSummary => "own-summary",
             Self::Unfit => "unfit",
             Self::Illegal => "illegal",
+            Self::Ahead => "ahead",
         }
     }
 }

@@ -189,9 +189,11 @@ impl Loom {
         self.last.as_ref().map_or(0, |last| last.body.len())
     }
 
-    /// How many units the client's last request had, and what it would have cost.
-    pub(super) fn last_sent(&self) -> (usize, Tokens) {
-        (self.taken.last.units, self.taken.last.full)
+    /// How many units the client's last request had, and what it would have cost; nothing if there was none, or if it was
+    /// relayed, which nobody counts.
+    pub(super) fn last_sent(&self) -> Option<(usize, Tokens)> {
+        let last = (self.taken.last.units, self.taken.last.full);
+        Some(last).filter(|(units, full)| *units > 0 && *full > Tokens(0))
     }
 
     /// Weaves the request that was prepared. `None` if the client's history is not what the log has.

@@ -260,6 +260,11 @@ impl Recorder {
         })
     }
 
+    /// A request of somebody's went on that was not recorded: what their provider's cache holds of it nobody knows here.
+    pub fn passed_unread(&self, principal: &str, at: Time) {
+        self.lives.clients.passed_unread(principal, at);
+    }
+
     /// Finds the place of a request and has it taken there; again, if somebody else wrote first or the taker wants so.
     pub(crate) fn arrive_by(
         &self,
@@ -409,6 +414,7 @@ impl Recorder {
         place: Place,
         writing: Writing,
     ) -> Result<Ticket, RecordError> {
+        self.lives.clients.relayed(arrival.principal, seen, arrival.at);
         let is_fork = matches!(&place.opens, Some(opens) if matches!(opens.thread.start, Start::Fork { .. }));
         if is_fork || (place.new.is_empty() && place.opens.is_none()) {
             // What a fork shares is read as soon as it is there. What is asked again is in the log.
@@ -549,6 +555,11 @@ impl Recorder {
         };
         self.known.asked(&ticket);
         Ok(Some(ticket))
+    }
+
+    /// Whether a model answered somebody so, as far as that is fresh in mind.
+    pub(crate) fn was_answered(&self, principal: &str, said: Digest) -> bool {
+        self.known.thread_answered_with(principal, said).is_some()
     }
 
     /// The request is placed once more: this ticket waits for nothing.

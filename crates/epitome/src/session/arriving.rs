@@ -1,6 +1,6 @@
 //! What comes with a call, and when that is written down.
 
-use epitome_core::{Fact, Noted, project::Line};
+use epitome_core::{Fact, Noted, Seq, project::Line};
 use epitome_store::records::{Commit, Opens, Record};
 
 /// What comes with a call and is written together with it.
@@ -18,6 +18,8 @@ pub(crate) struct Arriving {
     pub(crate) writing: Writing,
     /// A tool that is added to the request, by which the model gets back what was left out.
     pub(crate) recall: RecallOffer,
+    /// The first event of what the model has not answered yet, if anybody knows.
+    pub(crate) unanswered: Option<Seq>,
 }
 
 /// A tool that is added to a request, by which the model gets back what was left out. A tool that the client itself

@@ -359,7 +359,9 @@ impl Desk {
         let now = self.now();
         let after = state.head.seq;
         let setup = Arc::clone(&state.setup);
-        let Arriving { mut events, mut records, opens, taught, writing, recall } = arriving;
+        let Arriving { mut events, mut records, opens, taught, writing, recall, unanswered } = arriving;
+        // A call that is made once more is still about what was asked.
+        state.unanswered = unanswered.or(state.unanswered);
         for event in &events {
             state.push(self.thread, event);
         }
@@ -389,9 +391,8 @@ impl Desk {
         let ready = ready.filter(|ready| !ready.finished.trigger.is_asked());
         let mut budget = state.budget();
         let standby = self.standby(state, ready.as_ref().map(|ready| &ready.finished), now)?;
-        let (first, cache) = (state.first_shown(), state.cache);
-        let moment =
-            Moment { now: Some(now), model: Some(&setup.model), terms: setup.terms.as_ref(), standby, cache };
+        let first = state.first_shown();
+        let moment = moment(state, &setup, standby, now);
         let place = (&*self.store, self.thread);
         let mut prepared = match state.prepare(place, &setup, &budget, &moment) {
             Err(SessionError::Request(CompactError::Refused(refusal))) if taught == Taught::Doubted => {
@@ -720,4 +721,16 @@ fn fits(
     };
     let first_kept = job.job.first_kept.unwrap_or(job.job.through.next());
     Ok(Ok(Finished { first: job.job.first, first_kept, brief, trigger: job.job.trigger }))
+}
+
+/// When and to whom the next call of a session goes.
+fn moment<'m>(state: &State, setup: &'m Setup, standby: Standby<'m>, now: Time) -> Moment<'m> {
+    Moment {
+        now: Some(now),
+        model: Some(&setup.model),
+        terms: setup.terms.as_ref(),
+        standby,
+        cache: state.cache,
+        unanswered: state.unanswered,
+    }
 }

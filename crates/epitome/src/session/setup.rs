@@ -34,7 +34,8 @@ pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) options: RenderOptions,
     pub(crate) terms: Option<Terms>,
-    /// The most input that the provider takes, by its own count; nothing if nobody knows.
+    /// The most input that the provider takes, by its own count; nothing if nobody knows. Nothing of it is kept free for counts
+    /// that may be short.
     pub(crate) limit: Option<Tokens>,
     /// The window that somebody gave, whatever is known of the model.
     pub(crate) window: Option<Tokens>,
@@ -144,6 +145,7 @@ impl Setup {
 
     /// The same, where a request says more of its limit.
     pub(crate) fn budget_within(&self, Limit { most: known, .. }: Limit, learned: Learned) -> Budget {
+        let known = known.map(|most| most.less(self.kept_free(learned).of(most)));
         let limit = match (known, learned.limit) {
             (Some(known), Some(learned)) => known.min(learned),
             (known, learned) => known.or(learned).unwrap_or(Tokens::MAX),
@@ -155,7 +157,24 @@ impl Setup {
         let (target, trigger, force) = (of(thresholds.target), of(thresholds.trigger), of(thresholds.force));
         self.policy.budget(base.act(target, trigger, force))
     }
+
+    /// The share of a limit that is kept free because counts may be short: what the profile says, until calls have told.
+    fn kept_free(&self, learned: Learned) -> Share {
+        let inexact = self.profile.as_ref().filter(|profile| !profile.tokenizer.is_exact());
+        match inexact.map(|profile| profile.margin) {
+            Some(margin) if learned.calls >= ENOUGH_CALLS => margin.min(LEAST_KEPT_FREE),
+            Some(margin) => margin,
+            None => Share::percent(0),
+        }
+    }
 }
+
+/// How many calls tell how a provider counts. One request is as short as the next of its session, which is the same but for its
+/// end.
+const ENOUGH_CALLS: u32 = 3;
+
+/// What is kept free even then: what comes next may be of another kind than all before it.
+const LEAST_KEPT_FREE: Share = Share::percent(3);
 
 /// The most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,10 +185,8 @@ pub(crate) struct Limit {
     pub(crate) window: Option<Tokens>,
 }
 
-/// The most input a model takes, by the provider's count, less what the counts may be short. `answer` is how long an answer
-/// may be, if that is known.
+/// The most input a model takes, by the provider's count. `answer` is how long an answer may be, if that is known.
 fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Tokens>) -> Option<Tokens> {
-    let margin = profile.filter(|profile| !profile.tokenizer.is_exact()).map(|profile| profile.margin);
     let usual = Reserves::default();
     // Of a window that somebody gave, a quarter is left for the answer, or as much as a budget usually leaves. One that asks
     // for more than half of it will hardly get it.
@@ -180,8 +197,7 @@ fn limit(window: Option<Tokens>, profile: Option<&Profile>, answer: Option<Token
     let given = window.map(|window| window.less(left(window)));
     let reserves = Reserves { output: answer.unwrap_or(usual.output), ..usual };
     let known = profile.map(|profile| Budget::for_profile(profile, reserves).ceiling());
-    let limit = given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()?;
-    Some(margin.map_or(limit, |margin| limit.less(margin.of(limit))))
+    given.into_iter().chain(known.filter(|known| *known != Tokens::MAX)).min()
 }
 
 /// What the calls of a session have taught about its limits.
@@ -194,6 +210,8 @@ pub(crate) struct Learned {
     bound: Option<Tokens>,
     /// By how many thousandths the provider counted more than was estimated, the last time.
     short: u64,
+    /// How many calls told how the provider counts.
+    calls: u32,
 }
 
 /// Beyond this, an estimate is not short but about something else.
@@ -204,6 +222,8 @@ impl Learned {
     pub(crate) fn counted(&mut self, estimated: Tokens, actual: Tokens) {
         let short = u128::from(actual.less(estimated).0) * 1_000 / u128::from(estimated.0.max(1));
         self.short = u64::try_from(short).unwrap_or(MOST_SHORT).min(MOST_SHORT);
+        // Below half of the estimate a report is about something else, and tells of no margin.
+        self.calls = self.calls.saturating_add(u32::from(actual.0 > estimated.0 / 2));
         // What was taken could not be too long.
         self.bound = self.bound.filter(|bound| estimated <= *bound);
         self.limit = self.limit.filter(|limit| actual <= *limit);
@@ -283,6 +303,23 @@ mod tests {
         assert_eq!(setup.budget(learned).ceiling(), Tokens(4_096));
         learned.counted(Tokens(5_000), Tokens(5_000));
         assert_eq!(setup.budget(learned).ceiling(), Tokens(6_000));
+    }
+
+    #[test]
+    fn what_is_kept_free_is_the_profiles_until_calls_have_told() {
+        let setup = setup("claude-sonnet-4-5", Some(40_000));
+        let mut learned = Learned::default();
+        let ceiling = |learned: Learned| setup.budget(learned).ceiling();
+        assert_eq!(ceiling(learned), Tokens(22_500));
+        // A report that is about something else tells nothing.
+        for actual in [0, 10_000, 10_000] {
+            learned.counted(Tokens(10_000), Tokens(actual));
+            assert_eq!(ceiling(learned), Tokens(22_500), "{actual}");
+        }
+        learned.counted(Tokens(10_000), Tokens(10_000));
+        assert_eq!(ceiling(learned), Tokens(29_100));
+        learned.counted(Tokens(10_000), Tokens(11_000));
+        assert_eq!(ceiling(learned), Tokens(26_454));
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub(super) may_have_jobs: bool,
     /// Whether the last request had a tool added by which the model gets back what was left out.
     offers_recall: bool,
+    /// The first event of what the model has not answered yet, if anybody knows.
+    pub(super) unanswered: Option<Seq>,
 }
 
 /// A request as it was written, or woven.
@@ -190,6 +192,7 @@ impl State {
                 .as_ref()
                 .and_then(|last| last.call.script.as_deref())
                 .is_some_and(Script::offers_recall),
+            unanswered: None,
         };
         state.show_names();
         if let Some(last) = &last {
@@ -224,6 +227,7 @@ impl State {
             noted: None,
             may_have_jobs: false,
             offers_recall: false,
+            unanswered: None,
         }
     }
 

@@ -65,6 +65,19 @@ pub(crate) fn builder(hands: &Hands) -> SessionBuilder {
         .clock(move || hands.read())
 }
 
+/// The default, but in a small window it goes as far down as in a large one.
+pub(crate) fn roomy() -> Policy {
+    Policy::read(
+        r#"
+        name = "roomy"
+        about = "The default with more room after a reset."
+        base = "epitome"
+        limits = { cold = 0.46, target = 0.46, trigger = 0.85, force = 0.95 }
+        "#,
+    )
+    .unwrap()
+}
+
 /// Only summaries: when one is wanted depends on nothing but the size.
 pub(crate) fn summaries_only() -> Policy {
     Policy::read(

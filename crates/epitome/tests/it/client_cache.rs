@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use epitome::{
-    compose::{ClientCache, Way, Wishes},
+    compose::{ClientCache, UnknownCache, Way, Wishes},
     core::{
         Tokens,
         cost::{Cache, Call, Mode, Settings},
@@ -273,6 +273,67 @@ fn the_cache_a_client_would_have_had_knows_no_sessions() {
     }
     // Who asks for no cache would have had none.
     assert!(caches(false).iter().all(|(_, cache)| *cache == ClientCache::Unasked));
+}
+
+/// How a request goes on that is not composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bypass {
+    /// It is recorded and relayed.
+    Relayed,
+    /// It passes and nobody reads it.
+    Unread,
+}
+
+/// What a cache would have held of a request that is composed after several that were not, and what it costs as it came.
+fn cache_after(bypass: Bypass) -> (Tokens, ClientCache) {
+    let work = Work { window: 12_000, turns: 0, lines: |_| 0, marks: true };
+    let mut gateway = Gateway::new();
+    gateway.composing.window = Some(Tokens(work.window));
+    let mut history = vec![json!({"role": "user", "content": "Find out why the build fails, and mend it."})];
+    let mut found = None;
+    for turn in 0..20_usize {
+        let body = work.body(&history);
+        let at = Time(1_000 * i64::try_from(turn).unwrap());
+        let header = |_: &str| None;
+        let (principal, format, shared, purpose) = ("", FORMAT, None, None);
+        let arrival = Arrival { principal, format, body: &body, shared, header: &header, at, purpose };
+        let answer = json!({"id": turn.to_string(), "type": "message", "role": "assistant", "model": MODEL,
+            "stop_reason": "end_turn", "content": [{"type": "text", "text": format!("Step {turn}.")}],
+            "usage": {"input_tokens": 5, "output_tokens": 2}});
+        match (bypass, (10..19).contains(&turn)) {
+            (Bypass::Relayed, true) => {
+                let ticket = gateway.recorder.arrive(&arrival).unwrap();
+                gateway.answer(ticket, FORMAT, &answer);
+            }
+            (Bypass::Unread, true) => gateway.recorder.passed_unread("", at),
+            (_, false) => {
+                let wishes = Wishes::default();
+                let composed =
+                    gateway.recorder.compose(&arrival, &gateway.composing, &wishes, &|_| None).unwrap();
+                let Way::Forward(outgoing) = composed.way else { panic!("turn {turn}") };
+                found = Some((outgoing.done.before, outgoing.done.cache));
+                gateway.answer(composed.ticket, FORMAT, &answer);
+            }
+        }
+        history.push(json!({"role": "assistant", "content": format!("Step {turn}.")}));
+        let text = format!("{turn}: warning: unused item. ").repeat(150);
+        history.push(json!({"role": "user", "content": text}));
+    }
+    found.unwrap()
+}
+
+#[test]
+fn what_was_relayed_is_in_the_cache_that_a_client_would_have_had() {
+    let (full, cache) = cache_after(Bypass::Relayed);
+    let ClientCache::Held(held) = cache else { panic!("{cache:?}") };
+    // All of it but the newest of twenty steps.
+    assert!(held.0 * 100 > full.0 * 90 && held < full, "{held} of {full}");
+}
+
+#[test]
+fn nobody_says_what_a_cache_would_have_held_where_requests_passed_unread() {
+    let (_, cache) = cache_after(Bypass::Unread);
+    assert_eq!(cache, ClientCache::Unknown(UnknownCache::Unseen));
 }
 
 /// Steps of a few thousand tokens each, as agents of LangGraph or pydantic-ai make them.

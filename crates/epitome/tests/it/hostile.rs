@@ -15,63 +15,107 @@ use epitome::{
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Members by which a message says what it is, and which it is: wrapping, as long as they are short.
-const FRAMING: [&str; 9] =
-    ["type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status", "name", "media_type"];
-
-/// Members that every reader knows: their names are wrapping.
-const KNOWN: [&str; 17] = [
-    "content",
-    "text",
-    "tool_calls",
-    "function",
-    "arguments",
-    "input",
-    "output",
-    "refusal",
-    "thinking",
-    "summary",
-    "source",
-    "data",
-    "signature",
-    "encrypted_content",
-    "cache_control",
-    "is_error",
-    "reasoning_content",
-];
-
-/// What a request says, counted leaf by leaf from its bytes.
-fn measured(format: Format, body: &str) -> u64 {
+/// What a request says, counted from its bytes: every string, name and number that stands in it, but for what the format
+/// itself says to wrap messages, blocks and calls, and for its settings of how to answer.
+fn measured(body: &str) -> u64 {
     let request: Value = serde_json::from_str(body).unwrap();
-    let keys = match format {
-        Format::OpenaiChat => ["messages", "tools", ""],
-        Format::OpenaiResponses => ["input", "tools", "instructions"],
-        Format::Anthropic => ["messages", "tools", "system"],
-    };
-    keys.iter().filter_map(|key| request.get(key)).map(|value| leaves("", value)).sum()
+    let members = request.as_object().unwrap().iter();
+    let said = members.filter(|(key, _)| !matches!(&***key, "model" | "max_tokens"));
+    said.map(|(key, value)| match (&**key, value) {
+        ("messages" | "input" | "tools" | "system" | "instructions", value) => elements(&MESSAGE, value),
+        (key, value) => count(key) + everything(value),
+    })
+    .sum()
 }
 
-fn leaves(key: &str, value: &Value) -> u64 {
-    let count = |text: &str| Tokenizer::O200k.counter().count(text).0;
+fn count(text: &str) -> u64 {
+    Tokenizer::O200k.counter().count(text).0
+}
+
+/// A kind of object that a format knows: the members that wrap it, as long as they are words, and those that hold what it
+/// says, each with the kind of what stands there.
+struct Kind {
+    wrapping: &'static [&'static str],
+    sealed: &'static [&'static str],
+    holders: &'static [(&'static str, Option<&'static Kind>)],
+}
+
+static MESSAGE: Kind = Kind {
+    wrapping: &["role", "type", "id", "call_id", "tool_call_id", "status", "name", "phase"],
+    sealed: &["encrypted_content"],
+    holders: &[
+        ("content", Some(&BLOCK)),
+        ("output", Some(&BLOCK)),
+        ("summary", Some(&BLOCK)),
+        ("tool_calls", Some(&CALL)),
+        ("text", None),
+        ("refusal", None),
+        ("reasoning_content", None),
+        ("arguments", None),
+        ("input", None),
+    ],
+};
+
+static BLOCK: Kind = Kind {
+    wrapping: &["type", "tool_use_id"],
+    sealed: &["signature", "data"],
+    holders: &[
+        ("content", Some(&BLOCK)),
+        ("text", None),
+        ("thinking", None),
+        ("name", None),
+        ("input", None),
+    ],
+};
+
+/// A call, whose id is its own.
+static CALL: Kind =
+    Kind { wrapping: &["type", "id"], sealed: &[], holders: &[("function", Some(&FUNCTION))] };
+
+static FUNCTION: Kind = Kind { wrapping: &[], sealed: &[], holders: &[("name", None), ("arguments", None)] };
+
+/// Whether a text is one that wraps something: a short word.
+fn is_wrapping(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.len() <= 80 && !text.contains(char::is_whitespace))
+}
+
+fn elements(kind: &Kind, value: &Value) -> u64 {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => {
-            let is_word = !text.contains(char::is_whitespace);
+        Value::Array(elements) => elements.iter().map(|element| elements_of(kind, element)).sum(),
+        other => elements_of(kind, other),
+    }
+}
+
+fn elements_of(kind: &Kind, value: &Value) -> u64 {
+    let Value::Object(members) = value else { return everything(value) };
+    let is_call = members.get("type").is_some_and(|kind| kind == "tool_use");
+    let member = |(key, value): (&String, &Value)| {
+        let is_word = value.as_str().is_some_and(|text| !text.contains(char::is_whitespace));
+        let is_free = is_wrapping(value) && kind.wrapping.contains(&&**key)
             // What a provider signs or hides is no text: it is measured by its size.
-            let is_sealed = is_word && matches!(key, "signature" | "encrypted_content" | "data");
-            let is_framing = is_word && FRAMING.contains(&key) && text.len() <= 80;
-            if is_sealed || is_framing { 0 } else { count(text) }
+            || is_word && kind.sealed.contains(&&**key)
+            || is_wrapping(value) && key == "id" && is_call
+            || key == "cache_control" && value.to_string().len() <= 80;
+        if is_free {
+            return 0;
         }
-        Value::Array(elements) => elements.iter().map(|element| leaves(key, element)).sum(),
-        Value::Object(members) => {
-            let is_known = |key: &str| KNOWN.contains(&key) || FRAMING.contains(&key);
-            let member = |(key, value): (&String, &Value)| {
-                let named =
-                    if is_known(key) || value.is_null() || value.is_boolean() { 0 } else { count(key) };
-                named + leaves(key, value)
-            };
-            members.iter().map(member).sum()
+        match kind.holders.iter().find(|(holder, _)| holder == key) {
+            Some((_, Some(inner))) => elements(inner, value),
+            Some((_, None)) => everything(value),
+            None => count(key) + everything(value),
         }
+    };
+    members.iter().map(member).sum()
+}
+
+/// Whatever stands in a value.
+fn everything(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) => 0,
+        Value::Number(number) => count(&number.to_string()),
+        Value::String(text) => count(text),
+        Value::Array(elements) => elements.iter().map(everything).sum(),
+        Value::Object(members) => members.iter().map(|(key, value)| count(key) + everything(value)).sum(),
     }
 }
 
@@ -149,6 +193,20 @@ const ODD: [&str; 14] = [
     "provider_specific_fields",
 ];
 
+/// Values that say much, each in another way: in words, in lists, in names, in numbers and in words that look like ids.
+fn sayings() -> [Value; 7] {
+    let named = |name: &str| (0..40).map(|at| (format!("{name}_{at}"), Value::Null)).collect::<Map<_, _>>();
+    [
+        Value::String(words("odd", 40)),
+        json!([words("odd", 20)]),
+        json!({ "deep": [words("odd", 15)] }),
+        Value::Object(named("a_name_that_says_something")),
+        (0..60).map(|at| json!(at * 7_919 + 1_000_003)).collect(),
+        (0..30).map(|at| json!({ "type": "x", "id": format!("id_{}_{at}", "ab3".repeat(20)) })).collect(),
+        json!("w0rd".repeat(19)),
+    ]
+}
+
 /// Changes one value somewhere in `root`, as `choice` says.
 fn mutate(root: &mut Value, choice: u64) {
     let mut paths = Vec::new();
@@ -162,10 +220,7 @@ fn mutate(root: &mut Value, choice: u64) {
     let path = paths[draw(paths.len())].clone();
     let odd = ODD[draw(ODD.len())];
     let kind = draw(9);
-    let saying =
-        [Value::String(words("odd", 40)), json!([words("odd", 20)]), json!({ "deep": [words("odd", 15)] })]
-            [draw(3)]
-        .clone();
+    let saying = sayings()[draw(7)].clone();
     let elsewhere = root.pointer(&paths[draw(paths.len())]).cloned().unwrap_or_default();
     let Some(value) = root.pointer_mut(&path) else { return };
     match (kind, &mut *value) {
@@ -203,8 +258,9 @@ fn pointers(value: &Value, at: &str, into: &mut Vec<String>) {
                 .for_each(|(index, value)| pointers(value, &step(&index.to_string()), into));
         }
         Value::Object(members) => {
-            let read =
-                |key: &str| !at.is_empty() || matches!(key, "messages" | "input" | "system" | "instructions");
+            let read = |key: &str| {
+                !at.is_empty() || matches!(key, "messages" | "input" | "system" | "instructions" | "tools")
+            };
             let members: &Map<String, Value> = members;
             members
                 .iter()
@@ -239,7 +295,7 @@ fn made(format: Format, body: &str, limit: u64) -> Vec<(&'static str, String, To
 #[track_caller]
 fn check(format: Format, body: &str, limit: u64) {
     for (how, made, told) in made(format, body, limit) {
-        let measured = measured(format, &made);
+        let measured = measured(&made);
         assert!(
             measured <= told.0 && told.0 <= limit,
             "{format} {how}: {measured} tokens where {limit} were allowed and {told} told\nin: {body}\nout: {made}"
@@ -288,6 +344,73 @@ fn what_stands_in_an_odd_place_is_counted() {
     }
 }
 
+/// An answer of which a tight budget shows only some, and a user's message of results of which it shows some.
+fn parted(format: Format) -> Value {
+    let mut request = realistic(format);
+    let more = match format {
+        Format::OpenaiChat => json!([
+            { "role": "user", "content": "And the others?" },
+            { "role": "assistant", "content": words("plan", 12), "reasoning_content": words("deep", 12), "tool_calls": [
+                { "id": "call_3", "type": "function", "function": { "name": "run", "arguments": "{}" } },
+                { "id": "call_4", "type": "function", "function": { "name": "read", "arguments": words("given", 12) } }] },
+            { "role": "tool", "tool_call_id": "call_3", "content": "Done." },
+            { "role": "tool", "tool_call_id": "call_4", "content": words("page", 40) },
+            { "role": "user", "content": "Well?" }]),
+        Format::OpenaiResponses => json!([
+            { "role": "user", "content": "And the others?" },
+            { "type": "message", "role": "assistant", "content": [
+                { "type": "output_text", "text": words("plan", 12) },
+                { "type": "refusal", "refusal": words("no", 12) },
+                { "type": "output_text", "text": "So." }] },
+            { "type": "function_call", "call_id": "call_3", "name": "run", "arguments": "{}" },
+            { "type": "function_call_output", "call_id": "call_3", "output": words("page", 40) },
+            { "role": "user", "content": "Well?" }]),
+        Format::Anthropic => json!([
+            { "role": "assistant", "content": [
+                { "type": "thinking", "thinking": words("deep", 12), "signature": "c2lnbmF0dXJl" },
+                { "type": "text", "text": words("plan", 12) },
+                { "type": "tool_use", "id": "toolu_3", "name": "run", "input": {} },
+                { "type": "tool_use", "id": "toolu_4", "name": "read", "input": { "path": words("given", 12) } }] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "toolu_3" },
+                { "type": "tool_result", "tool_use_id": "toolu_4", "content": words("page", 40) }] },
+            { "role": "assistant", "content": "Done." },
+            { "role": "user", "content": "Well?" }]),
+    };
+    let key = if format == Format::OpenaiResponses { "input" } else { "messages" };
+    let history = request[key].as_array_mut().unwrap();
+    history.extend(more.as_array().unwrap().iter().cloned());
+    request
+}
+
+#[test]
+fn what_is_added_anywhere_is_counted_however_much_is_shown_around_it() {
+    for format in Format::ALL {
+        let request = parted(format);
+        let mut places = vec![String::new()];
+        pointers(&request, "", &mut places);
+        places.retain(|place| request.pointer(place).is_some_and(Value::is_object));
+        for place in places {
+            for (at, saying) in sayings().into_iter().enumerate().filter(|(at, _)| *at > 1) {
+                let mut request = request.clone();
+                // A word stands where words are free, so long as there are not many of them.
+                let names: &[&str] =
+                    if at == 6 { &["id", "status", "namespace", "model", "phase"] } else { &["note"] };
+                for name in names {
+                    let added = request.pointer_mut(&place).unwrap();
+                    if added.get(name).is_none() {
+                        added[*name] = saying.clone();
+                    }
+                }
+                let body = request.to_string();
+                for limit in [300, 700] {
+                    check(format, &body, limit);
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_is_made_of_a_mutated_request_fits_by_an_independent_count(
@@ -295,7 +418,7 @@ proptest! {
         choices in prop::collection::vec(any::<u64>(), 1..6),
         limit in prop::sample::select(vec![100_u64, 300, 700, 1_500, 6_000]),
     ) {
-        let mut request = realistic(format);
+        let mut request = if choices.len() % 2 == 0 { parted(format) } else { realistic(format) };
         for choice in &choices {
             mutate(&mut request, *choice);
         }

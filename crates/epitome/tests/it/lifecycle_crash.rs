@@ -19,7 +19,7 @@ use std::{
 
 use epitome::{
     core::{Digest, Event, Seq, SessionId, Tokens},
-    session::{Lifecycle, Session, ToolOutput, Workers, verify_call},
+    session::{Lifecycle, Session, SessionBuilder, ToolOutput, Workers, verify_call},
     store::{
         EventLog, Options, Sqlite,
         records::{CallRow, JobRow, JobState},
@@ -28,7 +28,12 @@ use epitome::{
 };
 use tempfile::TempDir;
 
-use crate::agent::{CONSTRAINT, Hands, TASK, answer, builder, count, good, last_call, log, output};
+use crate::agent::{self, CONSTRAINT, Hands, TASK, answer, count, good, last_call, log, output, roomy};
+
+/// With room between the target and the limit, so that each summary is ordered and ready before it is needed.
+fn builder(hands: &Hands) -> SessionBuilder {
+    agent::builder(hands).policy(&roomy())
+}
 
 /// Enough for three compactions.
 const TURNS: usize = 36;

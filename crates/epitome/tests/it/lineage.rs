@@ -31,8 +31,8 @@ const DRAFTING: Drafting = Drafting {
     length: Length::Fixed(Tokens(150)),
     caps: CAPS,
     most: None,
-    modest: None,
     limit: None,
+    unanswered: None,
 };
 
 const CAPS: Caps = Caps {
@@ -44,7 +44,7 @@ const CAPS: Caps = Caps {
     failed_approaches: 40,
     errors: 40,
     next_steps: 24,
-    user_words: 0,
+    trail: 0,
     index: 0,
     standing: 120_000,
 };
@@ -206,19 +206,18 @@ fn thrice() -> Story {
 fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
     insta::assert_snapshot!(once().tell("user: Go on.").show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     125
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        11      verbatim      2  Go on.
-    total 140
+    total 103
     "#);
 }
 
@@ -226,7 +225,7 @@ fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
 fn the_second_compaction_holds_what_the_first_held() {
     insta::assert_snapshot!(twice().tell("user: Go on.").show(), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     126
+    summary     2-13, 15 summary     119
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -237,11 +236,10 @@ fn the_second_compaction_holds_what_the_first_held() {
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      14      verbatim      4  Patched the lock guard.
     user        16      verbatim      2  Go on.
-    total 133
+    total 126
     ");
 }
 
@@ -249,7 +247,7 @@ fn the_second_compaction_holds_what_the_first_held() {
 fn the_third_compaction_holds_what_all_before_it_held() {
     insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     128
+    summary     2-18, 20 summary     129
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -262,11 +260,10 @@ fn the_third_compaction_holds_what_all_before_it_held() {
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      19      verbatim      4  The entry is there.
     user        21      verbatim      2  Go on.
-    total 135
+    total 136
     ");
     let story = thrice();
     assert_eq!(story.covered(), [(10, vec![3, 5]), (15, vec![8, 10, 12]), (20, vec![14, 15, 17])]);
@@ -288,7 +285,7 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     .collect();
     insta::assert_snapshot!(shown[1], @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     126
+    summary     2-13, 15 summary     119
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -299,7 +296,6 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      14      verbatim      4  Patched the lock guard.
     user        16      verbatim      4  Write a changelog entry.
@@ -307,18 +303,17 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
     answer      19      verbatim      4  The entry is there.
     left out    20      by pivot, 0 tokens
-    total 292
+    total 285
     "#);
     insta::assert_snapshot!(shown[2], @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     125
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
@@ -331,7 +326,7 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
     answer      19      verbatim      4  The entry is there.
     left out    15, 20  by pivot, 0 tokens
-    total 460
+    total 423
     "#);
     insta::assert_snapshot!(shown[3], @r#"
     prefix      1       verbatim      1  Rules.
@@ -372,20 +367,19 @@ fn what_happens_after_an_undo_stays_when_it_is_redone() {
     let story = once().undo().tell("user: And then?\nassistant: Then this.");
     insta::assert_snapshot!(story.clone().redo().show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     125
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        12      verbatim      2  And then?
     answer      13      verbatim      2  Then this.
-    total 142
+    total 105
     "#);
     assert_eq!(story.clone().redo().covered(), once().covered());
 }
@@ -436,7 +430,7 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
     insta::assert_snapshot!(at(6), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-4, 7  summary     102
+    summary     2-4, 7  summary      76
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
@@ -445,22 +439,21 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
       Files Read: src/cache.rs [3-4]
     answer      5       verbatim     10  We will use an LRU map, because it is simple.
     exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
-    total 116
+    total 90
     "#);
     insta::assert_snapshot!(at(9), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     125
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 138
+    total 101
     "#);
 }
 
@@ -468,25 +461,24 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
 fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
-    insta::assert_snapshot!(at(11), @r"
+    insta::assert_snapshot!(at(11), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-10, 12 summary     120
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
-      Session Intent: Now run the tests. [7]
       Constraints: Never touch the lock file. [2]
-      Current Task: Now run the tests. [7]
-      Current Task: Last said: Running. [8]
-      Current Task: Since then: 1 call; last ran `make test` → failed [8-9]
+      Current Task: The first request. [2]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
+      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        11      verbatim      4  Fix the poisoned cache.
-    total 125
-    ");
+    total 105
+    "#);
     insta::assert_snapshot!(at(14), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     126
+    summary     2-13, 15 summary     119
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -497,10 +489,9 @@ fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_s
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      14      verbatim      4  Patched the lock guard.
-    total 131
+    total 124
     ");
 }
 
@@ -510,7 +501,7 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
     insta::assert_snapshot!(at(16), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-15, 17 summary     129
+    summary     2-15, 17 summary     122
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -521,14 +512,13 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     user        16      verbatim      4  Write a changelog entry.
-    total 134
+    total 127
     ");
     insta::assert_snapshot!(at(19), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     128
+    summary     2-18, 20 summary     129
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -541,14 +531,13 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      19      verbatim      4  The entry is there.
-    total 133
+    total 134
     ");
     insta::assert_snapshot!(at(21), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     128
+    summary     2-18, 20 summary     129
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -561,11 +550,10 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     answer      19      verbatim      4  The entry is there.
     user        21      verbatim      2  Go on.
-    total 135
+    total 136
     ");
     // At a compaction, the fork is as its parent was.
     assert_eq!([at(10), at(15), at(20)], [once().show(), twice().show(), thrice().show()]);
@@ -758,7 +746,7 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
     let story = story.append([Event::own(Fact::Compacted(compaction), None)]);
     insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     132
+    summary     2-6, 10 summary      98
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
@@ -766,11 +754,10 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
       Key Decisions: Eviction stays simple on purpose. [2-3]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 145
+    total 111
     "#);
 }
 
@@ -779,18 +766,17 @@ fn a_fork_of_what_only_has_a_text_for_a_summary_gets_the_built_in_one() {
     let story = beginning().tell("compacted through 9: The lock guard was patched later.\n");
     insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary     125
+    summary     2-6, 10 summary      88
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 138
+    total 101
     "#);
 }
 
@@ -816,7 +802,7 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
 fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
     insta::assert_snapshot!(beginning().handoff(None).show(), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-10    summary     120
+    summary     2-10    summary     113
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Constraints: Never touch the lock file. [2]
@@ -825,14 +811,13 @@ fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
       Current Task: Since then: 1 call; last ran `make test` → failed [8-9]
       Files Modified: src/cache.rs (edited) [3-6]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     user        11      verbatim      3  Now the docs.
-    total 124
+    total 117
     ");
     insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-20    summary     133
+    summary     2-20    summary     129
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -845,10 +830,9 @@ fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Key Decisions: We will use an LRU map, because it is simple. [5]
       Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
     user        21      verbatim      3  Now the docs.
-    total 137
+    total 133
     ");
 }
 
@@ -863,11 +847,11 @@ fn a_handoff_takes_the_summary_it_is_given_and_the_pins() {
     let given = Brief { items: vec![given], folded: vec![], ..Brief::default() };
     insta::assert_snapshot!(story.handoff(Some(given)).show(), @r"
     prefix      1       verbatim      1  Rules.
-    summary     2-11    summary      74
+    summary     2-11    summary      40
       Pinned: Port 8080. [10]
       Current Task: Finish the cache. [2]
     user        12      verbatim      3  Now the docs.
-    total 78
+    total 44
     ");
 }
 

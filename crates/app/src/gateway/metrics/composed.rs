@@ -146,7 +146,7 @@ impl Composed {
                 price(&full).or_else(|| price(&uncached))
             }),
             // It went on as it came.
-            Left::Unfit | Left::Illegal => cost,
+            Left::Unfit | Left::Illegal | Left::Ahead => cost,
             Left::HeldOut | Left::Managed | Left::Remote | Left::Aside | Left::OwnSummary => None,
         };
         if let (Some(cost), Some(full)) = (cost, full) {

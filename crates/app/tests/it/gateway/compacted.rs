@@ -152,6 +152,34 @@ fn in_mode_record_every_request_can_be_shown_again() {
 }
 
 #[test]
+fn a_long_first_request_goes_on_as_it_came_and_is_on_record_with_its_answer() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "compact");
+    let mut talk = Talk::called("s-1");
+    let mut bodies = Vec::new();
+    for turn in 0..2 {
+        provider.answers(said(&format!("answer {turn}")));
+        talk.says(&format!("{turn}: {}", "some long words that were said. ".repeat(2_000)));
+        let answer = talk.asks(&gateway).answer();
+        assert_eq!(answer.status(), 200);
+        // Whether the first was counted by then, nobody knows.
+        assert!(fate(&answer).contains("left=composed"), "{answer:?}");
+        talk.heard(&format!("answer {turn}"));
+        bodies.push(String::from_utf8(provider.saw().body).expect("UTF-8"));
+    }
+    let recorded = Recorded::on(&gateway.bench);
+    recorded.check_calls();
+    assert_eq!(recorded.endings(2), ["complete", "complete"]);
+    let session = recorded.session().id.to_string();
+    for (number, body) in bodies.iter().enumerate() {
+        let again = gateway.bench.ok(&["replay-call", &session, &number.to_string(), "--body"]);
+        assert_eq!(again.trim_end(), body);
+    }
+    let counted = "epitome_composed_calls_total{left=\"composed\"} 2";
+    eventually("both are counted", || gateway.metrics().contains(counted));
+}
+
+#[test]
 fn what_is_shown_of_a_session_goes_by_the_window_of_its_gateway() {
     let provider = Provider::new();
     let gateway = Gateway::before(&provider, "compact");

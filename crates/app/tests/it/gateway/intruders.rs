@@ -1,10 +1,12 @@
 //! Those who want in, or out to somewhere else, or to see what is somebody else's.
 
+use std::net::TcpStream;
+
 use serde_json::json;
 
 use super::{
-    http::Message,
-    played::{Gateway, Provider, get, ok, post},
+    http::{Message, Wire},
+    played::{Gateway, Provider, addressed, get, ok, post},
     recorded::Recorded,
     talk::{Talk, said},
 };
@@ -78,43 +80,81 @@ fn where_a_request_goes_is_never_the_clients_choice() {
 }
 
 #[test]
-fn a_body_has_one_length_on_both_sides() {
+fn a_request_with_two_lengths_is_refused_and_what_it_hides_is_not_read() {
     let provider = Provider::new();
     for mode in ["off", "record", "compact"] {
         let gateway = Gateway::before(&provider, mode);
         let hidden = "GET /v1/hidden HTTP/1.1\r\nHost: HOST\r\n\r\n";
         let chunks = format!("{:x}\r\n{BODY}\r\n0\r\n\r\n", BODY.len());
+        let (short, long) = (BODY.len(), chunks.len() + hidden.len());
         for lengths in [
-            format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", chunks.len() + hidden.len()),
-            format!("Transfer-Encoding: chunked\r\nContent-Length: {}\r\n", chunks.len() + hidden.len()),
+            format!("Content-Length: {short}\r\nTransfer-Encoding: chunked\r\n"),
+            format!("Content-Length: {long}\r\nTransfer-Encoding: chunked\r\n"),
+            format!("Transfer-Encoding: chunked\r\nContent-Length: {long}\r\n"),
+            format!("transfer-encoding: Chunked\r\nX-Between: x\r\ncontent-length: {long}\r\n"),
+            format!("Content-Length: {long}\r\nContent-Length: {long}\r\nTransfer-Encoding: chunked\r\n"),
+            format!("Transfer-Encoding: chunked\r\nContent-Length: {long}\r\nContent-Length: {short}\r\n"),
+            "Transfer-Encoding: chunked\r\nContent-Length: many\r\n".to_owned(),
         ] {
-            provider.answers(ok("", "{}"));
             let head = format!("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n{lengths}\r\n");
-            if gateway.ask(&format!("{head}{chunks}")).status() == 200 {
-                let seen = provider.saw();
-                assert!(seen.header("content-length").is_empty(), "{seen:?}");
-                assert_eq!(seen.text(), BODY);
-            } else {
-                // The script waits for whoever comes next.
-                assert_eq!(gateway.ask(&post("/v1/messages", "", BODY)).status(), 200);
-                provider.saw();
-            }
-            assert!(provider.saw_nothing());
+            let answer = gateway.ask(&format!("{head}{chunks}{hidden}"));
+            assert_eq!(
+                (answer.status(), answer.header("x-epitome-error")),
+                (400, vec!["two_lengths"]),
+                "{lengths}"
+            );
+            assert_eq!(answer.header("connection"), ["close"], "{lengths}");
         }
         for lengths in [
             "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "Content-Length: 6\r\nContent-Length: 5\r\n",
             "Content-Length: +5\r\n",
             "Content-Length: 5, 6\r\n",
             "Content-Length: -1\r\n",
             "Transfer-Encoding: chunked, identity\r\n",
             "Transfer-Encoding: xchunked\r\n",
         ] {
-            let answer =
-                gateway.ask(&format!("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n{lengths}\r\nhello"));
+            let answer = gateway
+                .ask(&format!("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n{lengths}\r\nhello{hidden}"));
             assert_eq!(answer.status(), 400, "{lengths}");
         }
         assert!(provider.saw_nothing());
     }
+}
+
+#[test]
+fn a_request_with_two_lengths_is_found_behind_others_on_its_connection() {
+    let provider = Provider::new();
+    let gateway = Gateway::before(&provider, "record");
+    let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    // What only looks like such a head is a body like any other.
+    let inside = format!(
+        "{{\"model\":\"m\",\"messages\":[],\"x\":\"POST / HTTP/1.1\\r\\n{}\"}}",
+        both.escape_default()
+    );
+    let plain = post("/v1/messages", "", &inside);
+    let chunked = format!(
+        "POST /v1/messages HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{inside}\r\n0\r\n\r\n",
+        inside.len()
+    );
+    let mut wire = Wire::over(TcpStream::connect(gateway.address).expect("somebody listens"));
+    for request in [&plain, &chunked, &plain] {
+        provider.answers(ok("", "{}"));
+        wire.send(addressed(request, gateway.address).as_bytes());
+        assert_eq!(wire.answer().status(), 200, "{request}");
+        assert_eq!(provider.saw().text(), inside);
+    }
+    let faulty = format!("POST /v1/messages HTTP/1.1\r\nHost: HOST\r\n{both}{plain}");
+    wire.send(addressed(&faulty, gateway.address).as_bytes());
+    assert_eq!(wire.answer().status(), 400);
+    assert!(wire.answer_if_any().is_none());
+    // Also where the requests come all at once.
+    provider.answers(ok("", "{}"));
+    let mut wire = Wire::over(TcpStream::connect(gateway.address).expect("somebody listens"));
+    wire.send(addressed(&format!("{chunked}{faulty}"), gateway.address).as_bytes());
+    assert_eq!((wire.answer().status(), wire.answer().status()), (200, 400));
+    provider.saw();
+    assert!(wire.answer_if_any().is_none() && provider.saw_nothing());
 }
 
 #[test]

@@ -1,0 +1,315 @@
+//! The framing of requests, read from the bytes of a connection as they come in.
+//!
+//! A request that has both `Content-Length` and `Transfer-Encoding` is one request to whoever believes the first, and
+//! another to whoever believes the second: what one takes for a body, the other takes for the next request. hyper believes
+//! the second and drops the first before anybody sees it. So the heads are looked at once more on their way to it, and
+//! [`FramingFaults`] tells whoever answers a request that its framing was none.
+//!
+//! Nothing is decided here about where a request ends: what hyper refuses ends the connection, and what it takes ends where
+//! it says. If the two ever disagree, nothing more is found on that connection.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The number that no request of a connection has.
+const NONE: u64 = u64::MAX;
+
+/// The requests of a connection, numbered as they are answered, and the one whose framing cannot be believed. There is at
+/// most one: nothing that follows it can be told from its body.
+pub(super) struct FramingFaults {
+    answered: AtomicU64,
+    faulty: AtomicU64,
+}
+
+impl FramingFaults {
+    /// Whether the request that is answered next has two lengths.
+    pub(super) fn has_next(&self) -> bool {
+        // Head and answer of a request are handled by one task, one after the other.
+        self.answered.fetch_add(1, Ordering::Relaxed) == self.faulty.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection whose requests are looked at as they are read.
+pub(super) struct FramedStream<Io> {
+    io: Io,
+    reader: HeadReader,
+    faults: Arc<FramingFaults>,
+}
+
+impl<Io> FramedStream<Io> {
+    /// Looks at the heads of requests, of which none is longer than `limit`.
+    pub(super) fn new(io: Io, limit: usize) -> (Self, Arc<FramingFaults>) {
+        let faults = Arc::new(FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(NONE) });
+        (Self { io, reader: HeadReader::new(limit), faults: Arc::clone(&faults) }, faults)
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for FramedStream<Io> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(cx, into);
+        if let Some(faulty) = into.filled().get(before..).and_then(|bytes| self.reader.read(bytes)) {
+            self.faults.faulty.store(faulty, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for FramedStream<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    }
+}
+
+/// Finds the heads of requests among the bytes of a connection.
+struct HeadReader {
+    place: Place,
+    /// The beginning of a head whose end has not come.
+    head: Vec<u8>,
+    limit: usize,
+    /// How many heads have come whole.
+    heads: u64,
+}
+
+/// Where the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Head,
+    /// In a body of which so many bytes are to come.
+    Body(u64),
+    /// In the line that tells the size of a chunk; behind its digits stands what nobody reads.
+    ChunkSize {
+        size: u64,
+        is_read: bool,
+    },
+    /// In a chunk of which so many bytes are to come, with its line end.
+    Chunk(u64),
+    /// Behind the last chunk, in a line that is empty so far, or is not.
+    Trailer {
+        is_empty: bool,
+    },
+    /// Where nothing more can be told.
+    Lost,
+}
+
+/// How a head says where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// So many bytes on.
+    Length(u64),
+    /// With the last of its chunks.
+    Chunked,
+    /// In two ways.
+    Both,
+    /// In a way that hyper takes for none.
+    Unclear,
+}
+
+impl HeadReader {
+    fn new(limit: usize) -> Self {
+        Self { place: Place::Head, head: Vec::new(), limit, heads: 0 }
+    }
+
+    /// Reads on. The number of the request whose head came with these bytes and has two lengths, if one did.
+    fn read(&mut self, mut bytes: &[u8]) -> Option<u64> {
+        while let Some((first, rest)) = bytes.split_first() {
+            (self.place, bytes) = match self.place {
+                // Empty lines before a request are nothing.
+                Place::Head if self.head.is_empty() && matches!(first, b'\r' | b'\n') => (Place::Head, rest),
+                Place::Head => match self.head(bytes) {
+                    (Some(Framing::Length(0)), rest) => (Place::Head, rest),
+                    (Some(Framing::Length(length)), rest) => (Place::Body(length), rest),
+                    (Some(Framing::Chunked), rest) => (CHUNK, rest),
+                    (Some(Framing::Unclear), rest) => (Place::Lost, rest),
+                    (Some(Framing::Both), _) => {
+                        self.place = Place::Lost;
+                        return Some(self.heads - 1);
+                    }
+                    (None, rest) => {
+                        (if self.head.len() > self.limit { Place::Lost } else { Place::Head }, rest)
+                    }
+                },
+                Place::Body(left) => match skipped(bytes, left) {
+                    (0, rest) => (Place::Head, rest),
+                    (left, rest) => (Place::Body(left), rest),
+                },
+                Place::Chunk(left) => match skipped(bytes, left) {
+                    (0, rest) => (CHUNK, rest),
+                    (left, rest) => (Place::Chunk(left), rest),
+                },
+                Place::ChunkSize { size, is_read } => (after_size(*first, size, is_read), rest),
+                Place::Trailer { is_empty } => match first {
+                    b'\n' if is_empty => (Place::Head, rest),
+                    b'\n' => (Place::Trailer { is_empty: true }, rest),
+                    byte => (Place::Trailer { is_empty: is_empty && *byte == b'\r' }, rest),
+                },
+                Place::Lost => return None,
+            };
+        }
+        None
+    }
+
+    /// Reads a head on: what it says when its end has come, and what follows it.
+    fn head<'b>(&mut self, bytes: &'b [u8]) -> (Option<Framing>, &'b [u8]) {
+        let known = self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(self.limit.saturating_sub(known) + 1)]);
+        let Some(end) = head_end(&self.head, known.saturating_sub(2)) else { return (None, &[]) };
+        self.heads += 1;
+        let framing = framing(&self.head[..end]);
+        self.head.clear();
+        (Some(framing), bytes.get(end - known..).unwrap_or_default())
+    }
+}
+
+/// The beginning of the line that tells the size of a chunk.
+const CHUNK: Place = Place::ChunkSize { size: 0, is_read: false };
+
+/// Where a head ends, looked for from `from` on: behind the first empty line.
+fn head_end(head: &[u8], from: usize) -> Option<usize> {
+    let mut ends = head.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
+    ends.find_map(|(at, _)| match head.get(at + 1..)? {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
+}
+
+fn framing(head: &[u8]) -> Framing {
+    let (mut length, mut coding) = (None, None);
+    for line in head.split(|byte| *byte == b'\n').skip(1) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            length = Some(value);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            coding = Some(value);
+        }
+    }
+    match (length, coding) {
+        (Some(_), Some(_)) => Framing::Both,
+        (None, Some(_)) => Framing::Chunked,
+        (None, None) => Framing::Length(0),
+        (Some(length), None) => {
+            let length = str::from_utf8(length).ok().and_then(|length| length.parse().ok());
+            length.map_or(Framing::Unclear, Framing::Length)
+        }
+    }
+}
+
+/// How many of `left` bytes are still to come after these, and what of these follows them.
+fn skipped(bytes: &[u8], left: u64) -> (u64, &[u8]) {
+    let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    (left - here as u64, &bytes[here..])
+}
+
+/// Where a byte of the line leads to that tells the size of a chunk.
+fn after_size(byte: u8, size: u64, is_read: bool) -> Place {
+    match byte {
+        b'\n' if size == 0 => Place::Trailer { is_empty: true },
+        // A line end follows the bytes of a chunk.
+        b'\n' => Place::Chunk(size.saturating_add(2)),
+        _ if is_read => Place::ChunkSize { size, is_read },
+        byte => match char::from(byte).to_digit(16) {
+            Some(digit) => size.checked_mul(16).map_or(Place::Lost, |size| Place::ChunkSize {
+                size: size | u64::from(digit),
+                is_read: false,
+            }),
+            None => Place::ChunkSize { size, is_read: true },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The request that is found to have two lengths, however the bytes are cut.
+    #[track_caller]
+    fn check(bytes: &str, expect: Option<u64>) {
+        for size in 1..=bytes.len() {
+            let mut reader = HeadReader::new(1_000);
+            let found: Vec<u64> =
+                bytes.as_bytes().chunks(size).filter_map(|bytes| reader.read(bytes)).collect();
+            assert_eq!(found, expect.into_iter().collect::<Vec<_>>(), "in pieces of {size}: {bytes}");
+        }
+    }
+
+    const BOTH: &str =
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    #[test]
+    fn a_request_with_a_length_and_chunks_is_found_wherever_it_stands() {
+        check(BOTH, Some(0));
+        check("POST / HTTP/1.1\nTRANSFER-ENCODING:chunked\ncontent-length: 5\n\n0\r\n\r\n", Some(0));
+        for before in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+            "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1A;x=y\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nA: b\r\n\r\n",
+        ] {
+            check(&format!("{before}{BOTH}"), Some(1));
+            check(&format!("{before}{before}{BOTH}"), Some(2));
+            check(&format!("{before}{before}"), None);
+        }
+    }
+
+    #[test]
+    fn what_stands_in_a_body_is_no_head() {
+        let length = BOTH.len();
+        check(&format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{BOTH}"), None);
+        check(
+            &format!(
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{BOTH}\r\n0\r\n\r\n"
+            ),
+            None,
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_let_go_of() {
+        check(&format!("POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n{BOTH}"), None);
+        check(&format!("POST / HTTP/1.1\r\nX: {}\r\n\r\n{BOTH}", "x".repeat(2_000)), None);
+        let huge = "f".repeat(30);
+        check(&format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{huge}\r\n{BOTH}"), None);
+    }
+
+    #[test]
+    fn the_request_that_has_two_lengths_is_told_from_the_others() {
+        let faults = FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(1) };
+        assert_eq!([faults.has_next(), faults.has_next(), faults.has_next()], [false, true, false]);
+    }
+}

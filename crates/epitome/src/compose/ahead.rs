@@ -1,0 +1,91 @@
+//! Requests that leave before they are counted.
+//!
+//! The first request of a session goes on as it came as long as it fits. Its history may be long, and to count, hash and
+//! index all of it takes tens of milliseconds. An estimate tells in one of them that it fits; everything else is done while
+//! the provider works.
+
+use std::cell::Cell;
+
+use epitome_core::{TokenCounter, Tokens, tokens::Estimate};
+use epitome_wire::{
+    Format,
+    render::Breakpoints,
+    seen::{Frame, Seen},
+    weave,
+};
+
+use super::{Composing, Cut, Way};
+use crate::session::setup::{Learned, Limit, Setup};
+
+/// Shorter requests are composed before anybody would notice that they wait.
+const LONG: usize = 32 << 10;
+
+/// Tells whoever waits for a request that it goes on as it came.
+pub(super) struct LeavesAhead<'r> {
+    tell: Option<&'r dyn Fn()>,
+    has_left: Cell<bool>,
+}
+
+impl<'r> LeavesAhead<'r> {
+    /// Of a request that waits until it is recorded.
+    pub(super) fn never() -> Self {
+        Self { tell: None, has_left: Cell::new(false) }
+    }
+
+    /// Of a request that leaves when this is told.
+    pub(super) fn told(tell: &'r dyn Fn()) -> Self {
+        Self { tell: Some(tell), has_left: Cell::new(false) }
+    }
+
+    /// The request goes on as it came. It leaves once, however often it is placed.
+    pub(super) fn leave(&self) {
+        if let Some(tell) = self.tell
+            && !self.has_left.replace(true)
+        {
+            tell();
+        }
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.get()
+    }
+}
+
+/// Whether the first request of a session is certain to go on as it came, by sizes that are quickly known.
+///
+/// The estimate is of no one vocabulary and may be short by a little. Then the policy would have acted just above its line;
+/// the request is long gone, and its window has room beyond that line.
+pub(super) fn goes_on_whole(
+    seen: &Seen<'_>,
+    frame: &Frame<'_>,
+    composing: &Composing,
+    setup: &Setup,
+    limit: Limit,
+) -> bool {
+    let body = seen.body();
+    // Whoever must not pass unrecorded waits for the store.
+    let may_leave = composing.with_answers && !composing.recall && frame.is_even;
+    if !may_leave || body.len() < LONG || is_to_be_marked(setup, body) {
+        return false;
+    }
+    let budget = setup.budget_within(limit, Learned::default());
+    let Some(untouched) = setup.policy.first_untouched(&budget) else { return false };
+    // No token is shorter than a byte.
+    let is_small = |text: &str, most: Tokens| text.len() as u64 <= most.0 || Estimate.count(text) <= most;
+    let mut units = frame.units.iter().filter_map(|unit| body.get(unit.clone()));
+    is_small(body, untouched.whole) && units.all(|unit| is_small(unit, untouched.item))
+}
+
+/// Whether cache marks would be placed in a request.
+fn is_to_be_marked(setup: &Setup, body: &str) -> bool {
+    let placed = matches!(setup.options.breakpoints, Breakpoints::Placed { .. });
+    placed && setup.format == Format::Anthropic && !weave::is_marked(setup.format, body)
+}
+
+/// Whether a request goes on with its client's bytes and no others.
+pub(super) fn is_as_it_came(way: &Way, body: &str) -> bool {
+    match way {
+        Way::Forward(outgoing) => matches!(&*outgoing.cuts, [Cut::Client(all)] if *all == (0..body.len())),
+        Way::Answer { .. } => false,
+    }
+}

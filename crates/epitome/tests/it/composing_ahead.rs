@@ -1,0 +1,145 @@
+//! Long first requests that leave before they are counted: what left is on record as it was sent, or as never sent.
+
+use std::cell::Cell;
+
+use epitome::{
+    compose::{Composed, Left, Outgoing, Way, Wishes},
+    core::{
+        Digest, TokenCounter, Tokens,
+        event::Time,
+        tokens::{Estimate, O200k},
+    },
+    recorder::{Arrival, Ticket},
+    session::verify_call,
+    store::{Sqlite, records::CallRow},
+    wire::Format,
+};
+use serde_json::json;
+
+use crate::compose::{Agent, Gateway, result, sent};
+
+/// An agent whose session is some time old when it is first seen.
+fn agent(format: Format) -> Agent {
+    let mut agent = Agent::new(format);
+    for turn in 0..60 {
+        agent.goes_on(&result(turn));
+    }
+    assert!(agent.body().len() > 40_000, "{format}");
+    agent
+}
+
+fn gateway(window: u64) -> Gateway {
+    let mut gateway = Gateway::new();
+    gateway.composing.window = Some(Tokens(window));
+    gateway
+}
+
+/// Composes a request for a client that does not wait; says whether it left before anything was on record.
+fn compose(gateway: &Gateway, format: Format, body: &str) -> (Ticket, Outgoing, bool) {
+    let header = |name: &str| (name == "x-epitome-session").then_some("one");
+    let arrival =
+        Arrival { principal: "", format, body, shared: None, header: &header, at: Time(1), purpose: None };
+    let has_left = Cell::new(false);
+    let store = gateway.recorder.store();
+    let leaves = || {
+        assert!(!has_left.replace(true), "it leaves once");
+        assert_eq!(store.sessions().unwrap().len(), 0, "nothing is on record yet");
+    };
+    let wishes = Wishes::default();
+    let composed = gateway.recorder.compose_ahead(&arrival, &gateway.composing, &wishes, &|_| None, &leaves);
+    let Composed { ticket, way: Way::Forward(outgoing) } = composed.unwrap() else {
+        panic!("it is answered")
+    };
+    (ticket, outgoing, has_left.get())
+}
+
+/// The calls of the one session, of which each can be written again.
+fn calls(store: &Sqlite) -> Vec<CallRow> {
+    let [session] = &store.sessions().unwrap()[..] else { panic!("one session") };
+    let mut calls = Vec::new();
+    for thread in store.threads(session.id).unwrap() {
+        calls.extend(store.calls(thread.id, 0, 100).unwrap());
+    }
+    for row in &calls {
+        assert!(verify_call(store, row.thread, row.number).unwrap().is_same(), "{row:#?}");
+    }
+    assert!(store.doctor().unwrap().is_healthy());
+    calls
+}
+
+#[test]
+fn a_long_first_request_that_fits_leaves_as_it_came_before_it_is_recorded() {
+    for format in Format::ALL {
+        let (mut gateway, mut agent) = (gateway(200_000), agent(format));
+        let body = agent.body();
+        let (ticket, outgoing, has_left) = compose(&gateway, format, &body);
+        assert!(has_left, "{format}");
+        assert_eq!(sent(&outgoing, &body), body, "{format}");
+        assert_eq!((outgoing.done.left, outgoing.done.call.unwrap().1), (Left::Composed, 0), "{format}");
+        gateway.answer(ticket, format, &agent.answer());
+        agent.goes_on(&result(60));
+        // What follows is seen before, and waits for its turn.
+        let (ticket, _, has_left) = compose(&gateway, format, &agent.body());
+        assert!(!has_left, "{format}");
+        gateway.answer(ticket, format, &agent.answer());
+        let calls = calls(gateway.recorder.store());
+        assert_eq!((calls.len(), calls[0].call.hash), (2, Digest::of(body.as_bytes())), "{format}");
+        assert!(calls.iter().all(|row| row.outcomes[0].error.is_none()), "{format}");
+    }
+}
+
+#[test]
+fn what_may_be_changed_or_must_be_recorded_does_not_leave_before() {
+    let format = Format::OpenaiChat;
+    let body = agent(format).body();
+    let left = |gateway: &Gateway, body: &str| compose(gateway, format, body).2;
+    assert!(left(&gateway(200_000), &body));
+    assert!(!left(&gateway(16_000), &body), "it does not fit");
+    assert!(!left(&gateway(200_000), &Agent::new(format).body()), "it is short");
+    let mut strict = gateway(200_000);
+    strict.composing.with_answers = false;
+    assert!(!left(&strict, &body), "it waits for the store");
+    let mut recalling = gateway(200_000);
+    recalling.composing.recall = true;
+    assert!(!left(&recalling, &body), "a tool may be added");
+    let mut cut = agent(format);
+    cut.goes_on(&"some more words that a tool returned\n".repeat(10_000));
+    assert!(!left(&gateway(400_000), &cut.body()), "a result is cut when it comes");
+}
+
+#[test]
+fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
+    let format = Format::OpenaiChat;
+    // Words that no vocabulary holds cost more than their shape tells.
+    let word = |seed: u64| {
+        let letter = |at: u64| {
+            char::from(b"bcdfghjklmnpqrstvwxz"[usize::try_from((seed * 7 + at * at * 13) % 20).unwrap()])
+        };
+        (0..12).map(letter).collect::<String>()
+    };
+    let mut agent = Agent::new(format);
+    for turn in 0..40 {
+        let words: Vec<String> = (0..200).map(|at| word(turn * 211 + at * 31)).collect();
+        agent.history.push(json!({"role": "assistant", "content": words.join(" ")}));
+        agent.history.push(json!({"role": "user", "content": "Go on."}));
+    }
+    let body = agent.body();
+    let (estimated, exact) = (Estimate.count(&body).0, O200k.count(&body).0);
+    assert!(estimated * 5 / 4 < exact, "{estimated} {exact}");
+    // A quarter is left for the answer, and the policy acts at 95 % of the rest.
+    let mut gateway = gateway(estimated.midpoint(exact) * 4 / 3 * 100 / 95);
+    let (ticket, outgoing, has_left) = compose(&gateway, format, &body);
+    assert!(has_left);
+    assert_eq!((sent(&outgoing, &body), outgoing.done.left), (body, Left::Ahead));
+    gateway.answer(ticket, format, &agent.answer());
+    let before = calls(gateway.recorder.store());
+    let never =
+        |row: &CallRow| row.outcomes[0].error.as_deref().is_some_and(|error| error.starts_with("never left"));
+    assert!(before.iter().all(never), "{before:#?}");
+    // And the session goes on, made to fit.
+    agent.goes_on(&result(1));
+    let (ticket, outgoing, has_left) = compose(&gateway, format, &agent.body());
+    assert!(!has_left && outgoing.done.after < outgoing.done.before, "{outgoing:?}");
+    gateway.answer(ticket, format, &agent.answer());
+    assert_eq!(calls(gateway.recorder.store()).len(), before.len() + 1);
+}
