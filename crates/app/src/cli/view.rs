@@ -17,6 +17,7 @@ use epitome::{
         policy::Policy,
         profile::{Profile, Profiles, Window},
         project::Line,
+        summary::Focus,
         turn::Turns,
     },
     margin::Margin,
@@ -144,6 +145,10 @@ pub(crate) struct Chosen {
     pub(crate) notes: Vec<String>,
     /// The policy in charge, if one is.
     pub(crate) policy: Option<Policy>,
+    /// What its summaries attend to.
+    pub(crate) focus: Option<Focus>,
+    /// Whether one of them found something about that.
+    pub(crate) is_focus_applied: bool,
     /// What it did, call by call.
     pub(crate) rehearsed: Option<Played>,
 }
@@ -307,7 +312,18 @@ impl ViewArgs {
         }
         let (budget, margin) = self.budget(&plan, window, &mut notes)?;
         let policy = self.policy.as_deref().filter(|name| *name != FIT).map(policies::find).transpose()?;
-        Ok(Chosen { plan, names, title, budget, margin, notes, policy, rehearsed: None })
+        Ok(Chosen {
+            plan,
+            names,
+            title,
+            budget,
+            margin,
+            notes,
+            policy,
+            focus: None,
+            is_focus_applied: false,
+            rehearsed: None,
+        })
     }
 
     fn budget(

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     Brief, Detail, Item, PIN_LENGTH, Section,
+    focus::{Focus, FocusRanking},
     index::{IndexMaterial, index},
     ledger::{Caps, Ledger},
     prose::one_line,
@@ -46,12 +47,23 @@ pub(super) const LAST_WORDS: &str = "last words";
 /// a later state of the same thing replaces them; what is over its cap is counted. Compactions inside the span are passed
 /// over: whoever has one passes its summary as `previous`.
 pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) -> Brief {
-    summarise_again(&mut Reading::default(), span, previous, caps)
+    summarise_for(None, span, previous, caps)
+}
+
+/// The same, where what a focus is about gets room before the rest.
+pub fn summarise_for(
+    focus: Option<&Focus>,
+    span: &[Arc<Logged>],
+    previous: Option<&Brief>,
+    caps: &Caps,
+) -> Brief {
+    summarise_again(&mut Reading::default(), focus, span, previous, caps)
 }
 
 /// The same for a span of which much was read before, to be summarised with other caps or another end.
 pub(super) fn summarise_again(
     reading: &mut Reading,
+    focus: Option<&Focus>,
     span: &[Arc<Logged>],
     previous: Option<&Brief>,
     caps: &Caps,
@@ -80,11 +92,18 @@ pub(super) fn summarise_again(
     let reading = extraction.finish(&mut ledger);
     let mut brief = ledger.settle(caps);
     let carried = std::mem::take(&mut brief.trail);
-    if caps.trail > 0 {
-        brief.trail = carried.clone().and(span, &paired, reading).within(caps.trail);
+    let mut ranking = None;
+    if caps.trail > 0 || focus.is_some() {
+        let whole = carried.clone().and(span, &paired, reading);
+        ranking = focus.and_then(|focus| FocusRanking::of(focus, &whole));
+        if caps.trail > 0 {
+            brief.trail = whole.within(caps.trail, ranking.as_ref());
+        }
     }
-    let material = IndexMaterial { span, previous: &brief.index, carried: &carried, beside: &brief.trail };
+    let (ranking, beside) = (ranking.as_ref(), &brief.trail);
+    let material = IndexMaterial { span, previous: &brief.index, carried: &carried, beside, ranking };
     brief.index = index(&material, caps.index);
+    brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
     brief
 }
 

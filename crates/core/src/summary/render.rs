@@ -337,7 +337,7 @@ impl<'p> Page<'p> {
     /// reached from here.
     fn opening(&self) -> String {
         let handles = self.names.handles(self.covered);
-        match (self.names, self.brief.standing.is_empty()) {
+        let opening = match (self.names, self.brief.standing.is_empty()) {
             (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
             (_, false) if self.covered.is_empty() => String::new(),
             (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),
@@ -347,6 +347,12 @@ impl<'p> Page<'p> {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")
             }
             (_, false) => format!("All that this message stands for: {handles}\n"),
+        };
+        match &self.brief.focus {
+            Some(focus) => {
+                format!("{opening}What speaks of “{}” was given room before the rest.\n", without_tags(focus))
+            }
+            None => opening,
         }
     }
 
