@@ -322,6 +322,18 @@ fn long_texts_are_read_once() {
     assert_eq!(user_words(&spaces), "<");
     let footers = "(Open file: ".repeat(many) + "bash-$";
     assert_eq!(user_words(&footers), "");
+    let mentioned = (0..many)
+        .map(|number| format!("<a{number}_context>b</a{number}_context> c\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    assert_eq!(user_words(&mentioned), mentioned.trim());
+    check_empty(&"# AGENTS.md instructions</INSTRUCTIONS>".repeat(many));
+    let images = "[Image #1] ".repeat(many) + "a";
+    assert_eq!(user_words(&images), images);
+    let frames = "<feedback>\n".repeat(many) + &"</feedback>\n".repeat(many);
+    assert_eq!(user_words(&format!("<task>\n{frames}</task>")), frames.trim());
+    let sections = "# AGENTS.md instructions\n".repeat(many);
+    check_empty(&sections);
 }
 
 fn check_empty(text: &str) {
