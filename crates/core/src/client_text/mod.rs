@@ -175,7 +175,7 @@ pub fn user_words_of(parts: &[Part]) -> String {
             continue;
         }
         let spans = client_spans(text);
-        until = spans.last().and_then(|span| span.awaited(text));
+        until = spans.last().and_then(|span| span.missing_end(text));
         // Quotes of users are word for word, so nothing is trimmed where nothing is taken out.
         let words = if spans.is_empty() { Cow::Borrowed(text) } else { user_words(text) };
         if words.trim().is_empty() {

@@ -22,7 +22,7 @@ pub(crate) struct ClientSpan<'t> {
 
 impl ClientSpan<'_> {
     /// The end that a section still waits for where its text ends.
-    pub(super) fn awaited(&self, text: &str) -> Option<&'static str> {
+    pub(super) fn missing_end(&self, text: &str) -> Option<&'static str> {
         let TextMark::Section { to, .. } = self.row.mark else { return None };
         let is_open = self.range.end == text.len() && !text.ends_with(to);
         is_open.then_some(to)
@@ -33,9 +33,9 @@ impl ClientSpan<'_> {
 pub(crate) fn client_spans(text: &str) -> Vec<ClientSpan<'_>> {
     let mut scanner = Scanner { text, unclosed: Vec::new(), unmatched: 0, found: Vec::new() };
     if !scanner.take_whole() {
-        let end = scanner.take_end();
         let start = scanner.take_header();
-        scanner.take_lines(start..end, Frames::Opened);
+        let end = scanner.take_end(start);
+        scanner.take_lines(start..end, FrameHandling::Enter);
     }
     let mut found = scanner.found;
     found.sort_by_key(|span| span.range.start);
@@ -63,11 +63,11 @@ struct Scanner<'t> {
     found: Vec<ClientSpan<'t>>,
 }
 
-/// Whether frames around the user's words are looked into: they do not hold each other.
+/// Handling of frames around the user's words: they do not hold each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Frames {
-    Opened,
-    Plain,
+enum FrameHandling {
+    Enter,
+    Ignore,
 }
 
 impl<'t> Scanner<'t> {
@@ -106,9 +106,9 @@ impl<'t> Scanner<'t> {
         true
     }
 
-    /// Takes what a client wrote behind the user's words, and says where they end.
-    fn take_end(&mut self) -> usize {
-        let text = self.text.trim_end();
+    /// Takes what a client wrote behind the user's words, which begin at `from`, and says where they end.
+    fn take_end(&mut self, from: usize) -> usize {
+        let text = self.slice(from..self.text.len()).trim_end();
         for row in TABLE {
             let (start, name) = match row.mark {
                 TextMark::Footer { begins, ends } if text.ends_with(ends) => {
@@ -118,8 +118,8 @@ impl<'t> Scanner<'t> {
                 _ => continue,
             };
             if let Some(start) = start {
-                self.push(row, start..text.len(), name);
-                return start;
+                self.push(row, from + start..from + text.len(), name);
+                return from + start;
             }
         }
         self.text.len()
@@ -146,7 +146,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the blocks that begin where lines do, or where another ends.
-    fn take_lines(&mut self, range: Range<usize>, frames: Frames) {
+    fn take_lines(&mut self, range: Range<usize>, frames: FrameHandling) {
         let mut at = range.start;
         while at < range.end {
             let start = at + spaces(self.slice(at..range.end));
@@ -175,7 +175,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the block that begins here, and says where it ends.
-    fn take_block(&mut self, range: Range<usize>, frames: Frames) -> Option<usize> {
+    fn take_block(&mut self, range: Range<usize>, frames: FrameHandling) -> Option<usize> {
         let rest = self.slice(range.clone());
         match rest.as_bytes().first()? {
             b'<' => self.take_tagged(range, frames),
@@ -200,20 +200,21 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the tagged block that begins here, and says where it ends.
-    fn take_tagged(&mut self, range: Range<usize>, frames: Frames) -> Option<usize> {
+    fn take_tagged(&mut self, range: Range<usize>, frames: FrameHandling) -> Option<usize> {
         let rest = self.slice(range.clone());
         let opening_end = rest.bytes().take(LONGEST_TAG).position(|byte| byte == b'>')?;
-        let opening = rest.get(1..opening_end)?;
+        // What holds a closing is no tag.
+        let opening = rest.get(1..opening_end).filter(|opening| !opening.contains("</"))?;
         let name = opening.split([' ', '\n']).next().unwrap_or_default();
         let row = tagged(name, opening)?;
         // Codex has a tag of two words.
         let name = if matches!(row.mark, TextMark::Tag(tag) if tag == opening) { opening } else { name };
         // Frames do not hold each other, so no end is looked for within one.
-        let is_nested = matches!(row.mark, TextMark::Frame(_)) && frames == Frames::Plain;
+        let is_nested = matches!(row.mark, TextMark::Frame(_)) && frames == FrameHandling::Ignore;
         if is_nested || self.unclosed.contains(&name) || self.unclosed.len() >= MOST_UNCLOSED {
             return None;
         }
-        let Some(length) = self.close(rest, name) else {
+        let Some(length) = self.close(rest, opening_end, name) else {
             self.unclosed.push(name);
             return None;
         };
@@ -232,7 +233,7 @@ impl<'t> Scanner<'t> {
         };
         if is_open {
             self.push(row, block.start..inside.start, name);
-            self.take_lines(inside.clone(), Frames::Plain);
+            self.take_lines(inside.clone(), FrameHandling::Ignore);
             self.push(row, inside.end..block.end, name);
         } else {
             self.found.push(ClientSpan { range: block.clone(), row, name, inside });
@@ -242,13 +243,14 @@ impl<'t> Scanner<'t> {
 
     /// The length of the block that a text begins with. Only tags where lines begin or end are counted, so that a tag that
     /// instructions mention closes nothing; if they do not match, the first that closes does.
-    fn close(&mut self, text: &str, name: &str) -> Option<usize> {
+    fn close(&mut self, text: &str, opening_end: usize, name: &str) -> Option<usize> {
         const TRIES: usize = 64;
         let (open, close) = (format!("<{name}"), format!("</{name}>"));
-        let mut closings = text.match_indices(&close).map(|(at, _)| at).peekable();
+        let behind = text.get(opening_end..)?;
+        let mut closings = behind.match_indices(&close).map(|(at, _)| opening_end + at).peekable();
         let first = *closings.peek()?;
         let tries = if self.unmatched < MOST_UNMATCHED { TRIES } else { 1 };
-        let (mut depth, mut from) = (0_usize, 0);
+        let (mut depth, mut from) = (1_usize, opening_end);
         for at in closings.take(tries) {
             // No tag is looked for behind the place in question: the text may be long.
             let between = text.get(from..at).unwrap_or_default();
@@ -291,7 +293,7 @@ impl<'t> Scanner<'t> {
             return;
         };
         self.push(row, block.start..words.start, name);
-        self.take_lines(words.clone(), Frames::Plain);
+        self.take_lines(words.clone(), FrameHandling::Ignore);
         self.push(row, words.end..block.end, name);
     }
 }

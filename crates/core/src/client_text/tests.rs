@@ -299,6 +299,24 @@ fn a_person_speaks_with_words_or_an_image() {
     }));
 }
 
+#[test]
+fn a_footer_begins_behind_the_header() {
+    let request = "# Diff comments:\n(Open file: x)\n## My request for Codex:\nFix it.\nbash-$";
+    check(request, &[Attachment], "Fix it.\nbash-$");
+    let both = "# Diff comments:\nb\n## My request for Codex:\nFix it.\n(Open file: x)\nbash-$";
+    check(both, &[Attachment, Environment], "Fix it.");
+}
+
+#[test]
+fn a_tag_that_holds_its_own_closing_is_none() {
+    for text in ["<task </task>", "<command-args </command-args>", "<rules </rules>\na\n</rules>"] {
+        check(text, &[], text);
+    }
+    for span in client_spans("<command-args a=\"<b\">\nall of it\n</command-args>") {
+        assert!(span.inside.start <= span.inside.end, "{span:?}");
+    }
+}
+
 /// Were any of it quadratic, this would not end.
 #[test]
 fn long_texts_are_read_once() {
@@ -343,8 +361,11 @@ fn check_empty(text: &str) {
 proptest! {
     #[test]
     fn stretches_lie_apart_and_no_word_is_lost_or_invented(
-        text in "(</?(system-reminder|rules|task|command-args|task-notification)( a=\"b\")?>|```|# AGENTS.md instructions|</INSTRUCTIONS>|\\[Image #1\\]|###STOP###|The user sent the following message:|Please address this message|[a-zé< >#\n]{0,9}){0,14}",
+        text in "(# Diff comments:\n)?(</?(system-reminder|rules|task|command-args|task-notification)( a=\"b\")?>|<(task|command-args|rules) |\n\\(Open file: x\\)\n|\n## My request for Codex:\n|bash-\\$|If you need specific details from before exiting plan mode|```|# AGENTS.md instructions|</INSTRUCTIONS>|\\[Image #1\\]|###STOP###|The user sent the following message:|Please address this message|[a-zé< >#\n]{0,9}){0,14}",
     ) {
+        for span in client_spans(&text) {
+            prop_assert!(span.inside.start <= span.inside.end && span.inside.end <= text.len(), "{span:?}");
+        }
         let spans = spans(&text);
         let mut end = 0;
         for span in &spans {
