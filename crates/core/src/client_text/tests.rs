@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     ClientTextKind::{self, *},
-    table::TABLE,
+    table::{TABLE, TextMark},
     *,
 };
 
@@ -279,6 +279,55 @@ fn a_section_in_several_parts_ends_where_its_end_stands() {
     .map(Part::text)
     .collect();
     assert_eq!(user_words_of(&parts), "Read @a.md\n\nNow.");
+}
+
+#[test]
+fn words_behind_a_section_in_several_parts_stay_the_users() {
+    let check = |texts: &[&str], expect: &str| {
+        let parts: Vec<Part> = texts.iter().map(|text| Part::text(*text)).collect();
+        assert_eq!(user_words_of(&parts), expect, "{texts:?}");
+    };
+    let begin = "--- Content from referenced files ---";
+    check(&[begin, "a", "--- End of content ---\nNever push."], "Never push.");
+    check(
+        &[begin, "a", "--- End of content ---\nNever push.\n<rules>\nb\n</rules>", "Now."],
+        "Never push.\n\nNow.",
+    );
+    let again = format!("--- End of content ---\nAnd:\n{begin}");
+    check(&[begin, &again, "b", "--- End of content ---"], "And:");
+    // What never ends takes no other part.
+    check(&["# AGENTS.md instructions\nare what I want to write.", "Never push."], "Never push.");
+    check(&[begin, "Never push."], "Never push.");
+    let many = vec!["# AGENTS.md instructions"; 30_000];
+    check(&many, "");
+}
+
+#[test]
+fn words_behind_a_block_in_the_same_text_stay_the_users() {
+    for (text, _, words) in EXAMPLES {
+        let is_block = |span: &ClientSpan<'_>| match span.row.mark {
+            TextMark::Tag(_)
+            | TextMark::TagPrefix(_)
+            | TextMark::TagSuffix(_)
+            | TextMark::Frame(_)
+            | TextMark::Arguments(_)
+            | TextMark::Quotes { .. }
+            | TextMark::Header { .. }
+            | TextMark::Section { .. }
+            | TextMark::BracketLine(_) => true,
+            // The whole of a part, or its end.
+            TextMark::Opening(_)
+            | TextMark::Exactly(_)
+            | TextMark::Bracket(_)
+            | TextMark::FirstLine { .. }
+            | TextMark::Footer { .. }
+            | TextMark::LastWord(_) => false,
+        };
+        if client_spans(text).iter().all(is_block) {
+            let expect = format!("{words}\nBehind.");
+            assert_eq!(user_words(&format!("{text}\nBehind.")), expect.trim_start(), "{text}");
+        }
+    }
 }
 
 #[test]
