@@ -326,7 +326,12 @@ pub(super) fn names_in<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
 }
 
 fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
-    for word in text.split(|letter: char| !is_of_path(letter)) {
+    for piece in text.split_inclusive(|letter: char| !is_of_path(letter)) {
+        let word = piece.trim_end_matches(|letter: char| !is_of_path(letter));
+        // Tools shorten what they print: only a piece of the name stands before an ellipsis.
+        if word.ends_with("...") || piece.ends_with('…') {
+            continue;
+        }
         if is_option(word) {
             see(word);
             continue;
@@ -538,6 +543,7 @@ assistant: Reading.
         let ids = ["3f2504e0-4f89-11d3-9a0c-0305e82c3301", "INV-2024-0071", "2026-11-18", "gpt-5.1-mini"];
         check(&format!("`{}`: ({}) [{}], {}.", ids[0], ids[1], ids[2], ids[3]), &ids);
         check("größeÄnderung 名前_は", &["größeÄnderung"]);
+        check("- AssertionErr... at src/par…, load_index", &["load_index"]);
         check("/ // --- ... ___ @@ ++ é/é", &[]);
         check(&format!("{} {}_", "a/".repeat(61), "b".repeat(121)), &[]);
     }

@@ -52,7 +52,9 @@ pub(super) fn folded(
     if needed + reserved <= letters {
         return (entries, relevance);
     }
-    let first = entries.first().map(|entry| entry.at);
+    // Clients may have written something before the user spoke.
+    let speaks = |entry: &&TrailEntry| matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_));
+    let first = entries.iter().find(speaks).map(|entry| entry.at);
     let mut pieces = pieces(entries, relevance);
     let newest = pieces.pop();
     for relevance in Relevance::BY_WORTH.into_iter().rev() {
@@ -68,6 +70,7 @@ pub(super) fn folded(
                 needed += least(&piece.entries);
             }
         }
+        pieces.retain(|piece| !piece.entries.is_empty());
         needed = join_neighbours(&mut pieces, needed, letters);
     }
     pieces.extend(newest);
@@ -78,30 +81,32 @@ pub(super) fn folded(
 
 /// Makes one of folded pieces that stand side by side, the oldest first, until what is needed fits. Gives what is needed then.
 fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -> usize {
-    let mut place = 0;
-    while needed > letters && place + 1 < pieces.len() {
-        if !(pieces[place].is_folded() && pieces[place + 1].is_folded()) {
-            place += 1;
-            continue;
+    let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces.drain(..) {
+        match joined.last_mut() {
+            Some(last) if needed > letters && last.is_folded() && piece.is_folded() => {
+                needed = needed.saturating_sub(least(&last.entries) + least(&piece.entries));
+                for (first, second) in last.entries.iter_mut().zip(piece.entries) {
+                    join(first, second);
+                }
+                needed += least(&last.entries);
+            }
+            _ => joined.push(piece),
         }
-        let second = pieces.remove(place + 1).entries;
-        let first = &mut pieces[place].entries;
-        needed = needed.saturating_sub(least(first) + least(&second));
-        for (first, second) in first.iter_mut().zip(second) {
-            join(first, second);
-        }
-        needed += least(first);
     }
+    *pieces = joined;
     needed
 }
 
-/// The entries in pieces: a request each, and no more than some calls.
+/// The entries in pieces: a request each, and no more than some calls. A request that is folded already is a piece of its
+/// own: what came after it must not take the place of what it was about.
 fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut calls = 0;
     for (entry, relevance) in entries.into_iter().zip(relevance) {
+        let is_folded = |piece: &Piece| piece.is_folded();
         let begins = matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_)) || calls == CALLS;
-        if begins || pieces.is_empty() {
+        if begins || pieces.last().is_none_or(is_folded) {
             pieces.push(Piece { entries: Vec::new(), relevance: Vec::new() });
             calls = 0;
         }
@@ -113,7 +118,7 @@ fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>) -> Vec<Piece> {
     pieces
 }
 
-/// One entry for all of a piece.
+/// One entry for all of a piece; none, if remarks and notes were all of it.
 fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
     // Results of calls made at once may come in any order.
     let at = piece.iter().map(|entry| entry.at).min()?;
@@ -138,6 +143,9 @@ fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
             TrailKind::Request(other) => join_requests(&mut request, other),
             TrailKind::Assistant { part: AnswerPart::Remark, .. } | TrailKind::Client { .. } => {}
         }
+    }
+    if request.requests == 0 && request.calls.is_empty() && request.concluded.is_empty() {
+        return None;
     }
     request.calls = most_called(request.calls);
     Some(TrailEntry { at, what: TrailKind::Request(request) })

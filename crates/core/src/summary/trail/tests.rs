@@ -140,6 +140,47 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
 }
 
 #[test]
+fn the_first_request_outlasts_every_fold() {
+    let mut trail = Trail::default();
+    let mut at = 1;
+    let mut log = |words: &str, calls: usize| {
+        let call = "assistant: Looking.\n  call bash {\"command\":\"ls\"}\n  -> a\n";
+        let events = read(&format!("{words}{}", call.repeat(calls)));
+        let shifted = events.iter().map(|event| {
+            let mut event = Logged::clone(event);
+            event.id.seq = Seq(at);
+            at += 1;
+            Arc::new(event)
+        });
+        shifted.collect::<Vec<_>>()
+    };
+    trail =
+        and(trail, &log("user: <local-command-stdout>x</local-command-stdout>\nuser: Add a cache.\n", 30));
+    trail = trail.within(1_500, None);
+    for _ in 0..6 {
+        trail = and(trail, &log("", 30)).within(1_500, None);
+        let told = written(&trail, Names::Messages);
+        assert!(told.contains("asked: Add a cache."), "{told}");
+        assert!(!told.contains("] earlier\n"), "{told}");
+    }
+}
+
+#[test]
+fn reminders_behind_an_output_are_left_out_however_many() {
+    let reminders = "<system-reminder>a</system-reminder>\n".repeat(20_000);
+    let log = "user: Go.\nassistant:\n  call bash {\"command\":\"ls\"}\n  -> found\n";
+    let mut events = read(log);
+    let result = events.iter_mut().find(|event| matches!(event.event.fact, Fact::ToolReturned { .. }));
+    let mut returned = Logged::clone(result.as_ref().expect("the log has one"));
+    if let Fact::ToolReturned { results, .. } = &mut returned.event.fact {
+        results[0].parts = vec![Part::Text { text: format!("found\n{reminders}") }];
+    }
+    *result.expect("the log has one") = Arc::new(returned);
+    let told = written(&trail_of(&events), Names::Messages);
+    assert!(told.contains("→ found\n") && !told.contains("reminder"), "{told}");
+}
+
+#[test]
 fn a_fork_within_folded_requests_does_not_know_how_they_ended() {
     let folded = trail_of(&requests()).within(0, None);
     let told = written(&folded.before(Seq(10)), Names::Messages);
