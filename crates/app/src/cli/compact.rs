@@ -24,7 +24,7 @@ use serde_json::json;
 use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
-    text,
+    structured, text,
     turn::{self, TurnArgs},
     view::{self, Chosen, Played, Source, ViewArgs},
 };
@@ -111,6 +111,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         (true, _, None) | (false, Some(_), None) => {}
     }
     let source = Source::find(&args.source, None, store)?;
+    if args.view.is_structured() {
+        if args.focus.is_some() || args.view.policy.is_some() {
+            bail!("--format structured tells every section as it is: it takes no --focus and no --policy");
+        }
+        return structured::run(&args.source, source, &args.view, args.out.as_deref(), out);
+    }
     let mut chosen = args.view.under(&Policy::builtin()[0].name).choose(source)?;
     if args.focus.is_some() && chosen.policy.as_ref().is_none_or(|policy| policy.summary.is_none()) {
         let policy = chosen.policy.as_ref().map_or(view::FIT, |policy| policy.name.as_str());

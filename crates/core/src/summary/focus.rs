@@ -57,7 +57,7 @@ impl Focus {
 
 /// `the`, `für`, `of`; but not `CI` or `v2`.
 fn is_joining(word: &str) -> bool {
-    word.chars().count() <= SHORT && word.chars().all(|letter| letter.is_lowercase())
+    word.chars().count() <= SHORT && word.chars().all(char::is_lowercase)
 }
 
 /// How much something has to do with a focus.
@@ -275,13 +275,14 @@ assistant:
 
     #[test]
     fn a_word_that_stands_everywhere_makes_nothing_relevant_by_itself() {
-        let calls: String = (0..40)
-            .map(|at| {
-                let word = if at == 7 { "tokenizer" } else { "session" };
-                format!("assistant: Some session {at}.\n  call bash {{\"command\":\"{word} {at}\"}}\n  -> session\n")
-            })
-            .collect();
-        let ranked = ranked("session tokenizer", &calls);
+        let call = |at: u64| {
+            let word = if at == 7 { "tokenizer" } else { "session" };
+            format!(
+                "assistant: Some session {at}.\n  call bash {{\"command\":\"{word} {at}\"}}\n  -> session\n"
+            )
+        };
+        let calls: Vec<String> = (0..40).map(call).collect();
+        let ranked = ranked("session tokenizer", &calls.concat());
         let about = ranked.iter().filter(|(_, found)| *found == Relevance::About).count();
         assert_eq!(about, 1, "{ranked:?}");
     }

@@ -243,6 +243,21 @@ impl Section {
         }
     }
 
+    /// Whether it is one of those that every structured summary has, filled or not.
+    pub const fn is_in_checklist(self) -> bool {
+        match self {
+            Self::SessionIntent
+            | Self::CurrentTask
+            | Self::FilesModified
+            | Self::FilesRead
+            | Self::KeyDecisions
+            | Self::FailedApproaches
+            | Self::Errors
+            | Self::NextSteps => true,
+            Self::Pins | Self::Constraints | Self::Commands => false,
+        }
+    }
+
     /// Whether code carries its items from summary to summary, whatever a model writes.
     pub const fn must_keep(self) -> bool {
         match self {

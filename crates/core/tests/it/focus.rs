@@ -26,15 +26,15 @@ use crate::{
 /// Twenty requests about other things, with one about the parser among the oldest.
 fn log() -> String {
     let other = |number: u64| {
-        let body: String = (0..60)
-            .map(|line| format!("  | other {number} line {line} otherName{number}x{line}\n"))
-            .collect();
+        let line = |line: u64| format!("  | other {number} line {line} otherName{number}x{line}\n");
+        let body = (0..60).map(line).collect::<Vec<_>>().concat();
         format!(
             "user: Make part {number}.\nassistant:\n  call read_file {{\"path\":\"src/part{number}.rs\"}}\n  -> mod \
              part{number};\n{body}assistant: Part {number} is there.\n"
         )
     };
-    let body: String = (0..40).map(|line| format!("  | fn token_{line}() {{}}\n")).collect();
+    let line = |line: u64| format!("  | fn token_{line}() {{}}\n");
+    let body = (0..40).map(line).collect::<Vec<_>>().concat();
     let parser = format!(
         "user: Why does the parser lose the last line?\nassistant: It stops early.\n  call read_file \
          {{\"path\":\"src/grammar.rs\"}}\n  -> // the Parser's rules\n{body}assistant:\n  call bash \

@@ -79,19 +79,19 @@ impl Trail {
         let claims: Vec<(Claims, Relevance)> = claims(&entries).into_iter().zip(relevance).collect();
         let mut scales = Scales::default();
         for first in Relevance::BY_WORTH {
-            let scaled = |scale: u64| scales.with(first, scale);
+            let tried = |scale: u64| scales.with(first, scale);
             let total = |scales: &Scales| {
                 claims.iter().map(|(claims, relevance)| claims.letters(scales.of(*relevance))).sum::<usize>()
             };
             let (mut fits, mut too_much) = (0, WHOLE);
-            if total(&scaled(too_much)) <= letters {
+            if total(&tried(too_much)) <= letters {
                 fits = too_much;
             }
             while too_much - fits > 1 {
                 let scale = u64::midpoint(fits, too_much);
-                if total(&scaled(scale)) <= letters { fits = scale } else { too_much = scale }
+                if total(&tried(scale)) <= letters { fits = scale } else { too_much = scale }
             }
-            scales = scaled(fits);
+            scales = tried(fits);
         }
         let cut = entries.into_iter().zip(&claims);
         let cut =
