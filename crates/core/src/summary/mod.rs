@@ -5,25 +5,23 @@
 
 mod calls;
 pub mod compaction;
-mod cues;
+mod constraints;
 mod extract;
 mod files;
 mod fork;
 mod index;
 mod ledger;
+mod markers;
 mod pins;
 mod prose;
 mod reading;
 mod render;
-mod runs;
+mod requests;
 mod stored;
-mod stories;
 pub mod tools;
-mod topic;
 mod trail;
 mod values;
 mod voices;
-mod wishes;
 mod work;
 
 use serde::{Deserialize, Serialize};
