@@ -71,7 +71,16 @@ pub(crate) fn is_same_file(path: &str, name: &str) -> bool {
 }
 
 /// What a call replaces by what, as digests: enough to see that a later call does the opposite.
-pub(super) fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
+#[derive(Clone, Debug)]
+pub(super) struct Replacement {
+    pub(super) old: u64,
+    pub(super) new: u64,
+    /// The beginning of what is replaced.
+    pub(super) replaced: String,
+}
+
+/// What a call replaces in a file.
+pub(super) fn replacements(call: &ToolCall) -> Vec<Replacement> {
     const MOST: usize = 64;
     const NAMES: [(&str, &str); 6] = [
         ("old_string", "new_string"),
@@ -94,7 +103,8 @@ pub(super) fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
                 && !old.trim().is_empty()
                 && !new.trim().is_empty()
             {
-                found.push((digest(old), digest(new)));
+                let replaced = one_line(old, 60);
+                found.push(Replacement { old: digest(old), new: digest(new), replaced });
             }
         }
     }

@@ -19,14 +19,24 @@ const DOCUMENT: usize = 40;
 /// How many constraints back a sentence is looked at for what it ends.
 const LOOK_BACK: usize = 48;
 
+/// How much of a message says what holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// All of it: nothing else is asked for.
+    Whole,
+    /// A part, or nothing.
+    Part,
+}
+
 /// Takes what a user wrote: what holds from here on, and what no longer does.
-pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
+pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> Heard {
     let is_document = sentences.len() > DOCUMENT;
     let first = ledger.newest(Section::SessionIntent).next().is_none();
     let read: Vec<Clauses> = sentences.iter().map(|sentence| Clauses::of(&sentence.text)).collect();
     // Somebody who only gives orders asks for nothing that could be done with.
     let orders_only = read.iter().all(|clauses| clauses.opening_order().is_some());
     let mut under_rules = false;
+    let mut heard = if sentences.is_empty() { Heard::Part } else { Heard::Whole };
     for (sentence, clauses) in sentences.iter().zip(&read) {
         under_rules = match sentence.form {
             Form::Title => clauses.titles_rules(),
@@ -34,6 +44,7 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
             Form::Plain => false,
         };
         if clauses.asks() || sentence.form == Form::Title {
+            heard = if clauses.asks() { Heard::Part } else { heard };
             continue;
         }
         let listed = under_rules && sentence.form == Form::Listed;
@@ -50,23 +61,36 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) {
                     || clauses.assigned().is_some()
             }
         };
-        let replaced = !is_document && end(ledger, at, sentence, clauses);
-        if listed || standing || replaced {
+        let ended = if is_document { Ended::Nothing } else { end(ledger, at, sentence, clauses) };
+        if listed || standing || ended == Ended::Replaced {
             let text = one_line(&sentence.text, ITEM);
             let detail = Some(Detail::Wish(Force::Rule));
             let sources = SeqSet::one(at);
             ledger.put(Item { section: Section::Constraints, text, key: None, sources, detail });
+        } else if ended == Ended::Nothing {
+            heard = Heard::Part;
         }
     }
+    heard
 }
 
-/// Marks the constraints as ended that a sentence takes back or replaces, and says whether it replaces any.
-fn end(ledger: &mut Ledger, at: Seq, sentence: &Sentence, new: &Clauses) -> bool {
+/// What became of earlier constraints by a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Nothing,
+    /// One or more hold no longer.
+    Withdrawn,
+    /// The sentence holds in their place.
+    Replaced,
+}
+
+/// Marks the constraints as ended that a sentence takes back or replaces.
+fn end(ledger: &mut Ledger, at: Seq, sentence: &Sentence, new: &Clauses) -> Ended {
     if !new.may_end_something() {
-        return false;
+        return Ended::Nothing;
     }
     let text = one_line(&sentence.text, ITEM);
-    let ended: Vec<(Item, bool)> = ledger
+    let ended: Vec<(Item, Ended)> = ledger
         .newest(Section::Constraints)
         .take(LOOK_BACK)
         .filter(|item| item.detail != Some(Detail::Wish(Force::Withdrawn)) && item.sources.last() < Some(at))
@@ -76,14 +100,17 @@ fn end(ledger: &mut Ledger, at: Seq, sentence: &Sentence, new: &Clauses) -> bool
     for (item, _) in &ended {
         withdraw(ledger, at, item, &text);
     }
-    ended.iter().any(|(_, replaced)| *replaced)
+    match ended.iter().find(|(_, ended)| *ended == Ended::Replaced).or(ended.first()) {
+        Some((_, ended)) => *ended,
+        None => Ended::Nothing,
+    }
 }
 
-/// Whether a sentence puts something in the place of an earlier one, or only takes it back; `None` if it does neither.
-fn replaces(new: &Clauses, old: &Clauses) -> Option<bool> {
+/// What a sentence makes of an earlier one; `None` if nothing.
+fn replaces(new: &Clauses, old: &Clauses) -> Option<Ended> {
     let (topic, about) = (new.topic(), old.topic());
     if let (Some(new), Some(old)) = (new.assigned(), old.assigned()) {
-        return is_shared(&new, &old).then_some(true);
+        return is_shared(&new, &old).then_some(Ended::Replaced);
     }
     let opposite = matches!(
         (new.order(), old.order()),
@@ -91,15 +118,16 @@ fn replaces(new: &Clauses, old: &Clauses) -> Option<bool> {
             | (Some(Order::Never | Order::Forbidden), Some(Order::Always))
     );
     if opposite && is_equal(&topic, &about) {
-        return Some(true);
+        return Some(Ended::Replaced);
     }
     if new.ends_something() && is_shared(&topic, &about) {
-        return Some(false);
+        return Some(Ended::Withdrawn);
     }
     let positive = !matches!(old.order(), Some(Order::Never | Order::Forbidden));
     let changes =
         new.changes_something() && (is_shared(&topic, &about) || is_same_frame(&new.frame(), &old.frame()));
-    (changes || positive && new.order() != Some(Order::Never) && new.refuses(&about)).then_some(true)
+    (changes || positive && new.order() != Some(Order::Never) && new.refuses(&about))
+        .then_some(Ended::Replaced)
 }
 
 /// Whether two orders are the same but for one word: `answer in German`, `answer in French`.
@@ -107,6 +135,12 @@ fn is_same_frame(one: &[&str], other: &[&str]) -> bool {
     one.len() == other.len()
         && one.len() > 1
         && one.iter().zip(other).filter(|(one, other)| one != other).count() == 1
+}
+
+/// Where the newest constraint that holds was said.
+pub(super) fn newest_rule(ledger: &Ledger) -> Option<Seq> {
+    let holds = |item: &&Item| item.detail != Some(Detail::Wish(Force::Withdrawn));
+    ledger.newest(Section::Constraints).filter(holds).filter_map(|item| item.sources.last()).max()
 }
 
 /// Marks everything that holds because of a message as taken back.

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Brief, Item, PIN_LENGTH, Section,
-    constraints::hear,
+    constraints::{Heard, hear},
     index::{IndexMaterial, index},
     ledger::{Caps, Ledger},
     prose::one_line,
@@ -104,7 +104,10 @@ impl<'r> Extraction<'r> {
                     return;
                 }
                 let said = self.reading.sentences(at, &text);
-                hear(ledger, at, &said);
+                // Who only says what holds asks for nothing else than before.
+                if hear(ledger, at, &said) == Heard::Whole {
+                    return;
+                }
                 request(ledger, at, &said, &text);
                 // What a model or the assistant said of an earlier request is past.
                 self.last_words = None;

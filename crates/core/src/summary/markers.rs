@@ -529,7 +529,11 @@ fn is_within(word: &str, marker: &str) -> bool {
 
 /// Whether a text is in a script that does not part its words.
 fn is_unspaced(text: &str) -> bool {
-    text.chars().any(|letter| matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}'))
+    text.chars().any(is_ideographic)
+}
+
+fn is_ideographic(letter: char) -> bool {
+    matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}')
 }
 
 fn is_in(word: &str, table: &[&str]) -> bool {
@@ -568,11 +572,15 @@ fn pairs(word: &str) -> Vec<String> {
 
 /// Whether two words are the same but for their endings.
 fn is_same(one: &str, other: &str) -> bool {
-    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
-    let ending = long.strip_prefix(short).map(str::len);
-    ending.is_some_and(|ending| {
-        ending == 0 || short.chars().count() >= 3 && ending <= 2 || short.len() >= 5 && ending <= 3
-    })
+    let shared = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    let (one, other) = (one.chars().count() - shared, other.chars().count() - shared);
+    let (less, more) = (one.min(other), one.max(other));
+    more == 0 || shared >= 3 && less == 0 && more <= 2 || shared >= 4 && (less == 0 && more <= 3 || more <= 2)
+}
+
+/// About how many letters of an alphabet a text is worth: a script that does not part its words needs fewer.
+pub(super) fn length(text: &str) -> usize {
+    text.chars().count() + text.chars().filter(|letter| is_ideographic(*letter)).count() / 2
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod fork;
 mod index;
 mod ledger;
 mod markers;
+mod outdated;
 mod pins;
 mod prose;
 mod reading;

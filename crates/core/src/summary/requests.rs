@@ -5,9 +5,9 @@
 
 use super::{
     Detail, Item, Section, StepOrigin,
-    constraints::withdraw_all,
+    constraints::{newest_rule, withdraw_all},
     ledger::{FIRST_REQUEST, Ledger},
-    markers::Clauses,
+    markers::{Clauses, length},
     prose::{Sentence, one_line},
 };
 use crate::{id::Seq, seq_set::SeqSet};
@@ -18,8 +18,8 @@ pub(super) const ITEM: usize = 300;
 /// How long the first request may be.
 const FIRST: usize = 600;
 
-/// A message of fewer bytes than this goes on with the one before: `yes, do that`.
-const SHORT: usize = 40;
+/// A message of fewer letters than this goes on with the one before: `yes, do that`.
+const SHORT: usize = 20;
 
 /// How many messages the current task is at most.
 const TOLD: usize = 3;
@@ -45,12 +45,16 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
     let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
     let mut text = one_line(&said, if first { FIRST } else { ITEM });
-    if read.iter().any(Clauses::takes_back)
-        && let Some(before) = messages(ledger).into_iter().next()
-    {
-        withdraw_all(ledger, before.sources.last().unwrap_or_default(), at, &text);
-        text = one_line(&format!("{text} (takes back: {})", one_line(&before.text, ITEM / 2)), ITEM);
-        ledger.retire(Section::SessionIntent, before.identity());
+    if read.iter().any(Clauses::takes_back) {
+        let before = messages(ledger).into_iter().next();
+        let (asked, ruled) = (before.as_ref().and_then(|before| before.sources.last()), newest_rule(ledger));
+        if let Some(message) = asked.max(ruled) {
+            withdraw_all(ledger, message, at, &text);
+        }
+        if let Some(before) = before.filter(|_| asked > ruled) {
+            text = one_line(&format!("{text} (takes back: {})", one_line(&before.text, ITEM / 2)), ITEM);
+            ledger.retire(Section::SessionIntent, before.identity());
+        }
     }
     let key = first.then(|| FIRST_REQUEST.to_owned());
     ledger.put(Item { section: Section::SessionIntent, text, key, sources: SeqSet::one(at), detail: None });
@@ -63,7 +67,7 @@ pub(super) fn settle(ledger: &mut Ledger) {
         return;
     }
     TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
-    let long = messages.iter().position(|message| message.text.len() >= SHORT);
+    let long = messages.iter().position(|message| length(&message.text) >= SHORT);
     let told = long.map_or(TOLD, |long| long + 1).min(TOLD).min(messages.len());
     for (message, key) in messages.iter().zip(TASKS).take(told).rev() {
         let is_first = message.key.as_deref() == Some(FIRST_REQUEST);
@@ -78,7 +82,7 @@ pub(super) fn settle(ledger: &mut Ledger) {
     }
     let asked: Vec<Seq> = messages
         .iter()
-        .filter(|message| message.text.len() >= SHORT)
+        .filter(|message| length(&message.text) >= SHORT)
         .filter_map(|message| message.sources.last())
         .collect();
     steps(ledger, &asked);
@@ -86,7 +90,7 @@ pub(super) fn settle(ledger: &mut Ledger) {
 
 /// The places of the newest requests, not counting what only goes on with one.
 pub(super) fn places(ledger: &Ledger) -> Vec<Seq> {
-    let long = messages(ledger).into_iter().filter(|message| message.text.len() >= SHORT);
+    let long = messages(ledger).into_iter().filter(|message| length(&message.text) >= SHORT);
     long.filter_map(|message| message.sources.last()).collect()
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
-    calls::{SUBJECT, is_same_file, replacements, restored, subject},
+    calls::{Replacement, SUBJECT, is_same_file, replacements, restored, subject},
     constraints::hear,
     files::{changed, plain_path, read},
     ledger::Ledger,
@@ -25,6 +25,7 @@ use crate::{
     id::Seq,
     pairing::{Exchange, Outcome},
     seq_set::SeqSet,
+    verify::holds_secret,
 };
 
 /// How many characters of an error are kept.
@@ -169,16 +170,20 @@ impl Work {
         changed(ledger, &path, how, lines, sources);
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
-        let replaced = replacements(call);
-        let identity = key(&format!("back {path}"));
-        if replaced.iter().any(|(old, new)| known.contains(&(*new, *old))) {
-            let text = format!("The change of {} was taken back by a later edit.", one_line(&path, SUBJECT));
-            attempt(ledger, text, identity, sources.clone(), Ending::Known);
-        } else if replaced.iter().any(|pair| known.contains(pair)) {
+        for Replacement { old, new, replaced } in replacements(call) {
+            let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
+            if known.contains(&(new, old)) && !known.contains(&(old, new)) {
+                let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
+                let text = format!(
+                    "The change of {}{what} was taken back by a later edit.",
+                    one_line(&path, SUBJECT)
+                );
+                attempt(ledger, text, tried(new, old), sources.clone(), Ending::Known);
+            }
             // It was made again after all.
-            ledger.retire(Section::FailedApproaches, &identity);
+            ledger.retire(Section::FailedApproaches, &tried(old, new));
+            known.insert((old, new));
         }
-        known.extend(replaced);
     }
 
     /// A command that sets files back to what was committed ends an approach, if they were changed since.
@@ -651,7 +656,7 @@ assistant:
 "#;
         insta::assert_snapshot!(told(log, &[Section::FailedApproaches]), @r"
         FailedApproaches [4-5] `npm test` failed 2 times in the same way: Error: boom
-        FailedApproaches [8-9] The change of a.js was taken back by a later edit.
+        FailedApproaches [8-9] The change of a.js to `two` was taken back by a later edit.
         FailedApproaches [10-11] The change of a.js was taken back with `git checkout -- a.js`.
         ");
     }
