@@ -30,6 +30,9 @@ const TASKS: [&str; TOLD] = ["request", "request before", "request before that"]
 /// The words for a current task that is the session's first request.
 pub(super) const THE_FIRST_REQUEST: &str = "The first request.";
 
+/// After so many requests a plan that nobody touched since is left out.
+const PLANNED: usize = 3;
+
 /// What is added to a step that was planned for an earlier request.
 pub(super) const EARLIER: &str = " (planned before the newest request)";
 
@@ -103,7 +106,7 @@ fn steps(ledger: &mut Ledger, asked: &[Seq]) {
         let since = asked.iter().filter(|asked| Some(**asked) > step.sources.last()).count();
         match since {
             0 => {}
-            1 => {
+            1..PLANNED => {
                 let text = format!("{}{EARLIER}", step.text.trim_end_matches(EARLIER));
                 ledger.put(Item { text, ..step });
             }

@@ -137,7 +137,10 @@ impl Work {
                 let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
                 self.fail(ledger, Failed { subject, words, sources, identity });
             }
-            (Some(_), None) => self.work(ledger, &subject, &sources),
+            // That a file can be read says nothing of an edit of it.
+            (Some(_), None) if subject.starts_with('`') || !looks_up(call) => {
+                self.work(ledger, &subject, &sources);
+            }
             _ => {}
         }
     }

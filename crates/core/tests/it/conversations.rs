@@ -487,8 +487,8 @@ fn a_plan_stands_as_it_was_recorded_last() {
         &["Write the cache"],
     );
     check(
-        "Go.\n> plan Write the cache\nWrite the manual page of the exporter.\nTranslate the manual page into Spanish.",
-        &["Spanish"],
+        "Go.\n> plan Write the cache\nWrite the manual page of the exporter.\nTranslate the manual page into Spanish.\nAdd an index to the manual page.",
+        &["an index"],
         &["Write the cache"],
     );
     check(
