@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    Brief, Detail, Item, PIN_LENGTH, Section,
-    index::{IndexMaterial, index},
+    Brief, Detail, Item, PIN_LENGTH, Section, Trail,
+    index::{Index, IndexMaterial},
     ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
@@ -56,36 +56,67 @@ pub(super) fn summarise_again(
     previous: Option<&Brief>,
     caps: &Caps,
 ) -> Brief {
-    let mut ledger = Ledger::carrying(previous);
-    let mut extraction =
-        Extraction { work: Work::carrying(&ledger), last_words: None, request: None, reading };
-    extraction.work.since = done_before(&ledger);
-    let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
-    let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
-    for exchange in &paired.exchanges {
-        let at = match exchange.outcome {
-            Outcome::Returned { at, .. } => at,
-            Outcome::Unanswered => exchange.at,
-        };
-        returned.entry(at).or_default().push(exchange);
-    }
-    for event in span {
-        let at = event.id.seq;
-        extraction.hear(&mut ledger, at, &event.event.fact);
-        for exchange in returned.get(&at).into_iter().flatten() {
-            extraction.work.take(&mut ledger, exchange);
+    SummaryMaterial::read(reading, span, previous, caps).brief(caps)
+}
+
+/// What a span and the summary before it say, read once: it can be summarised with many caps.
+pub(super) struct SummaryMaterial {
+    ledger: Ledger,
+    /// All that happened, whole; none if no summary is to tell it.
+    trail: Option<Trail>,
+    index: Index,
+}
+
+impl SummaryMaterial {
+    /// Reads a span. Whether its trail is wanted is told by `caps`.
+    pub(super) fn read(
+        reading: &mut Reading,
+        span: &[Arc<Logged>],
+        previous: Option<&Brief>,
+        caps: &Caps,
+    ) -> Self {
+        let mut ledger = Ledger::carrying(previous);
+        let mut extraction =
+            Extraction { work: Work::carrying(&ledger), last_words: None, request: None, reading };
+        extraction.work.since = done_before(&ledger);
+        let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+        let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
+        for exchange in &paired.exchanges {
+            let at = match exchange.outcome {
+                Outcome::Returned { at, .. } => at,
+                Outcome::Unanswered => exchange.at,
+            };
+            returned.entry(at).or_default().push(exchange);
         }
+        for event in span {
+            let at = event.id.seq;
+            extraction.hear(&mut ledger, at, &event.event.fact);
+            for exchange in returned.get(&at).into_iter().flatten() {
+                extraction.work.take(&mut ledger, exchange);
+            }
+        }
+        pins(&mut ledger, span);
+        let reading = extraction.finish(&mut ledger);
+        let carried = ledger.trail();
+        let trail = (caps.trail > 0).then(|| carried.clone().and(span, &paired, reading));
+        let index = if caps.index > 0 {
+            Index::of(&IndexMaterial { span, previous: ledger.index(), carried })
+        } else {
+            Index::default()
+        };
+        Self { ledger, trail, index }
     }
-    pins(&mut ledger, span);
-    let reading = extraction.finish(&mut ledger);
-    let mut brief = ledger.settle(caps);
-    let carried = std::mem::take(&mut brief.trail);
-    if caps.trail > 0 {
-        brief.trail = carried.clone().and(span, &paired, reading).within(caps.trail);
+
+    /// The summary within caps.
+    pub(super) fn brief(&self, caps: &Caps) -> Brief {
+        let mut brief = self.ledger.clone().settle(caps);
+        brief.trail = match &self.trail {
+            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail),
+            _ => Trail::default(),
+        };
+        brief.index = self.index.beside(&brief.trail, caps.index);
+        brief
     }
-    let material = IndexMaterial { span, previous: &brief.index, carried: &carried, beside: &brief.trail };
-    brief.index = index(&material, caps.index);
-    brief
 }
 
 struct Extraction<'r> {
