@@ -4,11 +4,7 @@
 //! would have cost if everything were sent: each call until then reads so much less. As with any bet on calls to come, half
 //! of them must do.
 
-use crate::{
-    cost::Terms,
-    profile::UnknownPrice,
-    tokens::Tokens,
-};
+use crate::{cost::Terms, profile::UnknownPrice, tokens::Tokens};
 
 /// A context that is about to be reduced while the cache holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
