@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Detail, Item, Section,
+    Brief, Caps, Detail, Focus, Item, Section,
     extract::{SummaryMaterial, summarise_again},
     prose::one_line,
     reading::Reading,
@@ -201,6 +201,8 @@ pub struct Cutting {
     pub events: Vec<Arc<Logged>>,
     /// How much its summary may show, so that something is gained by it.
     pub caps: Caps,
+    /// What its summary should attend to.
+    pub focus: Option<Focus>,
 }
 
 impl Drafting {
@@ -211,24 +213,50 @@ impl Drafting {
         line: &Line,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let (cutting, brief) = self.fitted(context, line)?;
+        self.draft_for(None, context, line, trigger)
+    }
+
+    /// The same, where what a focus is about gets room before the rest.
+    pub fn draft_for(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+        trigger: Trigger,
+    ) -> Result<Compaction, NothingGained> {
+        let (cutting, brief) = self.fitted(focus, context, line)?;
         let finished = Finished { first: cutting.first, first_kept: cutting.first_kept, brief, trigger };
         finished.compaction(context, self.length)
     }
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        self.fitted(context, line).map(|(cutting, _)| cutting)
+        self.cut_for(None, context, line)
+    }
+
+    /// The same for a summary that attends to something.
+    pub fn cut_for(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+    ) -> Result<Cutting, NothingGained> {
+        self.fitted(focus, context, line).map(|(cutting, _)| cutting)
     }
 
     /// Where to cut, and the built-in summary of what lies before: so much is cut that the context is not too large with it,
     /// and the trail then takes what room there is.
-    fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
+    fn fitted(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+    ) -> Result<(Cutting, Brief), NothingGained> {
         const TRIES: usize = 4;
         let mut drafting = *self;
         let mut reading = Reading::default();
-        let mut cutting = drafting.cut_once(context, line, &mut reading)?;
-        let mut material = cutting.material(&mut reading);
+        let mut cutting = drafting.cut_once(focus, context, line, &mut reading)?;
+        let mut material = cutting.material(focus, &mut reading);
         let mut brief = cutting.filled(context, self, &material);
         for _ in 0..TRIES {
             let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
@@ -238,12 +266,12 @@ impl Drafting {
                 break;
             }
             drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-            let next = drafting.cut_once(context, line, &mut reading)?;
+            let next = drafting.cut_once(focus, context, line, &mut reading)?;
             if next.first_kept == cutting.first_kept {
                 break;
             }
             cutting = next;
-            material = cutting.material(&mut reading);
+            material = cutting.material(focus, &mut reading);
             brief = cutting.filled(context, self, &material);
         }
         let brief = cutting.gainful(brief, context, self, &material);
@@ -252,6 +280,7 @@ impl Drafting {
 
     fn cut_once(
         &self,
+        focus: Option<&Focus>,
         context: &Context,
         line: &Line,
         reading: &mut Reading,
@@ -274,14 +303,15 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        Ok(cutting(line, standing, cut, self.caps.of_span(cut.covered)))
+        let cutting = cutting(line, standing, cut, self.caps.of_span(cut.covered));
+        Ok(Cutting { focus: focus.cloned(), ..cutting })
     }
 }
 
 impl Cutting {
     /// What its summary is made of.
-    fn material(&self, reading: &mut Reading) -> SummaryMaterial {
-        SummaryMaterial::read(reading, &self.events, self.previous.as_ref(), &self.caps)
+    fn material<'f>(&self, focus: Option<&'f Focus>, reading: &mut Reading) -> SummaryMaterial<'f> {
+        SummaryMaterial::read(reading, focus, &self.events, self.previous.as_ref(), &self.caps)
     }
 
     /// What a summary of it costs as it would be shown.
@@ -298,7 +328,7 @@ impl Cutting {
     }
 
     /// The built-in summary, with a trail that fills the room there is.
-    fn filled(&mut self, context: &Context, drafting: &Drafting, material: &SummaryMaterial) -> Brief {
+    fn filled(&mut self, context: &Context, drafting: &Drafting, material: &SummaryMaterial<'_>) -> Brief {
         const TRIES: usize = 4;
         let whole = self.caps.trail;
         if whole == 0 {
@@ -343,7 +373,7 @@ impl Cutting {
         mut brief: Brief,
         context: &Context,
         drafting: &Drafting,
-        material: &SummaryMaterial,
+        material: &SummaryMaterial<'_>,
     ) -> Brief {
         const TRIES: usize = 5;
         for _ in 0..TRIES {
@@ -381,7 +411,7 @@ impl Cutting {
             _ => None,
         });
         let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
-        let material = whole.material(&mut Reading::default());
+        let material = whole.material(None, &mut Reading::default());
         let brief = whole.filled(context, drafting, &material);
         whole.gainful(brief, context, drafting, &material);
         Some(whole)
@@ -432,7 +462,8 @@ impl Finished {
     pub fn with_pins(mut self, line: &Line, caps: &Caps) -> Self {
         let pins: Vec<Arc<Logged>> = line.events().filter(|event| is_pin(event)).cloned().collect();
         if !pins.is_empty() {
-            self.brief = summarise(&pins, Some(&self.brief), caps);
+            let focus = self.brief.focus.take();
+            self.brief = Brief { focus, ..summarise(&pins, Some(&self.brief), caps) };
         }
         self
     }
@@ -508,7 +539,7 @@ fn turns_that_matter(
     reading: &mut Reading,
 ) -> BTreeSet<u64> {
     let span: Vec<Arc<Logged>> = events.iter().map(|event| Arc::clone(event)).collect();
-    let brief = summarise_again(reading, &span, None, &drafting.caps);
+    let brief = summarise_again(reading, None, &span, None, &drafting.caps);
     let open = brief
         .section(Section::Errors)
         .filter(|item| matches!(item.detail, Some(Detail::Error { resolved: None, .. })))
@@ -559,6 +590,7 @@ fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut, caps: Caps) ->
         previous,
         events: line.events().filter(told).cloned().collect(),
         caps,
+        focus: None,
     }
 }
 

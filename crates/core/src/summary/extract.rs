@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     Brief, Detail, Item, PIN_LENGTH, Section, Trail,
+    focus::{Focus, FocusRanking},
     index::{Index, IndexMaterial},
     ledger::{Caps, Ledger},
     prose::one_line,
@@ -46,31 +47,45 @@ pub(super) const LAST_WORDS: &str = "last words";
 /// a later state of the same thing replaces them; what is over its cap is counted. Compactions inside the span are passed
 /// over: whoever has one passes its summary as `previous`.
 pub fn summarise(span: &[Arc<Logged>], previous: Option<&Brief>, caps: &Caps) -> Brief {
-    summarise_again(&mut Reading::default(), span, previous, caps)
+    summarise_for(None, span, previous, caps)
+}
+
+/// The same, where what a focus is about gets room before the rest.
+pub fn summarise_for(
+    focus: Option<&Focus>,
+    span: &[Arc<Logged>],
+    previous: Option<&Brief>,
+    caps: &Caps,
+) -> Brief {
+    summarise_again(&mut Reading::default(), focus, span, previous, caps)
 }
 
 /// The same for a span of which much was read before, to be summarised with other caps or another end.
 pub(super) fn summarise_again(
     reading: &mut Reading,
+    focus: Option<&Focus>,
     span: &[Arc<Logged>],
     previous: Option<&Brief>,
     caps: &Caps,
 ) -> Brief {
-    SummaryMaterial::read(reading, span, previous, caps).brief(caps)
+    SummaryMaterial::read(reading, focus, span, previous, caps).brief(caps)
 }
 
 /// What a span and the summary before it say, read once: it can be summarised with many caps.
-pub(super) struct SummaryMaterial {
+pub(super) struct SummaryMaterial<'f> {
     ledger: Ledger,
     /// All that happened, whole; none if no summary is to tell it.
     trail: Option<Trail>,
+    /// What it should attend to.
+    ranking: Option<FocusRanking<'f>>,
     index: Index,
 }
 
-impl SummaryMaterial {
+impl<'f> SummaryMaterial<'f> {
     /// Reads a span. Whether its trail is wanted is told by `caps`.
     pub(super) fn read(
         reading: &mut Reading,
+        focus: Option<&'f Focus>,
         span: &[Arc<Logged>],
         previous: Option<&Brief>,
         caps: &Caps,
@@ -98,23 +113,27 @@ impl SummaryMaterial {
         pins(&mut ledger, span);
         let reading = extraction.finish(&mut ledger);
         let carried = ledger.trail();
-        let trail = (caps.trail > 0).then(|| carried.clone().and(span, &paired, reading));
+        let is_told = caps.trail > 0 || focus.is_some();
+        let trail = is_told.then(|| carried.clone().and(span, &paired, reading));
+        let ranking = focus.zip(trail.as_ref()).and_then(|(focus, trail)| FocusRanking::of(focus, trail));
         let index = if caps.index > 0 {
             Index::of(&IndexMaterial { span, previous: ledger.index(), carried })
         } else {
             Index::default()
         };
-        Self { ledger, trail, index }
+        Self { ledger, trail, ranking, index }
     }
 
     /// The summary within caps.
     pub(super) fn brief(&self, caps: &Caps) -> Brief {
+        let ranking = self.ranking.as_ref();
         let mut brief = self.ledger.clone().settle(caps);
         brief.trail = match &self.trail {
-            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail),
+            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail, ranking),
             _ => Trail::default(),
         };
-        brief.index = self.index.beside(&brief.trail, caps.index);
+        brief.index = self.index.beside(&brief.trail, ranking, caps.index);
+        brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
         brief
     }
 }

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::{
     Trail, TrailCall,
     calls::subject,
+    focus::{FocusRanking, Relevance},
     prose::one_line,
     tools::deeds,
     trail::{whole_words, without_tags},
@@ -129,11 +130,11 @@ impl Index {
     }
 
     /// The index beside a trail, the newest result first, within `cap` letters. What stands in the trail is not told again.
-    pub(super) fn beside(&self, trail: &Trail, cap: usize) -> Vec<Entry> {
+    pub(super) fn beside(&self, trail: &Trail, ranking: Option<&FocusRanking<'_>>, cap: usize) -> Vec<Entry> {
         if cap == 0 || self.known.is_empty() {
             return Vec::new();
         }
-        self.chosen(&self.told_in(trail), cap)
+        self.chosen(&self.told_in(trail), ranking, cap)
     }
 
     fn carry(&mut self, previous: &[Entry]) {
@@ -214,13 +215,16 @@ impl Index {
     }
 
     /// The names that are worth most for their length, as many as there is room for, at their sources.
-    fn chosen(&self, told: &HashSet<&str>, cap: usize) -> Vec<Entry> {
+    /// Those that hold words of a focus come first.
+    fn chosen(&self, told: &HashSet<&str>, ranking: Option<&FocusRanking<'_>>, cap: usize) -> Vec<Entry> {
         let of = |source: usize| if cap < SMALL { "" } else { self.sources[source].1.as_str() };
         let untold = self.known.iter().filter(|(name, _)| !told.contains(name.as_str()));
-        let mut ranked: Vec<(u64, &str, &Known)> = untold
+        let mut ranked: Vec<((bool, u64), &str, &Known)> = untold
             .map(|(name, known)| {
                 let (at, _) = self.sources[known.source];
-                (worth(name, known, self.newest.0.saturating_sub(at.0)), name.as_str(), known)
+                let factor = ranking.map_or(1, |ranking| factor(ranking.event(at)));
+                let worth = worth(name, known, self.newest.0.saturating_sub(at.0)).saturating_mul(factor);
+                ((ranking.is_some_and(|ranking| ranking.is_in(name)), worth), name.as_str(), known)
             })
             .collect();
         ranked.sort_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
@@ -278,6 +282,16 @@ fn texts_of(value: Value, texts: &mut Vec<Cow<'_, str>>) {
     }
 }
 
+/// How much more a name is worth that stood in something which has to do with a focus. Results hold many names that do not:
+/// these still compete.
+fn factor(relevance: Relevance) -> u64 {
+    match relevance {
+        Relevance::About => 4,
+        Relevance::SameRequest => 2,
+        Relevance::Unrelated => 1,
+    }
+}
+
 /// What a name is worth for a letter. How the forms compare is how often names of each came up again in real sessions.
 fn worth(name: &str, known: &Known, age: u64) -> u64 {
     let form = if is_value(name) {
@@ -309,7 +323,12 @@ pub(super) fn names_in<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
 }
 
 fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
-    for word in text.split(|letter: char| !is_of_path(letter)) {
+    for piece in text.split_inclusive(|letter: char| !is_of_path(letter)) {
+        let word = piece.trim_end_matches(|letter: char| !is_of_path(letter));
+        // Tools shorten what they print: only a piece of the name stands before an ellipsis.
+        if word.ends_with("...") || piece.ends_with('…') {
+            continue;
+        }
         if is_option(word) {
             see(word);
             continue;
@@ -436,7 +455,7 @@ mod tests {
 
     fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
         let none = Trail::default();
-        Index::of(&IndexMaterial { span, previous, carried: &none }).beside(&none, cap)
+        Index::of(&IndexMaterial { span, previous, carried: &none }).beside(&none, None, cap)
     }
 
     fn rendered(index: &[Entry], names: Names) -> String {
@@ -521,6 +540,7 @@ assistant: Reading.
         let ids = ["3f2504e0-4f89-11d3-9a0c-0305e82c3301", "INV-2024-0071", "2026-11-18", "gpt-5.1-mini"];
         check(&format!("`{}`: ({}) [{}], {}.", ids[0], ids[1], ids[2], ids[3]), &ids);
         check("größeÄnderung 名前_は", &["größeÄnderung"]);
+        check("- AssertionErr... at src/par…, load_index", &["load_index"]);
         check("/ // --- ... ___ @@ ++ é/é", &[]);
         check(&format!("{} {}_", "a/".repeat(61), "b".repeat(121)), &[]);
     }
@@ -566,11 +586,11 @@ assistant: Reading.
         let log = read(LOG);
         let paired = pair(log.iter().map(|event| (event.id.seq, &event.event.fact)));
         let whole = Trail::default().and(&log, &paired, &mut Reading::default());
-        let short = whole.clone().within(300);
+        let short = whole.clone().within(300, None);
         let none = Trail::default();
         let told = |span, carried, beside| {
             let material = IndexMaterial { span, previous: &[], carried };
-            let found = Index::of(&material).beside(beside, 10_000);
+            let found = Index::of(&material).beside(beside, None, 10_000);
             let mut found: Vec<String> = names(&found).into_iter().map(str::to_owned).collect();
             found.sort();
             found

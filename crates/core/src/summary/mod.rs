@@ -8,6 +8,7 @@ pub mod compaction;
 mod cues;
 mod extract;
 mod files;
+mod focus;
 mod fork;
 mod index;
 mod ledger;
@@ -37,7 +38,8 @@ pub(crate) use self::{
     work::key as work_key,
 };
 pub use self::{
-    extract::summarise,
+    extract::{summarise, summarise_for},
+    focus::Focus,
     index::{Entry, Name},
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
@@ -63,6 +65,9 @@ pub struct Brief {
     /// The standing context of the span, carried byte for byte.
     #[serde(skip_serializing_if = "Standing::is_empty")]
     pub standing: Standing,
+    /// What trail and index were made to attend to, if anything in them speaks of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
 }
 
 /// One thing a summary says.
@@ -235,6 +240,21 @@ impl Section {
             Self::FailedApproaches => "Failed Approaches",
             Self::Errors => "Errors Encountered",
             Self::NextSteps => "Next Steps",
+        }
+    }
+
+    /// Whether it is one of those that every structured summary has, filled or not.
+    pub const fn is_in_checklist(self) -> bool {
+        match self {
+            Self::SessionIntent
+            | Self::CurrentTask
+            | Self::FilesModified
+            | Self::FilesRead
+            | Self::KeyDecisions
+            | Self::FailedApproaches
+            | Self::Errors
+            | Self::NextSteps => true,
+            Self::Pins | Self::Constraints | Self::Commands => false,
         }
     }
 

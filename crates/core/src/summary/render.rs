@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Brief, Detail, Force, Item, Section, TrailKind,
+    Brief, Detail, Force, Item, Section, Trail, TrailKind,
     extract::{LAST_WORDS, PROGRESS, TOLD_INTENTS},
     index,
     ledger::FIRST_REQUEST,
@@ -63,19 +63,15 @@ impl Brief {
     /// assert!(text.starts_with("This message stands for messages 1-63 of the session"));
     /// ```
     pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
-        let page = Page::new(self, covered, meter, names, limit);
-        let least = page.least();
-        let mut room = limit;
-        loop {
-            let shown = page.choose(&least, room);
-            let tokens = meter.text(&page.write(&shown));
-            if tokens <= limit || shown == least {
-                return page.whole(&shown);
-            }
-            // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
-            let excess = tokens.less(limit);
-            room = room.less(Tokens(excess.0.saturating_add(excess.0 / 4).saturating_add(1)));
-        }
+        Page::new(self, covered, meter, names, limit).within(limit)
+    }
+
+    /// The summary by sections alone, for whoever goes on elsewhere: every section of the checklist, filled or said to be
+    /// empty. What happened is told by its items and not in order.
+    pub fn render_sections(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
+        let sections = Self { trail: Trail::default(), index: Vec::new(), ..self.clone() };
+        let page = Page { empty: EmptySections::Named, ..Page::new(&sections, covered, meter, names, limit) };
+        page.within(limit)
     }
 
     /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
@@ -142,17 +138,51 @@ struct Page<'p> {
     said: BTreeMap<usize, Seq>,
     /// The items that the trail tells, in order and with what came of them.
     in_trail: BTreeSet<usize>,
+    empty: EmptySections,
+}
+
+/// Whether a section that holds nothing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptySections {
+    /// It is left out.
+    LeftOut,
+    /// It says so, if it is one of the checklist.
+    Named,
 }
 
 impl<'p> Page<'p> {
     fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names, limit: Tokens) -> Self {
         let events = brief.trail.events();
         let told = (0..brief.items.len()).filter(|at| is_in_trail(&brief.items[*at], &events));
-        let mut page = Self { brief, covered, meter, names, said: BTreeMap::new(), in_trail: told.collect() };
+        let mut page = Self {
+            brief,
+            covered,
+            meter,
+            names,
+            said: BTreeMap::new(),
+            in_trail: told.collect(),
+            empty: EmptySections::LeftOut,
+        };
         if !brief.trail.is_empty() && meter.text(&page.write(&page.least())) > limit {
             page.said = brief.said();
         }
         page
+    }
+
+    /// All of it, within so many tokens if that can be.
+    fn within(&self, limit: Tokens) -> String {
+        let least = self.least();
+        let mut room = limit;
+        loop {
+            let shown = self.choose(&least, room);
+            let tokens = self.meter.text(&self.write(&shown));
+            if tokens <= limit || shown == least {
+                return self.whole(&shown);
+            }
+            // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
+            let excess = tokens.less(limit);
+            room = room.less(Tokens(excess.0.saturating_add(excess.0 / 4).saturating_add(1)));
+        }
     }
 
     /// Pins and rules, what was asked for first and last, and the newest of every section that must be kept: however many
@@ -281,7 +311,9 @@ impl<'p> Page<'p> {
                 let sources = shown.handles.contains(at).then_some(&items[*at].sources);
                 text.push_str(&line(self.worded(&items[*at]), sources));
             }
-            if text.len() == before {
+            if text.len() == before && self.empty == EmptySections::Named && section.is_in_checklist() {
+                text.push_str("- none\n");
+            } else if text.len() == before {
                 text.truncate(start);
             }
         }
@@ -337,7 +369,7 @@ impl<'p> Page<'p> {
     /// reached from here.
     fn opening(&self) -> String {
         let handles = self.names.handles(self.covered);
-        match (self.names, self.brief.standing.is_empty()) {
+        let opening = match (self.names, self.brief.standing.is_empty()) {
             (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
             (_, false) if self.covered.is_empty() => String::new(),
             (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),
@@ -347,6 +379,12 @@ impl<'p> Page<'p> {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")
             }
             (_, false) => format!("All that this message stands for: {handles}\n"),
+        };
+        match &self.brief.focus {
+            Some(focus) => {
+                format!("{opening}What speaks of “{}” was given room before the rest.\n", without_tags(focus))
+            }
+            None => opening,
         }
     }
 
@@ -406,7 +444,7 @@ mod tests {
     use super::*;
     use crate::{
         notation::{meter, read},
-        summary::{Caps, FoldedItems, FoldedRequest, Trail, TrailEntry, summarise},
+        summary::{Caps, FoldedItems, FoldedRequest, TrailEntry, summarise},
     };
 
     const LOG: &str = r#"
@@ -631,5 +669,29 @@ assistant: Next steps: write the docs.
             text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn by_sections_alone_every_one_of_the_checklist_is_filled_or_said_to_be_empty() {
+        let caps = Caps { trail: 10_000, index: 1_000, ..Caps::default() };
+        let brief = summarise(&read(LOG), None, &caps);
+        let text = |limit| brief.render_sections(&covered(), limit, &meter(), Names::Messages);
+        let whole = text(Tokens::MAX);
+        for section in Section::ALL {
+            let is_filled = brief.section(section).next().is_some();
+            let heading = format!("## {}\n", section.title());
+            assert_eq!(
+                whole.contains(&heading),
+                is_filled || section.is_in_checklist(),
+                "{section:?} in\n{whole}"
+            );
+            assert_eq!(
+                whole.contains(&format!("{heading}- none\n")),
+                !is_filled && section.is_in_checklist()
+            );
+        }
+        assert!(!whole.contains("What Happened") && !whole.contains("Index of Names"), "{whole}");
+        assert!(whole.contains("src/cache.rs") && whole.contains("error: boom"), "{whole}");
+        assert!(meter().text(&text(Tokens(60))) < meter().text(&whole));
     }
 }

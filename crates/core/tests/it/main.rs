@@ -7,6 +7,8 @@ mod blocks;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod focus;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod inject;

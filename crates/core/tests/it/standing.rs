@@ -89,14 +89,33 @@ fn check(given: &Context, reduced: &Context) {
     }
 }
 
-/// The same, unless there is no room: what is essential and cannot be cut may take all of it. Says whether there was.
+/// The same, unless there is no room: what is essential and cannot be cut may take all of it, and standing context has a
+/// cap of its own. Says whether there was.
 fn check_within(given: &Context, reduced: &Context, ceiling: Tokens) -> bool {
-    let blocks: Tokens = newest(given).iter().map(|block| reduced.meter().text(block) + Tokens(10)).sum();
-    let has_room = reduced.tokens() + blocks <= ceiling;
+    let newest = newest(given);
+    let blocks: Tokens = newest.iter().map(|block| reduced.meter().text(block) + Tokens(10)).sum();
+    // Instructions within the conversation are standing context too and share the cap: a third of what the prefix
+    // leaves, at four letters a token.
+    let letters = newest.iter().map(String::len).sum::<usize>() + instruction_letters(given);
+    let room = ceiling.less(given.tier_tokens(Tier::Prefix));
+    let has_room = reduced.tokens() + blocks <= ceiling && letters as u64 * 3 <= room.0 * 4;
     if has_room {
         check(given, reduced);
     }
     has_room
+}
+
+/// The letters of all instructions that stand within the conversation.
+fn instruction_letters(context: &Context) -> usize {
+    let texts = context.segments().iter().filter_map(|segment| match segment.body() {
+        Body::Instruction(event) => Some(event.event.fact.parts()),
+        _ => None,
+    });
+    let letters = texts.flatten().map(|part| match part {
+        Part::Text { text } => text.len(),
+        _ => 0,
+    });
+    letters.sum()
 }
 
 fn places() -> impl Strategy<Value = Vec<Option<usize>>> {

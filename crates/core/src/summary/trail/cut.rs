@@ -22,12 +22,18 @@ pub(super) fn without_middle(text: &str, letters: usize) -> String {
     let head = &text[..text.floor_char_boundary(head)];
     let tail = &text[text.ceil_char_boundary(text.len() - room * 2 / 5)..];
     // A line that is cut reads as another one; half a text in one line has no other place to cut.
-    let head = head.rfind('\n').filter(|end| *end * 2 > head.len()).map_or(head, |end| &head[..end]);
-    let tail =
-        tail.find('\n').filter(|start| *start * 2 < tail.len()).map_or(tail, |start| &tail[start + 1..]);
-    let (head, tail) = (without_gap_at_end(head), without_gap_at_start(tail));
-    let between = if text.contains('\n') { format!("\n{GAP}\n") } else { format!(" {GAP} ") };
-    format!("{head}{between}{tail}")
+    let (head, head_gap) = match head.rfind('\n').filter(|end| *end * 2 > head.len()) {
+        Some(end) => (&head[..end], '\n'),
+        None => (head, ' '),
+    };
+    let (tail, tail_gap) = match tail.find('\n').filter(|start| *start * 2 < tail.len()) {
+        Some(start) => (&tail[start + 1..], '\n'),
+        None => (tail, ' '),
+    };
+    let (head, head_gap) = without_gap_at_end(head).unwrap_or((head, head_gap));
+    let (tail, tail_gap) = without_gap_at_start(tail).unwrap_or((tail, tail_gap));
+    // A line break beside the gap says that the line there is whole: `whole_words` goes by it.
+    format!("{head}{head_gap}{GAP}{tail_gap}{tail}")
 }
 
 /// What is left of a text that was cut, without the words that a cut may have gone through.
@@ -47,13 +53,16 @@ pub(in crate::summary) fn whole_words(text: &str) -> impl Iterator<Item = &str> 
     })
 }
 
-fn without_gap_at_end(text: &str) -> &str {
-    let text = text.trim_end();
-    text.strip_suffix(GAP).map_or(text, str::trim_end)
+/// A beginning that ended in an earlier gap, without it, and what stood before the gap.
+fn without_gap_at_end(text: &str) -> Option<(&str, char)> {
+    let text = text.trim_end().strip_suffix(GAP)?;
+    Some((text.trim_end(), if text.ends_with('\n') { '\n' } else { ' ' }))
 }
 
-fn without_gap_at_start(text: &str) -> &str {
-    text.trim_start().strip_prefix(GAP).map_or(text, str::trim_start)
+/// An end that began with an earlier gap, without it, and what stood after the gap.
+fn without_gap_at_start(text: &str) -> Option<(&str, char)> {
+    let text = text.trim_start().strip_prefix(GAP)?;
+    Some((text.trim_start(), if text.starts_with('\n') { '\n' } else { ' ' }))
 }
 
 /// The arguments of a call within `letters` or a little more: long values lose their middle, short ones stay, and so do
@@ -140,6 +149,20 @@ mod tests {
         check("see src/ca […] che.rs and more", &["see", "and more"]);
         check("whole lines\n[…]\nof it", &["whole lines\n", "\nof it"]);
         check("a […] b […] c", &["", "", ""]);
+    }
+
+    #[test]
+    fn a_cut_through_a_line_of_many_leaves_no_piece_of_a_name() {
+        let text = format!("first\n{}\nlast", "raise UploadExpired ".repeat(20));
+        let is_whole = |word: &str| ["first", "raise", "UploadExpired", "last"].contains(&word);
+        for letters in 60..text.len() {
+            let once = without_middle(&text, letters);
+            let twice = without_middle(&once, letters / 2);
+            for cut in [once, twice] {
+                let mut words = whole_words(&cut).flat_map(str::split_whitespace);
+                assert_eq!(words.find(|word| !is_whole(word)), None, "in {cut:?}");
+            }
+        }
     }
 
     #[test]
