@@ -80,7 +80,7 @@ impl Context {
                 None => self.instruct(event, &costs),
             },
             Fact::UserSaid { parts } => {
-                // A message without a word asks for nothing: some clients put one between a call and its result.
+                // As `Move::of` counts it.
                 if parts.is_empty() {
                     self.growth.begun = true;
                 } else {

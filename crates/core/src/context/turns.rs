@@ -43,6 +43,8 @@ impl Move {
     /// What an event in a conversation does; nothing, if it belongs to whatever turn goes on.
     pub(crate) fn of(event: &Logged) -> Option<Self> {
         match &event.event.fact {
+            // A message without a word asks for nothing: some clients put one between a call and its result.
+            Fact::UserSaid { parts } if parts.is_empty() => None,
             Fact::UserSaid { .. }
             | Fact::Injected { .. }
             | Fact::Instructed { what: Instruction::Message | Instruction::Project, .. } => Some(Self::Ask),

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Detail, Focus, Item, Section, Trail, extract::summarise_again, prose::one_line,
-    reading::Reading, summarise,
+    Brief, Caps, Detail, Focus, Item, Section,
+    extract::{SummaryMaterial, summarise_again},
+    prose::one_line,
+    reading::Reading,
+    summarise,
 };
 use crate::{
     context::{Body, Context, Segment},
@@ -253,7 +256,8 @@ impl Drafting {
         let mut drafting = *self;
         let mut reading = Reading::default();
         let mut cutting = drafting.cut_once(focus, context, line, &mut reading)?;
-        let mut brief = cutting.filled(context, self, &mut reading);
+        let mut material = cutting.material(focus, &mut reading);
+        let mut brief = cutting.filled(context, self, &material);
         for _ in 0..TRIES {
             let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
             let size = cutting.size_with(&brief, context, self.length);
@@ -267,9 +271,10 @@ impl Drafting {
                 break;
             }
             cutting = next;
-            brief = cutting.filled(context, self, &mut reading);
+            material = cutting.material(focus, &mut reading);
+            brief = cutting.filled(context, self, &material);
         }
-        let brief = cutting.gainful(brief, context, self, &mut reading);
+        let brief = cutting.gainful(brief, context, self, &material);
         Ok((cutting, brief))
     }
 
@@ -304,8 +309,9 @@ impl Drafting {
 }
 
 impl Cutting {
-    fn summarised(&self, reading: &mut Reading) -> Brief {
-        summarise_again(reading, self.focus.as_ref(), &self.events, self.previous.as_ref(), &self.caps)
+    /// What its summary is made of.
+    fn material<'f>(&self, focus: Option<&'f Focus>, reading: &mut Reading) -> SummaryMaterial<'f> {
+        SummaryMaterial::read(reading, focus, &self.events, self.previous.as_ref(), &self.caps)
     }
 
     /// What a summary of it costs as it would be shown.
@@ -322,13 +328,13 @@ impl Cutting {
     }
 
     /// The built-in summary, with a trail that fills the room there is.
-    fn filled(&mut self, context: &Context, drafting: &Drafting, reading: &mut Reading) -> Brief {
+    fn filled(&mut self, context: &Context, drafting: &Drafting, material: &SummaryMaterial<'_>) -> Brief {
         const TRIES: usize = 4;
         let whole = self.caps.trail;
         if whole == 0 {
-            return self.summarised(reading);
+            return material.brief(&self.caps);
         }
-        let bare = Brief { trail: Trail::default(), ..self.summarised_without_trail(reading) };
+        let bare = material.brief(&Caps { trail: 0, ..self.caps });
         let untold = self.size_with(&bare, context, drafting.length);
         let room = drafting.most.map_or(Tokens::MAX, |most| most.less(untold));
         // Where all of it would fit, whoever compacts wants less of it.
@@ -338,7 +344,7 @@ impl Cutting {
         let mut brief = bare;
         for _ in 0..TRIES {
             self.caps.trail = letters.min(whole).max(1);
-            brief = self.summarised(reading);
+            brief = material.brief(&self.caps);
             let size = self.size_with(&brief, context, drafting.length);
             let (over, under) = (size.less(most), most.less(size));
             // A fiftieth of the room is near enough.
@@ -361,19 +367,13 @@ impl Cutting {
         brief
     }
 
-    /// The built-in summary but for its trail.
-    fn summarised_without_trail(&self, reading: &mut Reading) -> Brief {
-        let caps = Caps { trail: 0, ..self.caps };
-        summarise_again(reading, self.focus.as_ref(), &self.events, self.previous.as_ref(), &caps)
-    }
-
     /// The built-in summary, with less of what it holds beside its sections until something is gained by it.
     fn gainful(
         &mut self,
         mut brief: Brief,
         context: &Context,
         drafting: &Drafting,
-        reading: &mut Reading,
+        material: &SummaryMaterial<'_>,
     ) -> Brief {
         const TRIES: usize = 5;
         for _ in 0..TRIES {
@@ -388,7 +388,7 @@ impl Cutting {
             self.caps.trail = self.caps.trail.min(brief.trail.letters());
             let Some(caps) = self.caps.less(letters(excess)) else { break };
             self.caps = caps;
-            brief = self.summarised(reading);
+            brief = material.brief(&self.caps);
         }
         brief
     }
@@ -411,9 +411,9 @@ impl Cutting {
             _ => None,
         });
         let mut whole = cutting(line, standing, &cut, drafting.caps.of_span(cut.covered));
-        let mut reading = Reading::default();
-        let brief = whole.filled(context, drafting, &mut reading);
-        whole.gainful(brief, context, drafting, &mut reading);
+        let material = whole.material(None, &mut Reading::default());
+        let brief = whole.filled(context, drafting, &material);
+        whole.gainful(brief, context, drafting, &material);
         Some(whole)
     }
 }

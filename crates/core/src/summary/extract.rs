@@ -10,10 +10,10 @@ use std::{
 };
 
 use super::{
-    Brief, Item, PIN_LENGTH, Section,
+    Brief, Item, PIN_LENGTH, Section, Trail,
     constraints::{Heard, hear},
     focus::{Focus, FocusRanking},
-    index::{IndexMaterial, index},
+    index::{Index, IndexMaterial},
     ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
@@ -68,43 +68,74 @@ pub(super) fn summarise_again(
     previous: Option<&Brief>,
     caps: &Caps,
 ) -> Brief {
-    let mut ledger = Ledger::carrying(previous);
-    ledger.strike(Section::CurrentTask, PROGRESS);
-    let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, reading };
-    let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
-    let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
-    for exchange in &paired.exchanges {
-        let at = match exchange.outcome {
-            Outcome::Returned { at, .. } => at,
-            Outcome::Unanswered => exchange.at,
+    SummaryMaterial::read(reading, focus, span, previous, caps).brief(caps)
+}
+
+/// What a span and the summary before it say, read once: it can be summarised with many caps.
+pub(super) struct SummaryMaterial<'f> {
+    ledger: Ledger,
+    /// All that happened, whole; none if no summary is to tell it.
+    trail: Option<Trail>,
+    /// What it should attend to.
+    ranking: Option<FocusRanking<'f>>,
+    index: Index,
+}
+
+impl<'f> SummaryMaterial<'f> {
+    /// Reads a span. Whether its trail is wanted is told by `caps`.
+    pub(super) fn read(
+        reading: &mut Reading,
+        focus: Option<&'f Focus>,
+        span: &[Arc<Logged>],
+        previous: Option<&Brief>,
+        caps: &Caps,
+    ) -> Self {
+        let mut ledger = Ledger::carrying(previous);
+        ledger.strike(Section::CurrentTask, PROGRESS);
+        let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, reading };
+        let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+        let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
+        for exchange in &paired.exchanges {
+            let at = match exchange.outcome {
+                Outcome::Returned { at, .. } => at,
+                Outcome::Unanswered => exchange.at,
+            };
+            returned.entry(at).or_default().push(exchange);
+        }
+        for event in span {
+            let at = event.id.seq;
+            extraction.hear(&mut ledger, at, &event.event.fact);
+            for exchange in returned.get(&at).into_iter().flatten() {
+                extraction.work.take(&mut ledger, exchange);
+            }
+        }
+        pins(&mut ledger, span);
+        let last = span.last().map_or(Seq::START, |event| event.id.seq);
+        let reading = extraction.finish(&mut ledger, last);
+        let carried = ledger.trail();
+        let is_told = caps.trail > 0 || focus.is_some();
+        let trail = is_told.then(|| carried.clone().and(span, &paired, reading));
+        let ranking = focus.zip(trail.as_ref()).and_then(|(focus, trail)| FocusRanking::of(focus, trail));
+        let index = if caps.index > 0 {
+            Index::of(&IndexMaterial { span, previous: ledger.index(), carried })
+        } else {
+            Index::default()
         };
-        returned.entry(at).or_default().push(exchange);
+        Self { ledger, trail, ranking, index }
     }
-    for event in span {
-        let at = event.id.seq;
-        extraction.hear(&mut ledger, at, &event.event.fact);
-        for exchange in returned.get(&at).into_iter().flatten() {
-            extraction.work.take(&mut ledger, exchange);
-        }
+
+    /// The summary within caps.
+    pub(super) fn brief(&self, caps: &Caps) -> Brief {
+        let ranking = self.ranking.as_ref();
+        let mut brief = self.ledger.clone().settle(caps);
+        brief.trail = match &self.trail {
+            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail, ranking),
+            _ => Trail::default(),
+        };
+        brief.index = self.index.beside(&brief.trail, ranking, caps.index);
+        brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
+        brief
     }
-    pins(&mut ledger, span);
-    let last = span.last().map_or(Seq::START, |event| event.id.seq);
-    let reading = extraction.finish(&mut ledger, last);
-    let mut brief = ledger.settle(caps);
-    let carried = std::mem::take(&mut brief.trail);
-    let mut ranking = None;
-    if caps.trail > 0 || focus.is_some() {
-        let whole = carried.clone().and(span, &paired, reading);
-        ranking = focus.and_then(|focus| FocusRanking::of(focus, &whole));
-        if caps.trail > 0 {
-            brief.trail = whole.within(caps.trail, ranking.as_ref());
-        }
-    }
-    let (ranking, beside) = (ranking.as_ref(), &brief.trail);
-    let material = IndexMaterial { span, previous: &brief.index, carried: &carried, beside, ranking };
-    brief.index = index(&material, caps.index);
-    brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
-    brief
 }
 
 struct Extraction<'r> {

@@ -78,7 +78,7 @@ const VALUE: u64 = 9;
 /// An index of fewer letters than this does not say what was read or run: that would be most of it, and the number leads there.
 const SMALL: usize = 4_000;
 
-/// What an index is made of, and what it need not say.
+/// What an index is made of.
 pub(super) struct IndexMaterial<'a> {
     /// What happened.
     pub(super) span: &'a [Arc<Logged>],
@@ -86,44 +86,16 @@ pub(super) struct IndexMaterial<'a> {
     pub(super) previous: &'a [Entry],
     /// The trail of what came before it: names that stood in it may stand there no longer.
     pub(super) carried: &'a Trail,
-    /// The trail beside which the index will stand.
-    pub(super) beside: &'a Trail,
-    /// What it should attend to.
-    pub(super) ranking: Option<&'a FocusRanking<'a>>,
 }
 
-/// The index of a span and of what came before it, the newest result first, within `cap` letters. What stands in the
-/// trail is not told again.
-pub(super) fn index(material: &IndexMaterial<'_>, cap: usize) -> Vec<Entry> {
-    if cap == 0 {
-        return Vec::new();
-    }
-    let IndexMaterial { span, previous, carried, beside, ranking } = *material;
-    let mut index = Index::default();
-    index.carry(previous);
-    index.carry_trail(carried);
-    let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
-    let returned = paired.exchanges.iter().filter_map(|exchange| match exchange.outcome {
-        Outcome::Returned { at, result } => Some((at, exchange.call, result)),
-        Outcome::Unanswered => None,
-    });
-    let mut returned: Vec<_> = returned.collect();
-    // Results may come in another order than they were asked for.
-    returned.sort_by_key(|(at, ..)| *at);
-    for (at, call, result) in returned {
-        index.read(at, call, result);
-    }
-    let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
-    index.forget_told(beside);
-    index.chosen(newest.unwrap_or_default(), cap, ranking)
-}
-
-/// An index in the making.
+/// All names of a span and of what came before it.
 #[derive(Default)]
-struct Index {
+pub(super) struct Index {
     /// What was read or run, the newest last.
     sources: Vec<(Seq, String)>,
     known: HashMap<String, Known>,
+    /// The newest event.
+    newest: Seq,
 }
 
 /// What is known of a name.
@@ -136,6 +108,35 @@ struct Known {
 }
 
 impl Index {
+    /// Reads everything.
+    pub(super) fn of(material: &IndexMaterial<'_>) -> Self {
+        let IndexMaterial { span, previous, carried } = *material;
+        let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
+        let mut index = Self { newest: newest.unwrap_or_default(), ..Self::default() };
+        index.carry(previous);
+        index.carry_trail(carried);
+        let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+        let returned = paired.exchanges.iter().filter_map(|exchange| match exchange.outcome {
+            Outcome::Returned { at, result } => Some((at, exchange.call, result)),
+            Outcome::Unanswered => None,
+        });
+        let mut returned: Vec<_> = returned.collect();
+        // Results may come in another order than they were asked for.
+        returned.sort_by_key(|(at, ..)| *at);
+        for (at, call, result) in returned {
+            index.read(at, call, result);
+        }
+        index
+    }
+
+    /// The index beside a trail, the newest result first, within `cap` letters. What stands in the trail is not told again.
+    pub(super) fn beside(&self, trail: &Trail, ranking: Option<&FocusRanking<'_>>, cap: usize) -> Vec<Entry> {
+        if cap == 0 || self.known.is_empty() {
+            return Vec::new();
+        }
+        self.chosen(&self.told_in(trail), ranking, cap)
+    }
+
     fn carry(&mut self, previous: &[Entry]) {
         for Entry { of, at, names } in previous.iter().rev() {
             self.sources.push((*at, of.clone()));
@@ -173,20 +174,22 @@ impl Index {
         self.sources = order.iter().map(|place| self.sources[*place].clone()).collect();
     }
 
-    /// Forgets the names that a trail shows.
-    fn forget_told(&mut self, trail: &Trail) {
-        let mut forget = |text: &str| {
+    /// The names that a trail shows.
+    fn told_in(&self, trail: &Trail) -> HashSet<&str> {
+        let mut told = HashSet::new();
+        let mut tell = |text: &str| {
             names_in(text, &mut |name| {
-                self.known.remove(name);
+                told.extend(self.known.get_key_value(name).map(|(name, _)| name.as_str()));
             });
         };
-        trail.visit_texts(&mut forget);
+        trail.visit_texts(&mut tell);
         // They are written as JSON, and were read as what it says.
         for (_, call) in trail.calls() {
             for text in arguments(&call.arguments) {
-                forget(&text);
+                tell(&text);
             }
         }
+        told
     }
 
     fn read(&mut self, at: Seq, call: &ToolCall, result: &ToolResult) {
@@ -213,45 +216,39 @@ impl Index {
 
     /// The names that are worth most for their length, as many as there is room for, at their sources.
     /// Those that hold words of a focus come first.
-    fn chosen(self, now: Seq, cap: usize, ranking: Option<&FocusRanking<'_>>) -> Vec<Entry> {
-        let Self { mut sources, known } = self;
-        if cap < SMALL {
-            for (_, of) in &mut sources {
-                of.clear();
-            }
-        }
-        let mut ranked: Vec<((bool, u64), String, Known)> = known
-            .into_iter()
+    fn chosen(&self, told: &HashSet<&str>, ranking: Option<&FocusRanking<'_>>, cap: usize) -> Vec<Entry> {
+        let of = |source: usize| if cap < SMALL { "" } else { self.sources[source].1.as_str() };
+        let untold = self.known.iter().filter(|(name, _)| !told.contains(name.as_str()));
+        let mut ranked: Vec<((bool, u64), &str, &Known)> = untold
             .map(|(name, known)| {
-                let (at, _) = sources[known.source];
+                let (at, _) = self.sources[known.source];
                 let factor = ranking.map_or(1, |ranking| factor(ranking.event(at)));
-                let worth = worth(&name, &known, now.0.saturating_sub(at.0)).saturating_mul(factor);
-                ((ranking.is_some_and(|ranking| ranking.is_in(&name)), worth), name, known)
+                let worth = worth(name, known, self.newest.0.saturating_sub(at.0)).saturating_mul(factor);
+                ((ranking.is_some_and(|ranking| ranking.is_in(name)), worth), name.as_str(), known)
             })
             .collect();
-        ranked.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
+        ranked.sort_by(|one, other| (other.0, one.1).cmp(&(one.0, other.1)));
         let mut entries: BTreeMap<usize, Vec<Name>> = BTreeMap::new();
         let mut told_with_value = HashSet::new();
         let mut left = cap;
         for (_, name, known) in ranked {
-            if told_with_value.contains(&name) {
+            if told_with_value.contains(name) {
                 continue;
             }
-            let (at, of) = &sources[known.source];
+            let (at, of) = (self.sources[known.source].0, of(known.source));
             let is_open = entries.contains_key(&known.source);
             let opening = if is_open { 0 } else { AROUND + at.to_string().len() + of.len() };
             // What was read or run is told already.
-            let length = if of.contains(&name) { 0 } else { name.len() + 1 };
+            let length = if of.contains(name) { 0 } else { name.len() + 1 };
             let Some(rest) = left.checked_sub(length + opening) else { continue };
             left = rest;
-            told_with_value.extend(name_of(&name).map(str::to_owned));
-            entries.entry(known.source).or_default().push(Name { name, met: known.met });
+            told_with_value.extend(name_of(name));
+            entries.entry(known.source).or_default().push(Name { name: name.to_owned(), met: known.met });
         }
         let entry = |(source, mut names): (usize, Vec<Name>)| {
-            names.retain(|name| !told_with_value.contains(&name.name));
+            names.retain(|name| !told_with_value.contains(name.name.as_str()));
             names.sort_by(|one, other| one.name.cmp(&other.name));
-            let (at, of) = sources[source].clone();
-            Entry { of, at, names }
+            Entry { of: of(source).to_owned(), at: self.sources[source].0, names }
         };
         entries.into_iter().rev().map(entry).collect()
     }
@@ -458,7 +455,7 @@ mod tests {
 
     fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
         let none = Trail::default();
-        super::index(&IndexMaterial { span, previous, carried: &none, beside: &none, ranking: None }, cap)
+        Index::of(&IndexMaterial { span, previous, carried: &none }).beside(&none, None, cap)
     }
 
     fn rendered(index: &[Entry], names: Names) -> String {
@@ -592,8 +589,8 @@ assistant: Reading.
         let short = whole.clone().within(300, None);
         let none = Trail::default();
         let told = |span, carried, beside| {
-            let material = IndexMaterial { span, previous: &[], carried, beside, ranking: None };
-            let found = super::index(&material, 10_000);
+            let material = IndexMaterial { span, previous: &[], carried };
+            let found = Index::of(&material).beside(beside, None, 10_000);
             let mut found: Vec<String> = names(&found).into_iter().map(str::to_owned).collect();
             found.sort();
             found

@@ -118,7 +118,7 @@ impl Caps {
 }
 
 /// Items, by section and identity.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     items: Vec<Option<Item>>,
     places: HashMap<(Section, String), usize>,
@@ -179,6 +179,16 @@ impl Ledger {
         if let Some(item) = self.strike(section, identity) {
             fold(&mut self.folded, section, &[item]);
         }
+    }
+
+    /// The trail of the summary before.
+    pub(super) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// The index of the summary before.
+    pub(super) fn index(&self) -> &[Entry] {
+        &self.index
     }
 
     /// The summary: items in order, each section within its cap.

@@ -159,7 +159,7 @@ impl Making {
     }
 
     /// How far to go down: where the cache is cold, as far as is free; where a warm one has to be reset, as far as pays.
-    pub(super) fn target(
+    fn target(
         &self,
         view: &View,
         context: &Context,
@@ -198,6 +198,14 @@ impl Making {
                 Since::Elapsed(if is_held { Duration::ZERO } else { elapsed })
             }
         }
+    }
+}
+
+impl View {
+    /// The budget with the target that a summary should be made for which is ordered now.
+    pub fn aimed(&self, policy: &Policy, budget: &Budget, moment: &Moment<'_>) -> Budget {
+        let target = Making::of(self, moment).target(self, &self.context, policy, budget, moment);
+        budget.clone().aim(target)
     }
 }
 

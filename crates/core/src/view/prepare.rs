@@ -224,7 +224,7 @@ pub(super) struct Trial {
 }
 
 impl Making {
-    fn of(view: &View, moment: &Moment<'_>) -> Self {
+    pub(super) fn of(view: &View, moment: &Moment<'_>) -> Self {
         let model_changed = view.last.as_ref().is_some_and(|last| {
             last.model.is_some() && moment.model.is_some() && last.model.as_ref() != moment.model
         });

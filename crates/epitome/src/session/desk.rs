@@ -417,6 +417,7 @@ impl Desk {
             state.push(self.thread, &event);
             events.push(event);
         }
+        let aimed = |state: &State| state.view.aimed(&setup.policy, &budget, &moment);
         let written = write(state, &setup, &mut prepared, whole)?;
         records.extend(state.contents(&setup, &written));
         let sent = written.prompt.clone();
@@ -425,7 +426,7 @@ impl Desk {
         records.push(Record::Call(call));
         if prepared.wish == Wish::Summary
             && let Some((marker, job)) =
-                self.order(state, &budget, Trigger::Threshold, None, Some(number), now)?
+                self.order(state, &aimed(state), Trigger::Threshold, None, Some(number), now)?
         {
             let marker = Noted::from(marker);
             state.push(self.thread, &marker);
