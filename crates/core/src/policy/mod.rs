@@ -23,7 +23,7 @@ use crate::{
     context::Tier,
     pipeline::{Pipeline, Reducer},
     profile::{Rule, Share},
-    reducers::{self, AnyReducer, CutOutputs},
+    reducers::{self, AnyReducer, CutOutputs, cut_outputs::NEARLY_FULL},
     summary::{
         Caps,
         compaction::{Drafting, Keep, Length},
@@ -268,6 +268,11 @@ impl Policy {
         }
         // A policy that minds the cache acts on what was never answered only where it must.
         let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
+        let has_share =
+            |step: &Step| matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }));
+        // Outputs that have a share are cut in a request that is nearly full, whatever forces the rest.
+        let nearly_full = self.reduce.iter().any(has_share).then(|| NEARLY_FULL.of(budget.ceiling()));
+        let whole = nearly_full.map_or(whole, |limit| whole.min(limit));
         Some(UntouchedSizes { whole, item })
     }
 

@@ -263,3 +263,11 @@ fn a_summary_and_what_is_kept_fit_the_target_in_any_window() {
         check(ceiling, ceiling);
     }
 }
+
+#[test]
+fn a_first_request_that_outputs_would_be_cut_for_is_not_left_as_it_came() {
+    let policy = Policy::named("epitome").unwrap();
+    let budget = Budget::new(Tokens(100_000)).act(Tokens(50_000), Tokens(98_000), Tokens(99_000));
+    let sizes = policy.first_untouched(&budget).expect("the default goes by sizes");
+    assert!(sizes.whole <= Tokens(95_000), "{sizes:?}");
+}
