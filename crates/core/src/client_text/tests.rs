@@ -106,6 +106,7 @@ const EXAMPLES: &[(&str, &[ClientTextKind], &str)] = &[
     // Gemini CLI.
     ("This is the Gemini CLI. We are setting up the context for our chat.\nToday is Monday.", &[Environment], ""),
     ("This is the Qwen Code. We are setting up the context for our chat.", &[Environment], ""),
+    ("This is the iFlow CLI. We are setting up the context for our chat.\nMy folder is /src.", &[Environment], ""),
     ("<state_snapshot>\n<overall_goal>Tabs.</overall_goal>\n</state_snapshot>", &[Continuation], ""),
     ("System: Please continue.", &[ClientPrompt], ""),
     ("System: Potential loop detected. Details: again and again.", &[ClientPrompt], ""),
