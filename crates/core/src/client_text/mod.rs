@@ -82,26 +82,6 @@ impl ClientTextKind {
     }
 }
 
-/// A text that is recognised, for those who want to list them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownText {
-    /// The client that writes it.
-    pub client: &'static str,
-    /// Its kind.
-    pub kind: ClientTextKind,
-    /// The mark by which it is recognised, in words.
-    pub mark: String,
-}
-
-/// Lists the texts that are recognised.
-pub fn known_texts() -> impl Iterator<Item = KnownText> {
-    table::TABLE.iter().map(|row| KnownText {
-        client: row.client,
-        kind: row.kind,
-        mark: row.mark.to_string(),
-    })
-}
-
 /// A stretch of a user message by one writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSpan {
