@@ -15,6 +15,7 @@ use std::{borrow::Cow, ops::Range};
 
 pub(crate) use scan::{ClientSpan, client_spans};
 pub(crate) use table::StandingRule;
+use table::{TABLE, TextMark};
 
 use crate::event::{Fact, Part};
 
@@ -242,6 +243,14 @@ pub fn is_user_speaking(fact: &Fact) -> bool {
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
     let is_blank = texts(parts).all(|text| text.trim().is_empty());
     is_blank || !parts.iter().all(is_text) || !user_words_of(parts).is_empty()
+}
+
+/// The words that open a text of a client that puts its name into them, if `text` is one.
+pub(crate) fn named_opening(text: &str) -> Option<&str> {
+    TABLE.iter().find_map(|row| match row.mark {
+        TextMark::NamedOpening { before, behind } => table::named_opening(text, before, behind),
+        _ => None,
+    })
 }
 
 /// Whether blocks of a tag are a client's, wherever they stand.

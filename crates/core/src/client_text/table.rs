@@ -1,4 +1,5 @@
-//! The table of texts that clients write in the user's name: how each is recognised, what it is, and whether it holds for the whole session.
+//! The table of texts that clients write in the user's name: how each is recognised, what it is, and whether it holds for the
+//! whole session.
 //!
 //! Rows come from real sessions and from the clients' sources. A new client or a new text is a row here and an example in
 //! the tests; nothing else needs to know its words.
@@ -45,6 +46,13 @@ pub(crate) enum TextMark {
     },
     /// A whole part that begins so.
     Opening(&'static str),
+    /// A whole part that begins with a name between two texts.
+    NamedOpening {
+        /// The text before the name.
+        before: &'static str,
+        /// The text behind it.
+        behind: &'static str,
+    },
     /// A whole part that says only this.
     Exactly(&'static str),
     /// A whole part that is one bracket, which begins so.
@@ -109,8 +117,8 @@ const fn reminder(tag: &'static str) -> ClientText {
 }
 
 use TextMark::{
-    Arguments, Bracket, BracketLine, Exactly, FirstLine, Footer, Frame, Header, LastWord, Opening, Quotes,
-    Section, Tag, TagPrefix, TagSuffix,
+    Arguments, Bracket, BracketLine, Exactly, FirstLine, Footer, Frame, Header, LastWord, NamedOpening,
+    Opening, Quotes, Section, Tag, TagPrefix, TagSuffix,
 };
 
 /// The rows, by client. The first that matches counts, so exact names stand before beginnings and ends of names.
@@ -203,8 +211,8 @@ pub(crate) static TABLE: &[ClientText] = &[
     text(Continuation, Opening("The following is a summary of a branch that this conversation came back from:")),
 
     // Gemini CLI.
-    standing(Environment, Opening("This is the Gemini CLI. We are setting up the context")),
-    standing(Environment, Opening("This is the Qwen Code. We are setting up the context")),
+    // Before it used tags; so do Qwen Code and others that descend from it.
+    standing(Environment, NamedOpening { before: "This is the ", behind: ". We are setting up the context" }),
     text(Continuation, Tag("state_snapshot")),
     text(ClientPrompt, Exactly("System: Please continue.")),
     text(ClientPrompt, Opening("System: Potential loop detected.")),
@@ -299,4 +307,15 @@ pub(crate) fn tagged(name: &str, opening: &str) -> Option<&'static ClientText> {
         TagSuffix(suffix) => name.len() > suffix.len() && name.ends_with(suffix),
         _ => false,
     })
+}
+
+/// No client's name is longer.
+const LONGEST_NAME: usize = 64;
+
+/// The beginning of a text up to the end of `behind`, if it is a name between these two.
+pub(crate) fn named_opening<'t>(text: &'t str, before: &str, behind: &str) -> Option<&'t str> {
+    let rest = text.strip_prefix(before)?;
+    let name = rest.get(..rest.floor_char_boundary(LONGEST_NAME + behind.len()))?.find(behind)?;
+    let is_line = !rest.get(..name)?.contains('\n');
+    text.get(..before.len() + name + behind.len()).filter(|_| is_line)
 }

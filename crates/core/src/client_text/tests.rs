@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::{
     ClientTextKind::{self, *},
-    table::{TABLE, TextMark},
     *,
 };
 
@@ -318,6 +317,7 @@ fn words_behind_a_block_in_the_same_text_stay_the_users() {
             | TextMark::BracketLine(_) => true,
             // The whole of a part, or its end.
             TextMark::Opening(_)
+            | TextMark::NamedOpening { .. }
             | TextMark::Exactly(_)
             | TextMark::Bracket(_)
             | TextMark::FirstLine { .. }
