@@ -130,14 +130,14 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
     };
     match fact {
         Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
-            for text in texts(parts) {
+            for text in Part::texts(parts) {
                 for block in blocks(text, position) {
                     take(block.kind, block.text);
                 }
             }
         }
         Fact::Instructed { what: Instruction::Message | Instruction::Project, parts } => {
-            for text in texts(parts) {
+            for text in Part::texts(parts) {
                 let blocks = blocks(text, position);
                 let rest = without(text, &blocks);
                 let rest = rest.trim();
@@ -171,13 +171,6 @@ fn without(text: &str, blocks: &[Block<'_>]) -> String {
     }
     rest.push_str(text.get(from..).unwrap_or_default());
     rest
-}
-
-fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    })
 }
 
 /// A standing block within a text.

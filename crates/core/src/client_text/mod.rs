@@ -241,7 +241,7 @@ pub fn user_words_of(parts: &[Part]) -> String {
 pub fn is_user_speaking(fact: &Fact) -> bool {
     let Fact::UserSaid { parts } = fact else { return false };
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
-    let is_blank = texts(parts).all(|text| text.trim().is_empty());
+    let is_blank = Part::texts(parts).all(|text| text.trim().is_empty());
     is_blank || !parts.iter().all(is_text) || !user_words_of(parts).is_empty()
 }
 
@@ -256,13 +256,6 @@ pub(crate) fn named_opening(text: &str) -> Option<&str> {
 /// Whether blocks of a tag are a client's, wherever they stand.
 pub(crate) fn is_client_tag(name: &str) -> bool {
     table::tagged(name, name).is_some_and(|row| row.kind != ClientTextKind::UserWordsFrame)
-}
-
-fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
