@@ -192,8 +192,14 @@ pub async fn by_model(
     let previous = cutting.previous.as_ref();
     let task = Task { span: &cutting.events, previous, instructions, limit, meter, warm: None };
     let drafted = summarise::draft(summariser, &task).await.map_err(|error| error.to_string())?;
-    let source =
-        Source { span: &cutting.events, previous, caps: &cutting.caps, replaces: cutting.covered, limit };
+    let source = Source {
+        span: &cutting.events,
+        previous,
+        caps: &cutting.caps,
+        replaces: cutting.covered,
+        limit,
+        focus: None,
+    };
     let verified = verify::verify(&drafted.text, drafted.finish, &source, meter);
     verified.map(|verified| verified.brief).map_err(|rejected| rejected.to_string())
 }

@@ -3,6 +3,11 @@
 //! Importing is idempotent and incremental: ids are derived from the agent's own, readers are prefix-stable, and the
 //! normalised chain tells where a file and the log part. What the log has is skipped, what is new is appended, and a file
 //! whose past was rewritten becomes a fork from the last event both agree on: nothing stored is ever replaced.
+//!
+//! A session may have been compacted or pinned here since: events of ours then stand between those of the file, which goes on
+//! behind them. Whatever a file says of places is renumbered by that ([`numbering`](self::numbering)).
+
+mod numbering;
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +17,16 @@ use std::{
     thread,
 };
 
-use epitome_core::{Event, EventId, Fact, Link, Seq, SessionId, ThreadId, client_text::user_words_of};
+use epitome_core::{
+    Event, EventId, Fact, Link, Logged, Seq, SessionId, ThreadId, client_text::user_words_of, event::Dialect,
+};
 use epitome_store::{
     EventLog, Head, NewThread, Sqlite, Start, StoreError, opencode,
     records::{NewSession, SessionRow},
 };
 use epitome_wire::transcripts::{self, Format, Limits, ReadError, Reading, Warning};
+
+use self::numbering::Numbering;
 
 /// How many events go into one append. Large enough to share a commit, small enough not to hold a session twice.
 const BATCH: usize = 512;
@@ -229,11 +238,19 @@ fn record_session(
     let mut diverged = Vec::new();
     let mut places: BTreeMap<ThreadId, Place> = BTreeMap::new();
     for thread in threads {
+        let (shared, before) = match thread.start {
+            transcripts::Start::Fork { of, at } => {
+                (at, places.get(&of).map(|place| place.numbering.clone()).unwrap_or_default())
+            }
+            transcripts::Start::Root | transcripts::Start::Spawned { .. } => {
+                (Seq::START, Numbering::default())
+            }
+        };
         let start = match thread.start {
             transcripts::Start::Root => Start::Root,
-            transcripts::Start::Fork { of, at } => {
-                Start::Fork { of: places.get(&of).map_or(of, Place::head), at }
-            }
+            transcripts::Start::Fork { of, at } => places.get(&of).map_or(Start::Fork { of, at }, |place| {
+                Start::Fork { of: place.head(), at: place.numbering.of(at) }
+            }),
             transcripts::Start::Spawned { by, call } => {
                 let made = call.as_ref().and_then(|call| callers.get(&(by?, call.0.clone())).copied());
                 let by = made.map(|id| places.get(&id.thread).map_or(id, |place| place.owner(id.seq)));
@@ -241,7 +258,8 @@ fn record_session(
             }
         };
         let new = NewThread { id: thread.id, session: id, name: thread.name, key: None, start };
-        let done = record_thread(store, &new, thread.events)?;
+        let own = FileEvents { shared, before, events: thread.events };
+        let done = record_thread(store, &new, own)?;
         appended += done.appended;
         diverged.extend(done.diverged.map(|at| (at, done.place.head())));
         places.insert(thread.id, done.place);
@@ -280,7 +298,11 @@ fn is_shorter(store: &Sqlite, head: ThreadId, session: SessionId) -> Result<bool
 }
 
 /// Where the events of a file's thread are: in the thread itself, or from some event on in a fork of it.
-struct Place(Vec<(Seq, ThreadId)>);
+struct Place {
+    /// The threads that hold them, each with the event of the file behind which it does.
+    threads: Vec<(Seq, ThreadId)>,
+    numbering: Numbering,
+}
 
 impl Place {
     /// The thread that holds the last of them.
@@ -288,11 +310,21 @@ impl Place {
         self.owner(Seq(u64::MAX)).thread
     }
 
-    /// The event at `seq`, by the thread that owns it.
+    /// The event that is at `seq` in the file, by the thread that owns it.
     fn owner(&self, seq: Seq) -> EventId {
-        let after = self.0.iter().rev().find(|(after, _)| *after < seq).or(self.0.first());
-        EventId { thread: after.expect("a place has at least the thread itself").1, seq }
+        let after = self.threads.iter().rev().find(|(after, _)| *after < seq).or(self.threads.first());
+        let thread = after.expect("a place has at least the thread itself").1;
+        EventId { thread, seq: self.numbering.of(seq) }
     }
+}
+
+/// A thread's own events, as the file has them.
+struct FileEvents {
+    /// The last event of the file that it shares with its parent.
+    shared: Seq,
+    /// How what it shares is numbered.
+    before: Numbering,
+    events: Vec<Event>,
 }
 
 struct RecordedThread {
@@ -301,8 +333,8 @@ struct RecordedThread {
     diverged: Option<Seq>,
 }
 
-/// Brings a thread up to date with `events`, its own events as the file has them.
-fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<RecordedThread, StoreError> {
+/// Brings a thread up to date with its own events as the file has them.
+fn record_thread(store: &Sqlite, new: &NewThread, file: FileEvents) -> Result<RecordedThread, StoreError> {
     let base = match new.start {
         Start::Fork { of, at } => Head { seq: at, link: link_at(store, of, at)? },
         Start::Root | Start::Spawned { .. } => Head::START,
@@ -310,15 +342,26 @@ fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<
     let thread = new.id;
     open_thread(store, new)?;
     let head = store.head(thread)?;
-    let known = common(store, thread, base, head, &events)?;
-    let own = |appended| RecordedThread { place: Place(vec![(base.seq, thread)]), appended, diverged: None };
+    let FileEvents { shared, before, events } = file;
+    let ours = ours(store, thread, base.seq)?;
+    let numbering = before.continued(shared, base.seq, &ours, &events);
+    let stored = StoredThread { id: thread, base, head, shared, numbering: &numbering };
+    let known = stored.common(store, &events)?;
+    let first_new = stored.file_seq(known).next();
+    let own = |appended, numbering| RecordedThread {
+        place: Place { threads: vec![(shared, thread)], numbering },
+        appended,
+        diverged: None,
+    };
     if known == events.len() {
-        return Ok(own(0));
+        return Ok(own(0, numbering));
     }
-    let at = Seq(base.seq.0 + known as u64);
-    if at == head.seq {
-        return append(store, thread, at, events.into_iter().skip(known)).map(own);
+    if numbering.of(first_new) == head.seq.next() {
+        let new = events.into_iter().skip(known).map(|event| numbering.renumbered(event));
+        return Ok(own(append(store, thread, head.seq, new)?, numbering));
     }
+    // Of what is ours, the fork takes along what came before its first event.
+    let at = numbering.of(first_new.previous());
     let fork = NewThread {
         id: ThreadId::derived(&[&thread.to_string(), &at.to_string(), &events[known].raw.json]),
         session: new.session,
@@ -326,11 +369,33 @@ fn record_thread(store: &Sqlite, new: &NewThread, events: Vec<Event>) -> Result<
         key: None,
         start: Start::Fork { of: thread, at },
     };
-    let rest = events.into_iter().skip(known).collect();
+    let events = events.into_iter().skip(known).collect();
+    let rest = FileEvents { shared: first_new.previous(), before: numbering, events };
     let mut done = record_thread(store, &fork, rest)?;
-    done.place.0.insert(0, (base.seq, thread));
+    done.place.threads.insert(0, (shared, thread));
     done.diverged = done.diverged.or((done.appended > 0).then_some(at));
     Ok(done)
+}
+
+/// The events of a thread's own that were written here and are no messages: compactions that were asked for, undone or
+/// brought back, and pins.
+fn ours(store: &Sqlite, thread: ThreadId, after: Seq) -> Result<Vec<Logged>, StoreError> {
+    const KINDS: [&str; 8] = [
+        "compaction_requested",
+        "compacted",
+        "compaction_reverted",
+        "compaction_restored",
+        "pinned",
+        "unpinned",
+        "injected",
+        "model_changed",
+    ];
+    let mut found = store.of_kinds(thread, &KINDS)?;
+    found.retain(|logged| {
+        let Event { raw, normal, .. } = &logged.event;
+        logged.id.seq > after && raw.dialect == Dialect::Epitome && normal.is_none()
+    });
+    Ok(found)
 }
 
 /// Makes the thread, or finds it. Who started it may have become known since it was made: that is no other thread.
@@ -352,41 +417,58 @@ fn open_thread(store: &Sqlite, new: &NewThread) -> Result<(), StoreError> {
     }
 }
 
-/// How many of `events` the thread already holds after `base`.
-fn common(
-    store: &Sqlite,
-    thread: ThreadId,
+/// A thread of the log, and how the file numbers its events.
+struct StoredThread<'t> {
+    id: ThreadId,
+    /// Behind which its own events begin.
     base: Head,
     head: Head,
-    events: &[Event],
-) -> Result<usize, StoreError> {
-    let stored = usize::try_from(head.seq.0.saturating_sub(base.seq.0)).unwrap_or(usize::MAX);
-    let mut link = base.link;
-    let links: Vec<Link> = events
-        .iter()
-        .take(stored)
-        .map(|event| {
-            link = link.next(event, &event.fact_json());
-            link
-        })
-        .collect();
-    // The chain vouches for everything before it: nearly always one comparison settles it. The normalised one, because
-    // the same history may come re-serialised: indented, or out of a database instead of an export.
-    let Some(last) = links.last() else { return Ok(0) };
-    if link_at(store, thread, Seq(base.seq.0 + links.len() as u64))?.normal == last.normal {
-        return Ok(links.len());
+    /// The same as `base`, in the file.
+    shared: Seq,
+    numbering: &'t Numbering,
+}
+
+impl StoredThread<'_> {
+    /// Where the file has the last of so many events of the thread's own.
+    fn file_seq(&self, count: usize) -> Seq {
+        Seq(self.shared.0.saturating_add(count as u64))
     }
-    let mut agreed = 0;
-    let mut unknown = links.len();
-    while agreed + 1 < unknown {
-        let middle = agreed.midpoint(unknown);
-        if link_at(store, thread, Seq(base.seq.0 + middle as u64))?.normal == links[middle - 1].normal {
-            agreed = middle;
-        } else {
-            unknown = middle;
+
+    /// The same in the log.
+    fn log_seq(&self, count: usize) -> Seq {
+        self.numbering.of(self.file_seq(count))
+    }
+
+    /// How many of `events`, the thread's own as the file has them, are in the log.
+    fn common(&self, store: &Sqlite, events: &[Event]) -> Result<usize, StoreError> {
+        let mut link = self.base.link;
+        let links: Vec<Link> = events
+            .iter()
+            .enumerate()
+            .take_while(|(at, _)| self.log_seq(at + 1) <= self.head.seq)
+            .map(|(_, event)| {
+                link = link.next(event, &event.fact_json());
+                link
+            })
+            .collect();
+        // The chain vouches for everything before it: nearly always one comparison settles it. The normalised one, because
+        // the same history may come re-serialised: indented, or out of a database instead of an export.
+        let Some(last) = links.last() else { return Ok(0) };
+        if link_at(store, self.id, self.log_seq(links.len()))?.normal == last.normal {
+            return Ok(links.len());
         }
+        let mut agreed = 0;
+        let mut unknown = links.len();
+        while agreed + 1 < unknown {
+            let middle = agreed.midpoint(unknown);
+            if link_at(store, self.id, self.log_seq(middle))?.normal == links[middle - 1].normal {
+                agreed = middle;
+            } else {
+                unknown = middle;
+            }
+        }
+        Ok(agreed)
     }
-    Ok(agreed)
 }
 
 fn link_at(store: &Sqlite, thread: ThreadId, at: Seq) -> Result<Link, StoreError> {

@@ -31,6 +31,7 @@ pub mod recorder;
 pub mod rehearse;
 pub mod replay;
 pub mod session;
+pub mod structured;
 pub mod summarise;
 pub mod why;
 

@@ -19,6 +19,7 @@ use epitome_core::{
     profile::{Profile, Profiles, Share, Thresholds, Tokenizer, UnknownModel, bare},
     project::Line,
     reducers::{default_reducers, pipeline_for},
+    summary::Focus,
 };
 use epitome_wire::{
     Format, WireError,
@@ -181,7 +182,7 @@ impl Plan {
     }
 
     /// Makes the request that `policy` would send next, had it been in charge from the session's first call on, and says
-    /// what it did on the way. `limit` is a budget without thresholds of its own; the model's hold where the policy says
+    /// what it did on the way; its summaries attend to `focus`. `limit` is a budget without thresholds of its own; the model's hold where the policy says
     /// nothing.
     pub fn rehearse(
         &self,
@@ -189,6 +190,7 @@ impl Plan {
         names: Names,
         limit: &Budget,
         margin: Margin,
+        focus: Option<&Focus>,
     ) -> Result<Rehearsed, CompactError> {
         let thresholds = self.profile.as_ref().map_or_else(Thresholds::default, |profile| profile.thresholds);
         let of = |share: Share| share.of(limit.ceiling());
@@ -199,7 +201,7 @@ impl Plan {
         let breakpoints =
             marks.map_or_else(Breakpoints::default, |profile| Breakpoints::of(&profile.cache, None));
         let options = RenderOptions { breakpoints, ..self.options.clone() };
-        let rehearsal = Rehearsal::new(policy, budget, self.format, options, terms);
+        let rehearsal = Rehearsal::new(policy, budget, self.format, options, terms).attending_to(focus);
         let meter = Arc::new(self.meter.clone());
         rehearse::next_request(&rehearsal, &Script::new(self.line.clone(), meter, names), margin)
     }

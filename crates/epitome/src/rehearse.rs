@@ -17,6 +17,7 @@ use epitome_core::{
     policy::Policy,
     profile::Rule,
     project::{Line, project},
+    summary::Focus,
     view::{Cause, Moment, Prepared, View},
 };
 use epitome_wire::{
@@ -59,6 +60,7 @@ pub struct Rehearsal {
     options: RenderOptions,
     terms: Option<Terms>,
     model: Option<ModelName>,
+    focus: Option<Focus>,
 }
 
 impl Rehearsal {
@@ -79,12 +81,19 @@ impl Rehearsal {
             options: RenderOptions { summary: shape, ..options },
             terms,
             model: None,
+            focus: None,
         }
     }
 
     /// The same, with every call to this model, whichever answered.
     pub fn asking(mut self, model: ModelName) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// The same, with summaries that attend to something.
+    pub fn attending_to(mut self, focus: Option<&Focus>) -> Self {
+        self.focus = focus.cloned();
         self
     }
 
@@ -164,7 +173,8 @@ impl Rehearsal {
         answer: &Logged,
         each: &mut impl FnMut(Result<Call<'_>, Failed<'_>>),
     ) {
-        let moment = Moment { now: stage.now, model, terms: self.terms.as_ref(), ..Moment::default() };
+        let (terms, focus) = (self.terms.as_ref(), self.focus.as_ref());
+        let moment = Moment { now: stage.now, model, terms, focus, ..Moment::default() };
         match self.ready(&mut stage.view, &moment, &mut stage.memo) {
             Ok((mut prepared, rendered, prompt)) => {
                 let at = stage.now;
@@ -290,7 +300,8 @@ pub fn next_request(
         }
     });
     let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
-    let moment = Moment { now, model: None, terms: rehearsal.terms.as_ref(), ..Moment::default() };
+    let (terms, focus) = (rehearsal.terms.as_ref(), rehearsal.focus.as_ref());
+    let moment = Moment { now, model: None, terms, focus, ..Moment::default() };
     let mut memo = PromptMemo::new(Arc::clone(&script.meter));
     let (prepared, rendered, _) = rehearsal.ready(&mut view, &moment, &mut memo)?;
     let context = view.context().clone();

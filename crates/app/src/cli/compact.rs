@@ -9,7 +9,13 @@ use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
-    core::{Tokens, context::Fidelity, policy::Policy},
+    core::{
+        Fact, Tokens,
+        context::{Body, Fidelity, Segment},
+        event::Summary,
+        policy::Policy,
+        summary::Focus,
+    },
     rehearse::Rehearsed,
     wire::{Format, render::SETTLE_THINKING},
 };
@@ -18,7 +24,7 @@ use serde_json::json;
 use super::{
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
-    text,
+    structured, text,
     turn::{self, TurnArgs},
     view::{self, Chosen, Played, Source, ViewArgs},
 };
@@ -66,8 +72,17 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// What the summary should attend to: what speaks of it, and what belongs to the same requests, gets room before the
+    /// rest. Nothing is added to what was said and done.
+    #[arg(long, value_name = "TEXT", value_parser = parse_focus)]
+    focus: Option<Focus>,
+
     #[command(flatten)]
     turn: TurnArgs,
+}
+
+fn parse_focus(text: &str) -> Result<Focus, String> {
+    Focus::new(text).ok_or_else(|| "there is no word in it".to_owned())
 }
 
 /// The exit code for a request that its provider would refuse.
@@ -90,11 +105,26 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         (false, Some(request), Some(said)) => bail!(
             "{request} asks for a request and {said} for a compaction turn: say one of them; nothing was done"
         ),
-        (false, None, _) => return turn::run(&args.source, &args.turn, &args.view, store, out),
+        (false, None, _) => {
+            return turn::run(&args.source, &args.turn, args.focus.as_ref(), &args.view, store, out);
+        }
         (true, _, None) | (false, Some(_), None) => {}
     }
     let source = Source::find(&args.source, None, store)?;
+    if args.view.is_structured() {
+        if args.focus.is_some() || args.view.policy.is_some() {
+            bail!("--format structured tells every section as it is: it takes no --focus and no --policy");
+        }
+        return structured::run(&args.source, source, &args.view, args.out.as_deref(), out);
+    }
     let mut chosen = args.view.under(&Policy::builtin()[0].name).choose(source)?;
+    if args.focus.is_some() && chosen.policy.as_ref().is_none_or(|policy| policy.summary.is_none()) {
+        let policy = chosen.policy.as_ref().map_or(view::FIT, |policy| policy.name.as_str());
+        bail!(
+            "--focus says what a summary should attend to, and the policy {policy} makes none; nothing was done"
+        );
+    }
+    chosen.focus.clone_from(&args.focus);
     let mut compacted = compact(&mut chosen)?;
     if is_file {
         judge(&args.source, &mut chosen, &mut compacted.report);
@@ -170,12 +200,19 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
     let compacted = match &chosen.policy {
         None => chosen.plan.compact(whole, chosen.budget.clone(), chosen.margin)?,
         Some(policy) => {
-            let rehearsed = chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin)?;
+            let rehearsed = {
+                let focus = chosen.focus.as_ref();
+                chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin, focus)?
+            };
             let Rehearsed { compacted, calls, refused, passes } = rehearsed;
             chosen.rehearsed = Some(Played { calls, refused, passes });
             compacted
         }
     };
+    if let Some(focus) = &chosen.focus {
+        chosen.is_focus_applied = compacted.context.segments().iter().any(attends);
+        chosen.notes.push(turn::focus_applied(focus, chosen.is_focus_applied));
+    }
     let told = |eviction: &&Eviction| eviction.by == SETTLE_THINKING && eviction.shown_as.is_some();
     if let Some(told) = compacted.report.evictions.iter().find(told) {
         chosen.notes.push(format!(
@@ -185,6 +222,13 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
         ));
     }
     Ok(compacted)
+}
+
+/// Whether a segment is a summary in which something is about a focus.
+fn attends(segment: &Segment) -> bool {
+    let Body::Summary(event) = segment.body() else { return false };
+    let Fact::Compacted(compaction) = &event.event.fact else { return false };
+    matches!(&compaction.summary, Summary::Structured { brief, .. } if brief.focus.is_some())
 }
 
 /// How large the request would be with nothing left out.
@@ -217,6 +261,8 @@ fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> s
         "illegal": report.illegal,
         "mended": report.mended,
         "notes": chosen.notes,
+        "focus": args.focus.as_ref().map(Focus::text),
+        "focus_applied": args.focus.as_ref().map(|_| chosen.is_focus_applied),
         "policy": chosen.policy.as_ref().map(|policy| &policy.name),
         "passes": chosen.rehearsed.as_ref().map(|rehearsed| &rehearsed.passes),
         "out": args.out,

@@ -13,7 +13,7 @@ use super::{
     compact::{bar, compact, whole},
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
-    text,
+    structured, text,
     view::{Chosen, Source, ViewArgs},
 };
 
@@ -48,6 +48,10 @@ pub(crate) fn view(
 }
 
 pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result<ExitCode> {
+    if args.view.is_structured() {
+        let source = Source::find(&args.source, args.at.as_deref(), store)?;
+        return structured::run(&args.source, source, &args.view, None, out);
+    }
     let (chosen, compacted) = view(&args.source, args.at.as_deref(), &args.view, store)?;
     let tiers = tiers(&compacted.context);
     let around = compacted.context.tokens().less(tiers.values().copied().sum());

@@ -29,6 +29,7 @@ mod search;
 mod serve;
 mod sessions;
 mod show;
+mod structured;
 mod sweep;
 mod text;
 mod turn;

@@ -8,9 +8,12 @@ use clap::Args;
 use epitome::{
     core::{
         Fact, Seq, ThreadId, Tokens,
-        event::{Compaction, Trigger},
+        event::{Compaction, Summary, Trigger},
         policy::Policy,
-        summary::compaction::{Keep, NothingGained},
+        summary::{
+            Focus,
+            compaction::{Keep, NothingGained},
+        },
     },
     session::SessionError,
     store::{
@@ -24,7 +27,7 @@ use super::{
     jobs,
     live::{Live, Named, Opening, SummariserArgs},
     open::Store,
-    output::{BOLD, DIM, NAME, NOTE, Output},
+    output::{BOLD, DIM, NAME, Output},
     policies, text,
     view::{Amount, ViewArgs, parse_amount},
 };
@@ -33,10 +36,6 @@ use super::{
 #[derive(Args)]
 #[command(next_help_heading = "A compaction turn (with a SESSION)")]
 pub(crate) struct TurnArgs {
-    /// What the summary should attend to.
-    #[arg(long, value_name = "TEXT")]
-    focus: Option<String>,
-
     /// Only ask for it: a job is queued, and whoever runs the session works it off, or `epitome jobs --work`.
     #[arg(long, conflicts_with_all = ["summariser", "summariser_model"])]
     background: bool,
@@ -61,7 +60,6 @@ impl TurnArgs {
     /// What of it was said that makes no sense for a request.
     pub(crate) fn said(&self) -> Option<&'static str> {
         let said = [
-            ("--focus", self.focus.is_some()),
             ("--background", self.background),
             ("--keep-turns", self.keep_turns.is_some()),
             ("--keep-tokens", self.keep_tokens.is_some()),
@@ -92,6 +90,7 @@ impl TurnArgs {
 pub(crate) fn run(
     name: &str,
     args: &TurnArgs,
+    focus: Option<&Focus>,
     view: &ViewArgs,
     store: &Store,
     out: Output,
@@ -106,18 +105,12 @@ pub(crate) fn run(
         policy: Some(args.policy(view.policy.as_deref())?),
     };
     let live = Live::open(&store, thread.id, opening, Some(&args.summariser))?;
-    let focus = args.focus.as_deref();
+    let asked = focus.map(Focus::text);
     if args.background {
-        let job = live.wait(live.session.compact_in_background(focus)).map_err(explained)?;
+        let job = live.wait(live.session.compact_in_background(asked)).map_err(explained)?;
         return jobs::queued(&store.job(job)?, &session, out);
     }
-    if focus.is_some() && args.summariser.summariser.is_none() {
-        anstream::eprintln!(
-            "{NOTE}note:{NOTE:#} the built-in summariser takes what code can find, whatever the focus: name a model \
-             with --summariser"
-        );
-    }
-    let place = live.watch(live.session.compact(focus)).map_err(explained)?;
+    let place = live.watch(live.session.compact(asked)).map_err(explained)?;
     report(&store, &session, thread.id, place, focus, out)
 }
 
@@ -145,7 +138,7 @@ fn report(
     session: &SessionRow,
     thread: ThreadId,
     place: Seq,
-    focus: Option<&str>,
+    focus: Option<&Focus>,
     mut out: Output,
 ) -> anyhow::Result<ExitCode> {
     let event = store.read(thread, place, 1)?.pop();
@@ -154,6 +147,7 @@ fn report(
     };
     let by = author(store, thread, place)?;
     let Compaction { summary, through, first_kept, tokens_before, tokens_after, trigger } = &compaction;
+    let is_applied = matches!(summary, Summary::Structured { brief, .. } if brief.focus.is_some());
     if out.is_json() {
         out.object(&json!({
             "session": session.id,
@@ -161,7 +155,8 @@ fn report(
             "compaction": place,
             "by": by,
             "trigger": trigger,
-            "focus": focus,
+            "focus": focus.map(Focus::text),
+            "focus_applied": focus.map(|_| is_applied),
             "through": through,
             "first_kept": first_kept,
             "tokens_before": tokens_before,
@@ -183,9 +178,22 @@ fn report(
     out.line(format_args!(
         "{DIM}it stands for the events up to {through}; {kept} kept word for word{DIM:#}\n"
     ))?;
+    if let Some(focus) = focus {
+        out.line(format_args!("{}\n", focus_applied(focus, is_applied)))?;
+    }
     out.line(super::recall::plain(summary.text()))?;
     out.line(format_args!("\n{DIM}epitome undo {} takes it back{DIM:#}", session.id))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What became of a focus, for people.
+pub(crate) fn focus_applied(focus: &Focus, is_applied: bool) -> String {
+    let text = super::recall::plain(focus.text());
+    if is_applied {
+        format!("focus “{text}”: what speaks of it was given room before the rest")
+    } else {
+        format!("focus “{text}”: nothing that was summarised speaks of it, so it changed nothing")
+    }
 }
 
 /// Why a compaction was made, for people.

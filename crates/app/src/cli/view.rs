@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use epitome::{
     compact,
     core::{
@@ -17,6 +17,7 @@ use epitome::{
         policy::Policy,
         profile::{Profile, Profiles, Window},
         project::Line,
+        summary::Focus,
         turn::Turns,
     },
     margin::Margin,
@@ -47,9 +48,10 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// The provider's format; by default the one the messages came in, or the model's.
+    /// The provider's format; by default the one the messages came in, or the model's. `structured` writes a summary by
+    /// sections instead of a request: what was wanted, done, decided and tried, what failed, and what is left to do.
     #[arg(long, value_enum)]
-    pub(crate) format: Option<FormatArg>,
+    pub(crate) format: Option<OutputFormat>,
 
     /// What the policy of this name, or in this file, would send, had it been in charge from the first call on; `fit` only
     /// makes the messages fit the budget, whatever was sent before. `compact` uses the default policy unless told
@@ -60,6 +62,33 @@ pub(crate) struct ViewArgs {
     /// A file of model profiles that add to the built-in ones or override them.
     #[arg(long, value_name = "FILE", env = "EPITOME_PROFILES", hide_env_values = true)]
     pub(crate) profiles: Option<PathBuf>,
+}
+
+/// What is written: a request, or a summary by sections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    Request(FormatArg),
+    Structured,
+}
+
+impl ValueEnum for OutputFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Request(FormatArg::OpenaiChat),
+            Self::Request(FormatArg::OpenaiResponses),
+            Self::Request(FormatArg::Anthropic),
+            Self::Structured,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Request(format) => format.to_possible_value(),
+            Self::Structured => Some(
+                PossibleValue::new("structured").help("A summary by sections, as Markdown, and no request"),
+            ),
+        }
+    }
 }
 
 /// A provider's format, as it is written on the command line.
@@ -144,6 +173,10 @@ pub(crate) struct Chosen {
     pub(crate) notes: Vec<String>,
     /// The policy in charge, if one is.
     pub(crate) policy: Option<Policy>,
+    /// What its summaries attend to.
+    pub(crate) focus: Option<Focus>,
+    /// Whether one of them found something about that.
+    pub(crate) is_focus_applied: bool,
     /// What it did, call by call.
     pub(crate) rehearsed: Option<Played>,
 }
@@ -282,6 +315,11 @@ impl ViewArgs {
         Self { policy: Some(self.policy.clone().unwrap_or_else(|| policy.to_owned())), ..self.clone() }
     }
 
+    /// Whether a summary by sections is wanted instead of a request.
+    pub(crate) fn is_structured(&self) -> bool {
+        self.format == Some(OutputFormat::Structured)
+    }
+
     /// All profiles, the user's included.
     pub(crate) fn profiles(&self) -> anyhow::Result<Profiles> {
         profiles(self.profiles.as_deref())
@@ -289,7 +327,14 @@ impl ViewArgs {
 
     /// Fills in what was not said from the source.
     pub(crate) fn choose(&self, source: Source) -> anyhow::Result<Chosen> {
-        let asked = Asked { model: self.model.clone(), format: self.format.map(Format::from) };
+        let format = match self.format {
+            None => None,
+            Some(OutputFormat::Request(format)) => Some(Format::from(format)),
+            Some(OutputFormat::Structured) => {
+                bail!("--format structured is a summary and no request: `compact` and `context` write it")
+            }
+        };
+        let asked = Asked { model: self.model.clone(), format };
         let Source { line, names, title, counted_by, window } = source;
         let plan = Plan::new(line, counted_by.as_deref(), &asked, &self.profiles()?)
             .map_err(|unknown| anyhow!("{unknown}, in a file that --profiles names"))?;
@@ -307,7 +352,18 @@ impl ViewArgs {
         }
         let (budget, margin) = self.budget(&plan, window, &mut notes)?;
         let policy = self.policy.as_deref().filter(|name| *name != FIT).map(policies::find).transpose()?;
-        Ok(Chosen { plan, names, title, budget, margin, notes, policy, rehearsed: None })
+        Ok(Chosen {
+            plan,
+            names,
+            title,
+            budget,
+            margin,
+            notes,
+            policy,
+            focus: None,
+            is_focus_applied: false,
+            rehearsed: None,
+        })
     }
 
     fn budget(

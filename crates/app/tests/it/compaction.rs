@@ -144,8 +144,13 @@ fn a_budget_or_a_place_to_write_asks_for_a_request_and_leaves_the_log_alone() {
     assert_eq!(events(&bench, &session), count);
     for (args, expect) in [
         (
-            vec![session.as_str(), "--budget", "9k", "--focus", "wood"],
-            "--budget asks for a request and --focus",
+            vec![session.as_str(), "--budget", "9k", "--keep-turns", "2"],
+            "--budget asks for a request and --keep-turns",
+        ),
+        (vec![session.as_str(), "--focus", " … "], "there is no word in it"),
+        (
+            vec![text(&bench.path("talk.json")), "--budget", "1k", "--policy", "fit", "--focus", "wood"],
+            "the policy fit makes none",
         ),
         (
             vec![session.as_str(), "--out", text(&out), "--background"],
@@ -166,6 +171,53 @@ fn a_budget_or_a_place_to_write_asks_for_a_request_and_leaves_the_log_alone() {
         assert!(said.contains(expect), "{args:?}: {said}");
     }
     assert_eq!(events(&bench, &session), count);
+}
+
+/// Thirty questions with long answers, of which the second is about varnish.
+fn talk_with_varnish() -> String {
+    let mut messages = vec![json!({"role": "system", "content": "Be brief."})];
+    for turn in 1..=30 {
+        let wood = if turn == 2 { "varnish" } else { "wood" };
+        let words: String = (0..60).map(|at| format!("{wood} fact {turn}-{at}. ")).collect();
+        messages.push(json!({"role": "user", "content": format!("Question {turn}: which {wood}?")}));
+        messages.push(json!({"role": "assistant", "content": format!("Answer {turn}. {words}")}));
+    }
+    json!(messages).to_string()
+}
+
+#[test]
+fn a_focus_has_what_speaks_of_it_told_without_a_model() {
+    let bench = Bench::new();
+    let session = bench.session("talk.json", &talk_with_varnish());
+    let compact = ["compact", session.as_str(), "--keep-turns", "1", "--model", "gpt-5.1"];
+    let plain = bench.json(&compact).remove(0);
+    bench.ok(&["undo", &session]);
+    let focused = bench.json(&[&compact[..], &["--focus", "the varnish"]].concat()).remove(0);
+    assert_eq!((&focused["focus"], &focused["focus_applied"]), (&json!("the varnish"), &json!(true)));
+    assert_eq!((&plain["focus"], &plain["focus_applied"]), (&Value::Null, &Value::Null));
+    let told = |turn: &Value| turn["summary"].as_str().unwrap().matches("varnish fact").count();
+    assert!(told(&focused) == 60 && told(&plain) < 40, "{} and {}", told(&focused), told(&plain));
+    // From then on it stays as it was written.
+    let seen_after = seen(&bench, &session);
+    assert_eq!(seen(&bench, &session), seen_after);
+    bench.ok(&["undo", &session]);
+    let said = bench.ok(&[&compact[..], &["--focus", "varnish"]].concat());
+    assert!(said.contains("focus “varnish”: what speaks of it was given room before the rest"), "{said}");
+    bench.ok(&["undo", &session]);
+    let said = bench.ok(&[&compact[..], &["--focus", "submarines"]].concat());
+    assert!(said.contains("nothing that was summarised speaks of it"), "{said}");
+}
+
+#[test]
+fn a_file_takes_a_focus_too() {
+    let bench = Bench::new();
+    let file = bench.write("talk.json", &talk_with_varnish());
+    let args = ["compact", text(&file), "--budget", "3k"];
+    let told = |request: &str| request.matches("varnish fact").count();
+    let (plain, focused) = (bench.ok(&args), bench.ok(&[&args[..], &["--focus", "varnish"]].concat()));
+    assert!(told(&focused) > told(&plain) + 10, "{} and {}", told(&focused), told(&plain));
+    let report = &bench.json(&[&args[..], &["--focus", "varnish"]].concat())[0];
+    assert_eq!((&report["focus"], &report["focus_applied"]), (&json!("varnish"), &json!(true)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod commands;
 mod compaction;
 mod eval;
 mod gateway;
+mod growth;
 mod harness;
 mod real_data;
 mod replay;

@@ -386,3 +386,46 @@ fn a_sweep_under_every_policy_finds_no_violation() {
     );
     assert!(rows.iter().all(|row| row["resets"].as_u64() > Some(0)), "every policy acts on it: {swept}");
 }
+
+#[test]
+fn a_structured_summary_tells_every_section_and_writes_no_request() {
+    let bench = Bench::new();
+    let example = workspace().join("examples/sessions/flaky-upload.json");
+    let text_of =
+        |args: &[&str]| bench.ok(&[&["compact", text(&example), "--format", "structured"], args].concat());
+    let whole = text_of(&[]);
+    let checklist = [
+        "Session Intent",
+        "Current Task",
+        "Files Modified",
+        "Files Read",
+        "Key Decisions",
+        "Failed Approaches",
+        "Errors Encountered",
+        "Next Steps",
+    ];
+    let places: Vec<Option<usize>> =
+        checklist.iter().map(|title| whole.find(&format!("## {title}\n"))).collect();
+    assert!(places.is_sorted() && places[0].is_some(), "{places:?} in {whole}");
+    assert!(whole.contains("partferry/reaper.py") && !whole.contains("What Happened"), "{whole}");
+    assert!(text_of(&["--budget", "2k"]).len() < whole.len());
+    let shown = bench.ok(&["context", text(&example), "--format", "structured"]);
+    assert_eq!(shown, whole);
+
+    let report = &bench.json(&["context", text(&example), "--format", "structured"])[0];
+    let sections = report["sections"].as_array().unwrap();
+    let titles: Vec<&str> = sections.iter().map(|section| section["title"].as_str().unwrap()).collect();
+    assert!(checklist.iter().all(|title| titles.contains(title)), "{titles:?}");
+    assert_eq!(report["text"].as_str().unwrap().trim_end(), whole.trim_end());
+    let modified = sections.iter().find(|section| section["section"] == "files_modified").unwrap();
+    assert!(modified["items"][0]["sources"].is_array(), "{modified}");
+
+    let file = bench.path("summary.md");
+    let said = text_of(&["--out", text(&file)]);
+    assert!(said.contains("written to"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), whole.trim_end());
+    let refused = bench.fails(&["explain", text(&example), "--format", "structured"]);
+    assert!(refused.contains("`compact` and `context` write it"), "{refused}");
+    let refused = bench.fails(&["compact", text(&example), "--format", "structured", "--policy", "fit"]);
+    assert!(refused.contains("no --policy"), "{refused}");
+}

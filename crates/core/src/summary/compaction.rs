@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Detail, Item, Section, Trail, extract::summarise_again, prose::one_line, reading::Reading,
-    summarise,
+    Brief, Caps, Detail, Focus, Item, Section, Trail, extract::summarise_again, prose::one_line,
+    reading::Reading, summarise,
 };
 use crate::{
     context::{Body, Context, Segment},
@@ -198,6 +198,8 @@ pub struct Cutting {
     pub events: Vec<Arc<Logged>>,
     /// How much its summary may show, so that something is gained by it.
     pub caps: Caps,
+    /// What its summary should attend to.
+    pub focus: Option<Focus>,
 }
 
 impl Drafting {
@@ -208,23 +210,49 @@ impl Drafting {
         line: &Line,
         trigger: Trigger,
     ) -> Result<Compaction, NothingGained> {
-        let (cutting, brief) = self.fitted(context, line)?;
+        self.draft_for(None, context, line, trigger)
+    }
+
+    /// The same, where what a focus is about gets room before the rest.
+    pub fn draft_for(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+        trigger: Trigger,
+    ) -> Result<Compaction, NothingGained> {
+        let (cutting, brief) = self.fitted(focus, context, line)?;
         let finished = Finished { first: cutting.first, first_kept: cutting.first_kept, brief, trigger };
         finished.compaction(context, self.length)
     }
 
     /// Where to cut, and what lies before.
     pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        self.fitted(context, line).map(|(cutting, _)| cutting)
+        self.cut_for(None, context, line)
+    }
+
+    /// The same for a summary that attends to something.
+    pub fn cut_for(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+    ) -> Result<Cutting, NothingGained> {
+        self.fitted(focus, context, line).map(|(cutting, _)| cutting)
     }
 
     /// Where to cut, and the built-in summary of what lies before: so much is cut that the context is not too large with it,
     /// and the trail then takes what room there is.
-    fn fitted(&self, context: &Context, line: &Line) -> Result<(Cutting, Brief), NothingGained> {
+    fn fitted(
+        &self,
+        focus: Option<&Focus>,
+        context: &Context,
+        line: &Line,
+    ) -> Result<(Cutting, Brief), NothingGained> {
         const TRIES: usize = 4;
         let mut drafting = *self;
         let mut reading = Reading::default();
-        let mut cutting = drafting.cut_once(context, line, &mut reading)?;
+        let mut cutting = drafting.cut_once(focus, context, line, &mut reading)?;
         let mut brief = cutting.filled(context, self, &mut reading);
         for _ in 0..TRIES {
             let (Some(most), Some(keep)) = (self.most, drafting.keep.tokens()) else { break };
@@ -234,7 +262,7 @@ impl Drafting {
                 break;
             }
             drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-            let next = drafting.cut_once(context, line, &mut reading)?;
+            let next = drafting.cut_once(focus, context, line, &mut reading)?;
             if next.first_kept == cutting.first_kept {
                 break;
             }
@@ -247,6 +275,7 @@ impl Drafting {
 
     fn cut_once(
         &self,
+        focus: Option<&Focus>,
         context: &Context,
         line: &Line,
         reading: &mut Reading,
@@ -269,13 +298,14 @@ impl Drafting {
         };
         // With the newest turn kept there is always a last cut, unless there is no turn at all.
         let cut = cut.or(cuts.last()).filter(|cut| cut.is_progress).ok_or(NothingGained::NothingOld)?;
-        Ok(cutting(line, standing, cut, self.caps.of_span(cut.covered)))
+        let cutting = cutting(line, standing, cut, self.caps.of_span(cut.covered));
+        Ok(Cutting { focus: focus.cloned(), ..cutting })
     }
 }
 
 impl Cutting {
     fn summarised(&self, reading: &mut Reading) -> Brief {
-        summarise_again(reading, &self.events, self.previous.as_ref(), &self.caps)
+        summarise_again(reading, self.focus.as_ref(), &self.events, self.previous.as_ref(), &self.caps)
     }
 
     /// What a summary of it costs as it would be shown.
@@ -334,7 +364,7 @@ impl Cutting {
     /// The built-in summary but for its trail.
     fn summarised_without_trail(&self, reading: &mut Reading) -> Brief {
         let caps = Caps { trail: 0, ..self.caps };
-        summarise_again(reading, &self.events, self.previous.as_ref(), &caps)
+        summarise_again(reading, self.focus.as_ref(), &self.events, self.previous.as_ref(), &caps)
     }
 
     /// The built-in summary, with less of what it holds beside its sections until something is gained by it.
@@ -412,7 +442,8 @@ impl Finished {
         let brief = Brief { standing: context.standing_before(first_kept), ..brief };
         let replaced: Tokens = shown.iter().filter(is_covered).map(Segment::tokens).sum();
         let covered = SeqSet::run(first, first_kept.previous());
-        let text = brief.render(&covered, length.of(replaced), meter, names);
+        let current = brief.clone().without_outdated(context, first_kept);
+        let text = current.render(&covered, length.of(replaced), meter, names);
         let before = context.tokens();
         let after = before.less(replaced) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {
@@ -432,7 +463,8 @@ impl Finished {
     pub fn with_pins(mut self, line: &Line, caps: &Caps) -> Self {
         let pins: Vec<Arc<Logged>> = line.events().filter(|event| is_pin(event)).cloned().collect();
         if !pins.is_empty() {
-            self.brief = summarise(&pins, Some(&self.brief), caps);
+            let focus = self.brief.focus.take();
+            self.brief = Brief { focus, ..summarise(&pins, Some(&self.brief), caps) };
         }
         self
     }
@@ -508,7 +540,7 @@ fn turns_that_matter(
     reading: &mut Reading,
 ) -> BTreeSet<u64> {
     let span: Vec<Arc<Logged>> = events.iter().map(|event| Arc::clone(event)).collect();
-    let brief = summarise_again(reading, &span, None, &drafting.caps);
+    let brief = summarise_again(reading, None, &span, None, &drafting.caps);
     let open = brief
         .section(Section::Errors)
         .filter(|item| matches!(item.detail, Some(Detail::Error { resolved: None, .. })))
@@ -559,6 +591,7 @@ fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut, caps: Caps) ->
         previous,
         events: line.events().filter(told).cloned().collect(),
         caps,
+        focus: None,
     }
 }
 

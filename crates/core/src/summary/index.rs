@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::{
     Trail, TrailCall,
     calls::subject,
+    focus::{FocusRanking, Relevance},
     prose::one_line,
     tools::deeds,
     trail::{whole_words, without_tags},
@@ -87,6 +88,8 @@ pub(super) struct IndexMaterial<'a> {
     pub(super) carried: &'a Trail,
     /// The trail beside which the index will stand.
     pub(super) beside: &'a Trail,
+    /// What it should attend to.
+    pub(super) ranking: Option<&'a FocusRanking<'a>>,
 }
 
 /// The index of a span and of what came before it, the newest result first, within `cap` letters. What stands in the
@@ -95,7 +98,7 @@ pub(super) fn index(material: &IndexMaterial<'_>, cap: usize) -> Vec<Entry> {
     if cap == 0 {
         return Vec::new();
     }
-    let IndexMaterial { span, previous, carried, beside } = *material;
+    let IndexMaterial { span, previous, carried, beside, ranking } = *material;
     let mut index = Index::default();
     index.carry(previous);
     index.carry_trail(carried);
@@ -112,7 +115,7 @@ pub(super) fn index(material: &IndexMaterial<'_>, cap: usize) -> Vec<Entry> {
     }
     let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
     index.forget_told(beside);
-    index.chosen(newest.unwrap_or_default(), cap)
+    index.chosen(newest.unwrap_or_default(), cap, ranking)
 }
 
 /// An index in the making.
@@ -209,18 +212,21 @@ impl Index {
     }
 
     /// The names that are worth most for their length, as many as there is room for, at their sources.
-    fn chosen(self, now: Seq, cap: usize) -> Vec<Entry> {
+    /// Those that hold words of a focus come first.
+    fn chosen(self, now: Seq, cap: usize, ranking: Option<&FocusRanking<'_>>) -> Vec<Entry> {
         let Self { mut sources, known } = self;
         if cap < SMALL {
             for (_, of) in &mut sources {
                 of.clear();
             }
         }
-        let mut ranked: Vec<(u64, String, Known)> = known
+        let mut ranked: Vec<((bool, u64), String, Known)> = known
             .into_iter()
             .map(|(name, known)| {
                 let (at, _) = sources[known.source];
-                (worth(&name, &known, now.0.saturating_sub(at.0)), name, known)
+                let factor = ranking.map_or(1, |ranking| factor(ranking.event(at)));
+                let worth = worth(&name, &known, now.0.saturating_sub(at.0)).saturating_mul(factor);
+                ((ranking.is_some_and(|ranking| ranking.is_in(&name)), worth), name, known)
             })
             .collect();
         ranked.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
@@ -276,6 +282,16 @@ fn texts_of(value: Value, texts: &mut Vec<Cow<'_, str>>) {
         Value::Array(values) => values.into_iter().for_each(|value| texts_of(value, texts)),
         Value::Object(fields) => fields.into_iter().for_each(|(_, value)| texts_of(value, texts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// How much more a name is worth that stood in something which has to do with a focus. Results hold many names that do not:
+/// these still compete.
+fn factor(relevance: Relevance) -> u64 {
+    match relevance {
+        Relevance::About => 4,
+        Relevance::SameRequest => 2,
+        Relevance::Unrelated => 1,
     }
 }
 
@@ -442,7 +458,7 @@ mod tests {
 
     fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
         let none = Trail::default();
-        super::index(&IndexMaterial { span, previous, carried: &none, beside: &none }, cap)
+        super::index(&IndexMaterial { span, previous, carried: &none, beside: &none, ranking: None }, cap)
     }
 
     fn rendered(index: &[Entry], names: Names) -> String {
@@ -573,10 +589,10 @@ assistant: Reading.
         let log = read(LOG);
         let paired = pair(log.iter().map(|event| (event.id.seq, &event.event.fact)));
         let whole = Trail::default().and(&log, &paired, &mut Reading::default());
-        let short = whole.clone().within(300);
+        let short = whole.clone().within(300, None);
         let none = Trail::default();
         let told = |span, carried, beside| {
-            let material = IndexMaterial { span, previous: &[], carried, beside };
+            let material = IndexMaterial { span, previous: &[], carried, beside, ranking: None };
             let found = super::index(&material, 10_000);
             let mut found: Vec<String> = names(&found).into_iter().map(str::to_owned).collect();
             found.sort();

@@ -5,25 +5,25 @@
 
 mod calls;
 pub mod compaction;
-mod cues;
+mod constraints;
 mod extract;
 mod files;
+mod focus;
 mod fork;
 mod index;
 mod ledger;
+mod markers;
+mod outdated;
 mod pins;
 mod prose;
 mod reading;
 mod render;
-mod runs;
+mod requests;
 mod stored;
-mod stories;
 pub mod tools;
-mod topic;
 mod trail;
 mod values;
 mod voices;
-mod wishes;
 mod work;
 
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,8 @@ pub(crate) use self::{
     work::key as work_key,
 };
 pub use self::{
-    extract::summarise,
+    extract::{summarise, summarise_for},
+    focus::Focus,
     index::{Entry, Name},
     ledger::{CONSTRAINTS, Caps},
     pins::{PIN_LENGTH, PINS, PinRefused, check_pin},
@@ -63,6 +64,9 @@ pub struct Brief {
     /// The standing context of the span, carried byte for byte.
     #[serde(skip_serializing_if = "Standing::is_empty")]
     pub standing: Standing,
+    /// What trail and index were made to attend to, if anything in them speaks of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
 }
 
 /// One thing a summary says.
@@ -235,6 +239,21 @@ impl Section {
             Self::FailedApproaches => "Failed Approaches",
             Self::Errors => "Errors Encountered",
             Self::NextSteps => "Next Steps",
+        }
+    }
+
+    /// Whether it is one of those that every structured summary has, filled or not.
+    pub const fn is_in_checklist(self) -> bool {
+        match self {
+            Self::SessionIntent
+            | Self::CurrentTask
+            | Self::FilesModified
+            | Self::FilesRead
+            | Self::KeyDecisions
+            | Self::FailedApproaches
+            | Self::Errors
+            | Self::NextSteps => true,
+            Self::Pins | Self::Constraints | Self::Commands => false,
         }
     }
 

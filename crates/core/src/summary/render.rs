@@ -13,12 +13,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Brief, Detail, Force, Item, Section, TrailKind,
-    extract::{LAST_WORDS, PROGRESS, TOLD_INTENTS},
+    Brief, Detail, Force, Item, Section, Trail, TrailKind,
+    extract::{LAST_WORDS, TOLD_INTENTS},
     index,
     ledger::FIRST_REQUEST,
+    requests::THE_FIRST_REQUEST,
     trail::without_tags,
-    wishes::THE_FIRST_REQUEST,
 };
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
@@ -63,19 +63,15 @@ impl Brief {
     /// assert!(text.starts_with("This message stands for messages 1-63 of the session"));
     /// ```
     pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
-        let page = Page::new(self, covered, meter, names, limit);
-        let least = page.least();
-        let mut room = limit;
-        loop {
-            let shown = page.choose(&least, room);
-            let tokens = meter.text(&page.write(&shown));
-            if tokens <= limit || shown == least {
-                return page.whole(&shown);
-            }
-            // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
-            let excess = tokens.less(limit);
-            room = room.less(Tokens(excess.0.saturating_add(excess.0 / 4).saturating_add(1)));
-        }
+        Page::new(self, covered, meter, names, limit).within(limit)
+    }
+
+    /// The summary by sections alone, for whoever goes on elsewhere: every section of the checklist, filled or said to be
+    /// empty. What happened is told by its items and not in order.
+    pub fn render_sections(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
+        let sections = Self { trail: Trail::default(), index: Vec::new(), ..self.clone() };
+        let page = Page { empty: EmptySections::Named, ..Page::new(&sections, covered, meter, names, limit) };
+        page.within(limit)
     }
 
     /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
@@ -111,6 +107,10 @@ impl Brief {
 /// Whether a trail that tells of some events tells the same thing where it happened: what was asked, read, run and changed,
 /// and what no longer fails.
 fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
+    // What follows a trail is newer than what was said last before it.
+    if item.section == Section::CurrentTask && item.key.as_deref() == Some(LAST_WORDS) && !told.is_empty() {
+        return true;
+    }
     // A trail may begin later than the sections: an earlier version or another policy made none.
     if !item.sources.intersects(told) {
         return false;
@@ -118,12 +118,14 @@ fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
     let key = item.key.as_deref();
     match item.section {
         Section::SessionIntent => !key.is_some_and(|key| TOLD_INTENTS.contains(&key)),
-        Section::CurrentTask => key == Some(PROGRESS) || key == Some(LAST_WORDS),
         Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. }) | None),
-        Section::FilesModified | Section::FilesRead | Section::Commands | Section::FailedApproaches => {
-            item.detail.is_some()
-        }
-        Section::Pins | Section::Constraints | Section::KeyDecisions | Section::NextSteps => false,
+        Section::FilesModified | Section::FilesRead | Section::Commands => item.detail.is_some(),
+        Section::Pins
+        | Section::CurrentTask
+        | Section::FailedApproaches
+        | Section::Constraints
+        | Section::KeyDecisions
+        | Section::NextSteps => false,
     }
 }
 
@@ -142,17 +144,51 @@ struct Page<'p> {
     said: BTreeMap<usize, Seq>,
     /// The items that the trail tells, in order and with what came of them.
     in_trail: BTreeSet<usize>,
+    empty: EmptySections,
+}
+
+/// Whether a section that holds nothing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptySections {
+    /// It is left out.
+    LeftOut,
+    /// It says so, if it is one of the checklist.
+    Named,
 }
 
 impl<'p> Page<'p> {
     fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names, limit: Tokens) -> Self {
         let events = brief.trail.events();
         let told = (0..brief.items.len()).filter(|at| is_in_trail(&brief.items[*at], &events));
-        let mut page = Self { brief, covered, meter, names, said: BTreeMap::new(), in_trail: told.collect() };
+        let mut page = Self {
+            brief,
+            covered,
+            meter,
+            names,
+            said: BTreeMap::new(),
+            in_trail: told.collect(),
+            empty: EmptySections::LeftOut,
+        };
         if !brief.trail.is_empty() && meter.text(&page.write(&page.least())) > limit {
             page.said = brief.said();
         }
         page
+    }
+
+    /// All of it, within so many tokens if that can be.
+    fn within(&self, limit: Tokens) -> String {
+        let least = self.least();
+        let mut room = limit;
+        loop {
+            let shown = self.choose(&least, room);
+            let tokens = self.meter.text(&self.write(&shown));
+            if tokens <= limit || shown == least {
+                return self.whole(&shown);
+            }
+            // Lines counted apart may come to less than the text; then there is that much less room, and a little more.
+            let excess = tokens.less(limit);
+            room = room.less(Tokens(excess.0.saturating_add(excess.0 / 4).saturating_add(1)));
+        }
     }
 
     /// Pins and rules, what was asked for first and last, and the newest of every section that must be kept: however many
@@ -281,7 +317,9 @@ impl<'p> Page<'p> {
                 let sources = shown.handles.contains(at).then_some(&items[*at].sources);
                 text.push_str(&line(self.worded(&items[*at]), sources));
             }
-            if text.len() == before {
+            if text.len() == before && self.empty == EmptySections::Named && section.is_in_checklist() {
+                text.push_str("- none\n");
+            } else if text.len() == before {
                 text.truncate(start);
             }
         }
@@ -337,7 +375,7 @@ impl<'p> Page<'p> {
     /// reached from here.
     fn opening(&self) -> String {
         let handles = self.names.handles(self.covered);
-        match (self.names, self.brief.standing.is_empty()) {
+        let opening = match (self.names, self.brief.standing.is_empty()) {
             (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
             (_, false) if self.covered.is_empty() => String::new(),
             (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),
@@ -347,6 +385,12 @@ impl<'p> Page<'p> {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")
             }
             (_, false) => format!("All that this message stands for: {handles}\n"),
+        };
+        match &self.brief.focus {
+            Some(focus) => {
+                format!("{opening}What speaks of “{}” was given room before the rest.\n", without_tags(focus))
+            }
+            None => opening,
         }
     }
 
@@ -406,7 +450,7 @@ mod tests {
     use super::*;
     use crate::{
         notation::{meter, read},
-        summary::{Caps, FoldedItems, FoldedRequest, Trail, TrailEntry, summarise},
+        summary::{Caps, FoldedItems, FoldedRequest, TrailEntry, summarise},
     };
 
     const LOG: &str = r#"
@@ -442,7 +486,6 @@ assistant: Next steps: write the docs.
 
         ## Current Task
         - The first request. [1]
-        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed [2-5]
         - Last said: Next steps: write the docs. [6]
 
         ## Files Modified
@@ -452,7 +495,7 @@ assistant: Next steps: write the docs.
         - `cargo test` → failed [4-5]
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved [4-5]
+        - error: boom — from `cargo test`; failed when last tried [4-5]
         ");
     }
 
@@ -470,7 +513,6 @@ assistant: Next steps: write the docs.
 
         ## Current Task
         - The first request.
-        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed
         - Last said: Next steps: write the docs.
 
         ## Files Modified
@@ -480,7 +522,7 @@ assistant: Next steps: write the docs.
         - 1 not told here; messages 4-5
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved
+        - error: boom — from `cargo test`; failed when last tried
         ");
         assert_eq!(meter().text(&brief().render(&covered(), Tokens(0), &meter(), Names::Messages)), least);
     }
@@ -518,7 +560,7 @@ assistant: Next steps: write the docs.
         - Add a cache to the client. Never touch the lock file. [1]
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved [4-5]
+        - error: boom — from `cargo test`; failed when last tried [4-5]
 
         ## What Happened
         Oldest first, as it was said and done; […] is where something was left out; [1] is message 1.
@@ -570,7 +612,7 @@ assistant: Next steps: write the docs.
         - Add a cache to the client. Never touch the lock file.
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved
+        - error: boom — from `cargo test`; failed when last tried
         ");
         assert_eq!(text(Tokens::MAX).matches("Never touch the lock file.").count(), 3);
         // A message that is told in other words says nothing for others.
@@ -631,5 +673,29 @@ assistant: Next steps: write the docs.
             text.contains("## Errors Encountered\n- 1 not told here; messages 3-9\n- how many others"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn by_sections_alone_every_one_of_the_checklist_is_filled_or_said_to_be_empty() {
+        let caps = Caps { trail: 10_000, index: 1_000, ..Caps::default() };
+        let brief = summarise(&read(LOG), None, &caps);
+        let text = |limit| brief.render_sections(&covered(), limit, &meter(), Names::Messages);
+        let whole = text(Tokens::MAX);
+        for section in Section::ALL {
+            let is_filled = brief.section(section).next().is_some();
+            let heading = format!("## {}\n", section.title());
+            assert_eq!(
+                whole.contains(&heading),
+                is_filled || section.is_in_checklist(),
+                "{section:?} in\n{whole}"
+            );
+            assert_eq!(
+                whole.contains(&format!("{heading}- none\n")),
+                !is_filled && section.is_in_checklist()
+            );
+        }
+        assert!(!whole.contains("What Happened") && !whole.contains("Index of Names"), "{whole}");
+        assert!(whole.contains("src/cache.rs") && whole.contains("error: boom"), "{whole}");
+        assert!(meter().text(&text(Tokens(60))) < meter().text(&whole));
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct StoredBrief {
     index: Vec<Entry>,
     #[serde(default)]
     standing: Standing,
+    #[serde(default)]
+    focus: Option<String>,
     /// What users said, where there was no trail yet.
     #[serde(default)]
     voice: StoredQuotes,
@@ -58,9 +60,9 @@ enum StoredHand {
 
 impl From<StoredBrief> for Brief {
     fn from(stored: StoredBrief) -> Self {
-        let StoredBrief { items, folded, trail, index, standing, voice } = stored;
+        let StoredBrief { items, folded, trail, index, standing, focus, voice } = stored;
         let trail = if trail.is_empty() { voice.into_trail() } else { trail };
-        Self { items, folded, trail, index, standing }
+        Self { items, folded, trail, index, standing, focus }
     }
 }
 

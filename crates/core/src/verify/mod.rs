@@ -38,7 +38,7 @@ use crate::{
     pairing::{Exchange, Outcome, pair},
     seq_set::SeqSet,
     summary::{
-        Brief, Caps, Detail, Item, Ledger, Section, StepOrigin, call_subject, one_line, summarise,
+        Brief, Caps, Detail, Focus, Item, Ledger, Section, StepOrigin, call_subject, one_line, summarise_for,
         tools::deeds, work_key,
     },
     tokens::Tokens,
@@ -58,13 +58,13 @@ use crate::{
 ///
 /// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
 /// let (caps, replaces, limit) = (Caps::default(), Tokens(9_000), Tokens(900));
-/// let source = Source { span: &[], previous: None, caps: &caps, replaces, limit };
+/// let source = Source { span: &[], previous: None, caps: &caps, replaces, limit, focus: None };
 /// let refused = verify("I can't help with that.", Finish::Complete, &source, &meter);
 /// assert_eq!(refused, Err(Rejected::Refusal));
 /// ```
 pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> Result<Verified, Rejected> {
     let draft = readable(draft, finish, source, meter)?;
-    let ground = summarise(source.span, source.previous, source.caps);
+    let ground = summarise_for(source.focus, source.span, source.previous, source.caps);
     let mut evidence = Evidence::default();
     let claims: Vec<Claim> = draft.items.iter().map(|said| evidence.look_for(&said.text)).collect();
     let reasons: Vec<Claim> = draft.superseded.iter().map(|(_, reason)| evidence.look_for(reason)).collect();
@@ -92,7 +92,7 @@ pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -
     gate.report.pending = wait(&mut gate.ledger, source);
     gate.restore(&ground);
     let Gate { ledger, mut report, .. } = gate;
-    let brief = ledger.settle(source.caps);
+    let brief = Brief { focus: ground.focus.clone(), ..ledger.settle(source.caps) };
     let is_told = |section: &Section| {
         brief.section(*section).next().is_some() || brief.folded.iter().any(|row| row.section == *section)
     };
@@ -114,6 +114,8 @@ pub struct Source<'a> {
     pub replaces: Tokens,
     /// How long the draft may be, before anything is carried.
     pub limit: Tokens,
+    /// What the summary should attend to.
+    pub focus: Option<&'a Focus>,
 }
 
 /// A summary that was let through.

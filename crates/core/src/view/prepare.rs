@@ -17,7 +17,10 @@ use crate::{
     policy::{Policy, SummaryRules, When},
     seq_set::SeqSet,
     standing::STANDING_LETTERS,
-    summary::compaction::{Drafting, Finished, Keep, NothingGained},
+    summary::{
+        Focus,
+        compaction::{Drafting, Finished, Keep, NothingGained},
+    },
     tokens::Tokens,
 };
 
@@ -37,6 +40,8 @@ pub struct Moment<'a> {
     /// The first event of what the model has not answered yet, if somebody knows: no summary takes that in as long as there is
     /// room for it. Clients put more into a request than its newest message, such as the files that are being edited.
     pub unanswered: Option<Seq>,
+    /// What a summary that is made now should attend to.
+    pub focus: Option<&'a Focus>,
 }
 
 impl Moment<'_> {
@@ -180,6 +185,7 @@ pub(super) struct Making {
     pub(super) first: bool,
     now: Option<Time>,
     unanswered: Option<Seq>,
+    focus: Option<Focus>,
     pub(super) plan: Option<Plan>,
     /// What was decided before the context moved to another pivot.
     edits: Vec<Recorded>,
@@ -238,6 +244,7 @@ impl Making {
             model: moment.model.cloned(),
             now: moment.now,
             unanswered: moment.unanswered,
+            focus: moment.focus.cloned(),
             plan: None,
             edits: Vec::new(),
             compaction: None,
@@ -379,12 +386,34 @@ impl Making {
             return Err(NothingGained::NothingOld);
         }
         if self.unanswered.is_some()
-            && let Ok(draft) = drafted(view, context, rules, budget, self.unanswered)
+            && let Ok(draft) = self.drafted(view, context, rules, budget, self.unanswered)
             && draft.tokens_after.is_some_and(|after| after <= budget.force())
         {
             return Ok(draft);
         }
-        drafted(view, context, rules, budget, None)
+        self.drafted(view, context, rules, budget, None)
+    }
+
+    /// The built-in summariser's compaction of what a view shows, but for what comes from `unanswered` on.
+    fn drafted(
+        &self,
+        view: &View,
+        context: &Context,
+        rules: SummaryRules,
+        budget: &Budget,
+        unanswered: Option<Seq>,
+    ) -> Result<Compaction, NothingGained> {
+        let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
+        let target = budget.target();
+        let mut drafting = Drafting { unanswered, ..rules.drafting(budget, prefix) };
+        let mut draft = drafting.draft_for(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
+        let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
+        if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
+            // Turns of any size may be more than there is room for.
+            drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
+            draft = drafting.draft_for(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
+        }
+        draft
     }
 
     fn last_resorts(&mut self, context: Context, budget: &Budget) -> Result<Context, Refusal> {
@@ -446,27 +475,6 @@ impl Making {
             considered: self.considered,
         }
     }
-}
-
-/// The built-in summariser's compaction of what a view shows, but for what comes from `unanswered` on.
-fn drafted(
-    view: &View,
-    context: &Context,
-    rules: SummaryRules,
-    budget: &Budget,
-    unanswered: Option<Seq>,
-) -> Result<Compaction, NothingGained> {
-    let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
-    let target = budget.target();
-    let mut drafting = Drafting { unanswered, ..rules.drafting(budget, prefix) };
-    let mut draft = drafting.draft(context, &view.line, Trigger::Threshold);
-    let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
-    if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
-        // Turns of any size may be more than there is room for.
-        drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
-        draft = drafting.draft(context, &view.line, Trigger::Threshold);
-    }
-    draft
 }
 
 /// Whether the provider has forgotten what was sent last, because of the time that has passed.

@@ -4,8 +4,11 @@
 mod after_summary;
 #[cfg(test)]
 mod blocks;
+mod conversations;
 #[cfg(test)]
 mod floors;
+#[cfg(test)]
+mod focus;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]

@@ -79,7 +79,7 @@ const FEW: Caps = Caps {
 };
 
 fn source<'a>(span: &'a [Arc<Logged>], previous: Option<&'a Brief>) -> Source<'a> {
-    Source { span, previous, caps: &CAPS, replaces: Tokens(4_000), limit: Tokens(1_500) }
+    Source { span, previous, caps: &CAPS, replaces: Tokens(4_000), limit: Tokens(1_500), focus: None }
 }
 
 /// Adds what a model once said was decided: code does not guess it.
@@ -414,8 +414,14 @@ fn a_thousand_of_the_worst_drafts_lose_nothing_and_add_nothing_invented() {
         let events = span(round, from, &mut dice);
         from += events.len() as u64;
         let draft = worst(round, brief.as_ref(), &mut dice);
-        let source =
-            Source { span: &events, previous: brief.as_ref(), caps: &caps, replaces: Tokens(5_000), limit };
+        let source = Source {
+            span: &events,
+            previous: brief.as_ref(),
+            caps: &caps,
+            replaces: Tokens(5_000),
+            limit,
+            focus: None,
+        };
         let ground = summarise(&events, brief.as_ref(), &caps);
         let next = if let Ok(Verified { brief, report }) = verify(&draft, Finish::Complete, &source, &meter) {
             admitted += report.admitted.values().sum::<u64>();

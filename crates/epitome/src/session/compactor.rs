@@ -19,7 +19,7 @@ use epitome_core::{
     event::Time,
     meter::Meter,
     seq_set::SeqSet,
-    summary::{self, Brief, compaction::standing},
+    summary::{self, Brief, Focus, compaction::standing},
     verify::{self, Source},
 };
 use epitome_store::{
@@ -131,6 +131,7 @@ struct Material {
     shown: Vec<Arc<Logged>>,
     previous: Option<Brief>,
     detail: JobDetail,
+    focus: Option<Focus>,
     meter: Arc<Meter>,
     /// The request to continue, if that is cheaper.
     warm: Option<String>,
@@ -305,7 +306,8 @@ fn finish(
         }
         Ok(None) => {
             let caps = &material.detail.drafting.caps;
-            let brief = summary::summarise(&material.span, material.previous.as_ref(), caps);
+            let focus = material.focus.as_ref();
+            let brief = summary::summarise_for(focus, &material.span, material.previous.as_ref(), caps);
             Ok((brief, json!({}), json!({})))
         }
         Err(failed) => Err((failed, json!({}))),
@@ -393,6 +395,7 @@ fn check(drafted: &Drafted, material: &Material) -> Result<(Brief, serde_json::V
         caps: &material.detail.drafting.caps,
         replaces: material.detail.covered,
         limit: material.detail.limit,
+        focus: material.focus.as_ref(),
     };
     let verified = verify::verify(&drafted.text, drafted.finish, &source, &material.meter)
         .map_err(|rejected| rejected.to_string())?;
@@ -422,7 +425,8 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
         Some(_) => told(&desk.store, job.thread, after.next(), job.marker)?,
         None => span.clone(),
     };
-    Ok(Material { span, shown, previous, detail, meter, warm })
+    let focus = job.focus.as_deref().and_then(Focus::new);
+    Ok(Material { span, shown, previous, detail, focus, meter, warm })
 }
 
 /// The session's own request, to be continued, if that is cheaper than to show the span to somebody else.

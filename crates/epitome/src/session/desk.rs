@@ -18,7 +18,7 @@ use epitome_core::{
     plan::Summariser,
     profile::Prices,
     summary::{
-        Brief,
+        Brief, Focus,
         compaction::{Cutting, Drafting, Finished, NothingGained},
     },
     view::{Author, Cause, Moment, Prepared, Standby, Wish},
@@ -549,7 +549,9 @@ impl Desk {
         now: Time,
     ) -> Result<Option<(Event, NewJob)>, SessionError> {
         let drafting = state.drafting(budget);
-        let Ok(cutting) = drafting.cut(state.view.context(), state.view.line()) else { return Ok(None) };
+        let attended = focus.as_deref().and_then(Focus::new);
+        let (context, line) = (state.view.context(), state.view.line());
+        let Ok(cutting) = drafting.cut_for(attended.as_ref(), context, line) else { return Ok(None) };
         let drafting = Drafting { caps: cutting.caps, ..drafting };
         let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;
@@ -732,5 +734,7 @@ fn moment<'m>(state: &State, setup: &'m Setup, standby: Standby<'m>, now: Time) 
         standby,
         cache: state.cache,
         unanswered: state.unanswered,
+        // Whoever has one asks for a compaction of its own.
+        focus: None,
     }
 }

@@ -61,6 +61,7 @@ pub(super) async fn brief_of_all(
         caps: &cutting.caps,
         replaces: cutting.covered,
         limit,
+        focus: None,
     };
     match verify::verify(&drafted.text, drafted.finish, &source, &meter) {
         Ok(verified) => Ok(Some(verified.brief)),

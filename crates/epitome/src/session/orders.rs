@@ -8,7 +8,10 @@ use epitome_core::{
     event::Trigger,
     id::JobId,
     project::Line,
-    summary::compaction::{Drafting, NothingGained},
+    summary::{
+        Focus,
+        compaction::{Drafting, NothingGained},
+    },
 };
 use epitome_store::records::{JobState, Record};
 
@@ -64,7 +67,8 @@ pub(crate) fn order(
         }
         state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
-        drafting.cut(state.view.context(), state.view.line())?;
+        let attended = focus.and_then(Focus::new);
+        drafting.cut_for(attended.as_ref(), state.view.context(), state.view.line())?;
         let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
@@ -117,7 +121,9 @@ pub(crate) fn compact_built_in(
         state.fill_all(&desk.store, desk.thread)?;
         first = state.first_shown();
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
-        let compaction = drafting.draft(state.view.context(), state.view.line(), trigger)?;
+        let attended = focus.and_then(Focus::new);
+        let (context, line) = (state.view.context(), state.view.line());
+        let compaction = drafting.draft_for(attended.as_ref(), context, line, trigger)?;
         made = Some(compaction.clone());
         let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))

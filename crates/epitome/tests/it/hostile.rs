@@ -284,7 +284,7 @@ fn made(format: Format, body: &str, limit: u64) -> Vec<(&'static str, String, To
     let plan = Plan::new(line, None, &asked, &Profiles::builtin()).unwrap();
     let (budget, margin) = plan.trust.within(Tokens(limit));
     let policy = Policy::named("epitome").unwrap();
-    if let Ok(rehearsed) = plan.rehearse(policy, compact::numbered(&plan.line), &budget, margin) {
+    if let Ok(rehearsed) = plan.rehearse(policy, compact::numbered(&plan.line), &budget, margin, None) {
         let compacted = rehearsed.compacted;
         assert!(compacted.report.after.tokens <= Tokens(limit), "{body}");
         made.push(("by a policy", compacted.rendered.body, compacted.report.after.tokens));

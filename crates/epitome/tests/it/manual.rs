@@ -1,7 +1,7 @@
 //! Compactions that a person asks for: again after an undo, while another is under way, and by a worker elsewhere.
 
 use epitome::{
-    core::{Fact, Seq, Tokens, verify::Finish},
+    core::{Fact, Seq, Tokens, event::Summary, verify::Finish},
     session::{Session, SessionBuilder, Worked, Workers},
     store::{
         EventLog,
@@ -98,4 +98,29 @@ async fn the_built_in_summariser_records_what_it_was_asked_to_dwell_on() {
         panic!("a marker")
     };
     assert_eq!(focus.as_deref(), Some("the files"));
+}
+
+#[tokio::test]
+async fn a_summary_with_a_focus_stays_as_it_is_until_the_next_one() {
+    let session = long(builder()).await;
+    let place = session.compact(Some("question 12")).await.unwrap();
+    let Fact::Compacted(compaction) = fact(&session, place) else { panic!("a compaction") };
+    let Summary::Structured { brief, text } = compaction.summary else { panic!("the built-in summary") };
+    assert_eq!(brief.focus.as_deref(), Some("question 12"));
+    let mut sent = Vec::new();
+    for turn in 0..2 {
+        session.user("Go on.").await.unwrap();
+        let request = session.next_request().await.unwrap();
+        let summary = serde_json::to_string(&text).unwrap();
+        assert!(request.body.contains(summary.trim_matches('"')), "{}", request.body);
+        sent.push(request.body);
+        let answer = format!(
+            r#"{{"id":"b{turn}","choices":[{{"index":0,"finish_reason":"stop",
+                "message":{{"role":"assistant","content":"Yes."}}}}]}}"#
+        );
+        session.answered(&answer).await.unwrap();
+    }
+    let (first, second) = (&sent[0], &sent[1]);
+    let common = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
+    assert!(common + 4 > first.len(), "only {common} of {} bytes are the same", first.len());
 }

@@ -2,7 +2,7 @@
 //!
 //! Every text has a shortest form, and beyond that gets room by its weight: what the next action is most likely to need,
 //! for a letter. One number scales all weights, and the largest that fits is taken, so that a trail fills its room whatever
-//! it holds.
+//! it holds. What a focus is about is dealt its room first, then what belongs to the same requests, then the rest.
 
 use std::collections::HashSet;
 
@@ -10,6 +10,7 @@ use super::{
     AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind,
     cut::{arguments_within, without_middle},
 };
+use crate::summary::focus::{FocusRanking, Relevance};
 
 /// After so many calls a text has half the weight that it had when it was new. Of the files that real agents patched, most
 /// had been read within the last twenty calls.
@@ -69,21 +70,59 @@ impl Claims {
 
 impl Trail {
     /// The same trail within `letters`, or a little more where words must be told.
-    pub(in crate::summary) fn within(self, letters: usize) -> Self {
-        let entries = super::fold::folded(self.entries, letters);
-        let claims = claims(&entries);
-        let total = |scale: u64| claims.iter().map(|claim| claim.letters(scale)).sum::<usize>();
-        let (mut fits, mut too_much) = (0, WHOLE);
-        if total(too_much) <= letters {
-            fits = too_much;
+    pub(in crate::summary) fn within(self, letters: usize, ranking: Option<&FocusRanking<'_>>) -> Self {
+        let relevance = match ranking {
+            Some(ranking) => ranking.entries().to_vec(),
+            None => vec![Relevance::Unrelated; self.entries.len()],
+        };
+        let (entries, relevance) = super::fold::folded(self.entries, relevance, letters);
+        let claims: Vec<(Claims, Relevance)> = claims(&entries).into_iter().zip(relevance).collect();
+        let mut scales = Scales::default();
+        for first in Relevance::BY_WORTH {
+            let tried = |scale: u64| scales.with(first, scale);
+            let total = |scales: &Scales| {
+                claims.iter().map(|(claims, relevance)| claims.letters(scales.of(*relevance))).sum::<usize>()
+            };
+            let (mut fits, mut too_much) = (0, WHOLE);
+            if total(&tried(too_much)) <= letters {
+                fits = too_much;
+            }
+            while too_much - fits > 1 {
+                let scale = u64::midpoint(fits, too_much);
+                if total(&tried(scale)) <= letters { fits = scale } else { too_much = scale }
+            }
+            scales = tried(fits);
         }
-        while too_much - fits > 1 {
-            let scale = u64::midpoint(fits, too_much);
-            if total(scale) <= letters { fits = scale } else { too_much = scale }
-        }
+        let cut = entries.into_iter().zip(&claims);
         let cut =
-            entries.into_iter().zip(&claims).filter_map(|(entry, claims)| cut_entry(entry, claims, fits));
+            cut.filter_map(|(entry, (claims, relevance))| cut_entry(entry, claims, scales.of(*relevance)));
         Self { entries: cut.collect() }
+    }
+}
+
+/// By how much weights are scaled, for each relevance. What has not had its turn yet gets what it gets in any case.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scales {
+    about: u64,
+    same_request: u64,
+    unrelated: u64,
+}
+
+impl Scales {
+    fn of(&self, relevance: Relevance) -> u64 {
+        match relevance {
+            Relevance::About => self.about,
+            Relevance::SameRequest => self.same_request,
+            Relevance::Unrelated => self.unrelated,
+        }
+    }
+
+    fn with(self, relevance: Relevance, scale: u64) -> Self {
+        match relevance {
+            Relevance::About => Self { about: scale, ..self },
+            Relevance::SameRequest => Self { same_request: scale, ..self },
+            Relevance::Unrelated => Self { unrelated: scale, ..self },
+        }
     }
 }
 
@@ -95,6 +134,13 @@ pub(super) fn letters(entries: &[TrailEntry]) -> usize {
 /// What the shortest forms of entries take.
 pub(super) fn least(entries: &[TrailEntry]) -> usize {
     claims(entries).iter().map(|claims| claims.letters(0)).sum()
+}
+
+/// What entries about a focus take as they are, beyond their shortest forms.
+pub(super) fn wanted(entries: &[TrailEntry], relevance: &[Relevance]) -> usize {
+    let claims = claims(entries);
+    let about = claims.iter().zip(relevance).filter(|(_, relevance)| **relevance == Relevance::About);
+    about.map(|(claims, _)| claims.letters(WHOLE).saturating_sub(claims.letters(0))).sum()
 }
 
 fn claims(entries: &[TrailEntry]) -> Vec<Claims> {

@@ -1,9 +1,13 @@
 //! Old requests, folded: what was asked, which tools were called how often, what was changed, and what came of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use super::{AnswerPart, CallEffect, FoldedRequest, TrailEntry, TrailKind, cut::without_middle, fit::least};
-use crate::id::Seq;
+use super::{
+    AnswerPart, CallEffect, FoldedRequest, TrailEntry, TrailKind,
+    cut::without_middle,
+    fit::{least, wanted},
+};
+use crate::{id::Seq, summary::focus::Relevance};
 
 /// How much of a request and of its report stays.
 const WORDS: usize = 160;
@@ -18,52 +22,104 @@ const TOOLS: usize = 8;
 /// A request with more calls than this is folded in pieces, so that its end can stay.
 const CALLS: usize = 12;
 
-/// The entries, with the oldest folded until the shortest forms of all fit `letters`. The newest piece is never folded.
-pub(super) fn folded(entries: Vec<TrailEntry>, letters: usize) -> Vec<TrailEntry> {
-    let mut needed = least(&entries);
-    if needed <= letters {
-        return entries;
-    }
-    let first = entries.first().map(|entry| entry.at);
-    let mut pieces = pieces(entries);
-    let mut told: Vec<TrailEntry> = Vec::new();
-    while needed > letters && pieces.len() > 1 {
-        let Some(piece) = pieces.pop_front() else { break };
-        needed = needed.saturating_sub(least(&piece));
-        let piece = fold(piece, first);
-        needed += piece.as_ref().map_or(0, |entry| least(std::slice::from_ref(entry)));
-        told.extend(piece);
-    }
-    while needed > letters && told.len() > 1 {
-        needed = needed.saturating_sub(least(&told[..2]));
-        let second = told.remove(1);
-        join(&mut told[0], second);
-        needed += least(&told[..1]);
-    }
-    told.into_iter().chain(pieces.into_iter().flatten()).collect()
+/// Some entries that are folded together.
+struct Piece {
+    entries: Vec<TrailEntry>,
+    /// How much each of them has to do with a focus.
+    relevance: Vec<Relevance>,
 }
 
-/// The entries in pieces: a request each, and no more than some calls.
-fn pieces(entries: Vec<TrailEntry>) -> VecDeque<Vec<TrailEntry>> {
-    let mut pieces: VecDeque<Vec<TrailEntry>> = VecDeque::new();
+impl Piece {
+    fn is_folded(&self) -> bool {
+        matches!(self.entries.as_slice(), [TrailEntry { what: TrailKind::Request(_), .. }])
+    }
+
+    fn most_relevant(&self) -> Relevance {
+        self.relevance.iter().copied().max().unwrap_or_default()
+    }
+}
+
+/// The entries, with the oldest folded until the shortest forms of all fit `letters`; what a focus is about comes last. The
+/// newest piece is never folded. `relevance` is that of each entry, before and behind.
+pub(super) fn folded(
+    entries: Vec<TrailEntry>,
+    relevance: Vec<Relevance>,
+    letters: usize,
+) -> (Vec<TrailEntry>, Vec<Relevance>) {
+    let mut needed = least(&entries);
+    // What a focus is about gets up to half of the room before other requests are told one by one.
+    let reserved = wanted(&entries, &relevance).min(letters / 2);
+    if needed + reserved <= letters {
+        return (entries, relevance);
+    }
+    // Clients may have written something before the user spoke.
+    let speaks = |entry: &&TrailEntry| matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_));
+    let first = entries.iter().find(speaks).map(|entry| entry.at);
+    let mut pieces = pieces(entries, relevance);
+    let newest = pieces.pop();
+    for relevance in Relevance::BY_WORTH.into_iter().rev() {
+        let letters = if relevance == Relevance::About { letters } else { letters - reserved };
+        for piece in &mut pieces {
+            if needed <= letters {
+                break;
+            }
+            if piece.most_relevant() == relevance && !piece.is_folded() {
+                needed = needed.saturating_sub(least(&piece.entries));
+                piece.entries = fold(std::mem::take(&mut piece.entries), first).into_iter().collect();
+                piece.relevance.truncate(piece.entries.len());
+                needed += least(&piece.entries);
+            }
+        }
+        pieces.retain(|piece| !piece.entries.is_empty());
+        needed = join_neighbours(&mut pieces, needed, letters);
+    }
+    pieces.extend(newest);
+    let (entries, relevance): (Vec<_>, Vec<_>) =
+        pieces.into_iter().map(|piece| (piece.entries, piece.relevance)).unzip();
+    (entries.concat(), relevance.concat())
+}
+
+/// Makes one of folded pieces that stand side by side, the oldest first, until what is needed fits. Gives what is needed then.
+fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -> usize {
+    let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces.drain(..) {
+        match joined.last_mut() {
+            Some(last) if needed > letters && last.is_folded() && piece.is_folded() => {
+                needed = needed.saturating_sub(least(&last.entries) + least(&piece.entries));
+                for (first, second) in last.entries.iter_mut().zip(piece.entries) {
+                    join(first, second);
+                }
+                needed += least(&last.entries);
+            }
+            _ => joined.push(piece),
+        }
+    }
+    *pieces = joined;
+    needed
+}
+
+/// The entries in pieces: a request each, and no more than some calls. A request that is folded already is a piece of its
+/// own: what came after it must not take the place of what it was about.
+fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut calls = 0;
-    for entry in entries {
+    for (entry, relevance) in entries.into_iter().zip(relevance) {
+        let is_folded = |piece: &Piece| piece.is_folded();
         let begins = matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_)) || calls == CALLS;
-        if begins || pieces.is_empty() {
-            pieces.push_back(Vec::new());
+        if begins || pieces.last().is_none_or(is_folded) {
+            pieces.push(Piece { entries: Vec::new(), relevance: Vec::new() });
             calls = 0;
         }
         calls += usize::from(matches!(entry.what, TrailKind::Call(_)));
-        pieces.back_mut().expect("one was just put in").push(entry);
+        let piece = pieces.last_mut().expect("one was just put in");
+        piece.entries.push(entry);
+        piece.relevance.push(relevance);
     }
     pieces
 }
 
-/// One entry for all of a piece.
+/// One entry for all of a piece; none, if remarks and notes were all of it.
 fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
-    if let [TrailEntry { what: TrailKind::Request(_), .. }] = piece.as_slice() {
-        return piece.into_iter().next();
-    }
     // Results of calls made at once may come in any order.
     let at = piece.iter().map(|entry| entry.at).min()?;
     let mut request = FoldedRequest { last: at, ..FoldedRequest::default() };
@@ -87,6 +143,9 @@ fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
             TrailKind::Request(other) => join_requests(&mut request, other),
             TrailKind::Assistant { part: AnswerPart::Remark, .. } | TrailKind::Client { .. } => {}
         }
+    }
+    if request.requests == 0 && request.calls.is_empty() && request.concluded.is_empty() {
+        return None;
     }
     request.calls = most_called(request.calls);
     Some(TrailEntry { at, what: TrailKind::Request(request) })

@@ -159,22 +159,7 @@ impl Trail {
 
     /// Shows every text in it to `see`.
     pub(super) fn visit_texts<'t>(&'t self, see: &mut impl FnMut(&'t str)) {
-        for entry in &self.entries {
-            match &entry.what {
-                TrailKind::User { text } | TrailKind::Client { text } | TrailKind::Assistant { text, .. } => {
-                    see(text);
-                }
-                TrailKind::Call(call) => {
-                    see(&call.arguments);
-                    see(&call.output);
-                }
-                TrailKind::Request(request) => {
-                    see(&request.asked);
-                    see(&request.concluded);
-                    request.changed.iter().for_each(|path| see(path));
-                }
-            }
-        }
+        self.entries.iter().for_each(|entry| entry.visit_texts(see));
     }
 
     /// The events it tells of: of a folded request all, if it says what was called.
@@ -207,5 +192,25 @@ impl Trail {
             entry
         });
         Self { entries: entries.collect() }
+    }
+}
+
+impl TrailEntry {
+    /// Shows every text in it to `see`.
+    pub(super) fn visit_texts<'t>(&'t self, see: &mut impl FnMut(&'t str)) {
+        match &self.what {
+            TrailKind::User { text } | TrailKind::Client { text } | TrailKind::Assistant { text, .. } => {
+                see(text);
+            }
+            TrailKind::Call(call) => {
+                see(&call.arguments);
+                see(&call.output);
+            }
+            TrailKind::Request(request) => {
+                see(&request.asked);
+                see(&request.concluded);
+                request.changed.iter().for_each(|path| see(path));
+            }
+        }
     }
 }

@@ -1,13 +1,10 @@
 //! Events, read into a trail.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use super::{AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind};
 use crate::{
+    chain::Digest,
     client_text::{ClientTextKind, spans, user_words_of},
     event::{Fact, Logged, Part, ToolCall, ToolResult},
     id::Seq,
@@ -76,7 +73,7 @@ impl Trail {
 }
 
 fn user_words(at: Seq, parts: &[Part]) -> Option<TrailEntry> {
-    let text = user_words_of(parts);
+    let text = without_keys(&user_words_of(parts));
     (!text.trim().is_empty()).then_some(TrailEntry { at, what: TrailKind::User { text } })
 }
 
@@ -178,11 +175,10 @@ fn effect(call: &ToolCall, result: Option<&ToolResult>) -> (CallEffect, String) 
     changed.or_else(read).unwrap_or_else(|| (CallEffect::Other, digest(call)))
 }
 
-/// A call by what it was given, so that the same call is known again.
+/// A call by what it was given, so that the same call is known again, by later builds too: summaries are stored.
 fn digest(call: &ToolCall) -> String {
-    let mut hasher = DefaultHasher::new();
-    (&call.name.0, &call.arguments).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    let digest = Digest::of(format!("{}\n{}", call.name.0, call.arguments).as_bytes()).to_string();
+    digest.chars().take(16).collect()
 }
 
 /// What a call returned, without what is secret in it. In a file that was read a password is most often only a name.
@@ -198,11 +194,14 @@ fn output(effect: CallEffect, result: &ToolResult) -> String {
 /// An output without the reminders that a client puts behind it.
 fn without_reminders(text: &str) -> &str {
     let mut text = text.trim_end();
-    while text.ends_with('>')
-        && let Some(last) = spans(text).last().filter(|span| span.kind == Some(ClientTextKind::Reminder))
-        && last.range.end == text.len()
-    {
-        text = text[..last.range.start].trim_end();
+    if !text.ends_with('>') {
+        return text;
+    }
+    for span in spans(text).iter().rev() {
+        if span.kind != Some(ClientTextKind::Reminder) || span.range.end != text.len() {
+            break;
+        }
+        text = text[..span.range.start].trim_end();
     }
     text
 }

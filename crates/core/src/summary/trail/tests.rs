@@ -122,7 +122,7 @@ fn requests() -> Vec<Arc<Logged>> {
 #[test]
 fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
     let trail = trail_of(&requests());
-    let folded = trail.clone().within(3_500);
+    let folded = trail.clone().within(3_500, None);
     let told = written(&folded, Names::Messages);
     let lines: Vec<&str> = told.lines().filter(|line| line.contains("] earlier")).collect();
     assert!((1..5).contains(&lines.len()), "{told}");
@@ -131,7 +131,7 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
         assert!(lines[0].contains(words), "{words} is not in {told}");
     }
     // The newest request is never folded, however little room there is.
-    let least = written(&trail.within(0), Names::Messages);
+    let least = written(&trail.within(0, None), Names::Messages);
     assert!(least.contains("[1-24] earlier, 4 requests; asked: Make part 1."), "{least}");
     assert!(
         least.contains("<user_message n=\"25\">\nMake part 5.") && least.contains("Part 5 works."),
@@ -140,8 +140,49 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
 }
 
 #[test]
+fn the_first_request_outlasts_every_fold() {
+    let mut trail = Trail::default();
+    let mut at = 1;
+    let mut log = |words: &str, calls: usize| {
+        let call = "assistant: Looking.\n  call bash {\"command\":\"ls\"}\n  -> a\n";
+        let events = read(&format!("{words}{}", call.repeat(calls)));
+        let shifted = events.iter().map(|event| {
+            let mut event = Logged::clone(event);
+            event.id.seq = Seq(at);
+            at += 1;
+            Arc::new(event)
+        });
+        shifted.collect::<Vec<_>>()
+    };
+    trail =
+        and(trail, &log("user: <local-command-stdout>x</local-command-stdout>\nuser: Add a cache.\n", 30));
+    trail = trail.within(1_500, None);
+    for _ in 0..6 {
+        trail = and(trail, &log("", 30)).within(1_500, None);
+        let told = written(&trail, Names::Messages);
+        assert!(told.contains("asked: Add a cache."), "{told}");
+        assert!(!told.contains("] earlier\n"), "{told}");
+    }
+}
+
+#[test]
+fn reminders_behind_an_output_are_left_out_however_many() {
+    let reminders = "<system-reminder>a</system-reminder>\n".repeat(20_000);
+    let log = "user: Go.\nassistant:\n  call bash {\"command\":\"ls\"}\n  -> found\n";
+    let mut events = read(log);
+    let result = events.iter_mut().find(|event| matches!(event.event.fact, Fact::ToolReturned { .. }));
+    let mut returned = Logged::clone(result.as_ref().expect("the log has one"));
+    if let Fact::ToolReturned { results, .. } = &mut returned.event.fact {
+        results[0].parts = vec![Part::Text { text: format!("found\n{reminders}") }];
+    }
+    *result.expect("the log has one") = Arc::new(returned);
+    let told = written(&trail_of(&events), Names::Messages);
+    assert!(told.contains("→ found\n") && !told.contains("reminder"), "{told}");
+}
+
+#[test]
 fn a_fork_within_folded_requests_does_not_know_how_they_ended() {
-    let folded = trail_of(&requests()).within(0);
+    let folded = trail_of(&requests()).within(0, None);
     let told = written(&folded.before(Seq(10)), Names::Messages);
     assert!(told.contains("[1-9] earlier; asked: Make part 1."), "{told}");
     assert!(!told.contains("Part") && !told.contains("src/"), "{told}");
@@ -149,7 +190,7 @@ fn a_fork_within_folded_requests_does_not_know_how_they_ended() {
     let calls = read(
         "assistant:\n  call bash {\"command\":\"ls\"}\n  -> ok\nuser: A secret plan.\nassistant: Yes.\nuser: And now?\n",
     );
-    let folded = trail_of(&calls).within(0);
+    let folded = trail_of(&calls).within(0, None);
     assert!(!written(&folded.before(Seq(3)), Names::Messages).contains("secret"));
 }
 
@@ -160,7 +201,7 @@ fn an_output_that_a_later_call_made_outdated_gives_way() {
         "user: Go.\nassistant:\n  call bash {{\"command\":\"ls\"}}\n  -> old {words}\nassistant:\n  call bash \
          {{\"command\":\"ls\"}}\n  -> new {words}\n"
     );
-    let told = written(&trail_of(&read(&log)).within(100_000), Names::Messages);
+    let told = written(&trail_of(&read(&log)).within(100_000, None), Names::Messages);
     assert!(told.contains("new word") && !told.contains("old word"), "{told}");
     assert!(told.contains("[3] bash {\"command\":\"ls\"} → 1 line"), "{told}");
 }
@@ -227,11 +268,11 @@ proptest! {
     #[test]
     fn a_trail_fits_its_room_or_is_as_short_as_it_can_be(events in session(), letters in 0..6_000usize) {
         let whole = trail_of(&events);
-        let fitted = whole.clone().within(letters);
-        prop_assert_eq!(&whole.clone().within(letters), &fitted, "the same every time");
+        let fitted = whole.clone().within(letters, None);
+        prop_assert_eq!(&whole.clone().within(letters, None), &fitted, "the same every time");
         // Arguments are cut value by value, and may take a little more than their part.
         let calls: usize = fitted.calls().map(|_| 100).sum();
-        let least = whole.clone().within(0).letters();
+        let least = whole.clone().within(0, None).letters();
         prop_assert!(fitted.letters() <= letters.max(least) + calls, "{} of {letters}, least {least}", fitted.letters());
         prop_assert!(fitted.letters() <= whole.letters().max(least));
         // What is told is told in the order in which it stood before.
@@ -239,7 +280,7 @@ proptest! {
             whole.entries.iter().position(|other| other.at == entry.at && same_kind(&other.what, &entry.what))
         }).collect();
         prop_assert!(places.is_sorted(), "{:?}", places);
-        let again = fitted.clone().within(letters);
+        let again = fitted.clone().within(letters, None);
         prop_assert!(again.letters() <= fitted.letters());
         prop_assert!(again.entries.len() <= fitted.entries.len());
     }
@@ -247,8 +288,8 @@ proptest! {
     #[test]
     fn from_summary_to_summary_an_entry_only_becomes_shorter(events in session(), letters in 0..4_000usize, at in any::<prop::sample::Index>()) {
         let (before, after) = events.split_at(at.index(events.len() + 1));
-        let first = trail_of(before).within(letters);
-        let second = and(first.clone(), after).within(letters);
+        let first = trail_of(before).within(letters, None);
+        let second = and(first.clone(), after).within(letters, None);
         for entry in &first.entries {
             let same = second.entries.iter().find(|next| next.at == entry.at && same_kind(&next.what, &entry.what));
             if let (Some(next), false) = (same, matches!(entry.what, TrailKind::Request(_))) {
