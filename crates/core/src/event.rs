@@ -679,6 +679,14 @@ impl Part {
         Self::Text { text: text.into() }
     }
 
+    /// The plain texts among some parts.
+    pub fn texts(parts: &[Self]) -> impl Iterator<Item = &str> {
+        parts.iter().filter_map(|part| match part {
+            Self::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
     /// Shows every text in it to `see`.
     pub fn visit_text<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
         match self {

@@ -129,7 +129,7 @@ impl SeqSet {
     }
 
     /// Whether an event is in both.
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         self.runs.iter().any(|run| {
             let begin = other.runs.partition_point(|theirs| theirs.last < run.first);
             other.runs.get(begin).is_some_and(|theirs| theirs.first <= run.last)

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    client_text::{ClientSpan, StandingRule, client_spans},
+    client_text::{ClientSpan, StandingRule, client_spans, named_opening},
     context::Names,
     event::{Fact, Instruction, Part},
     id::Seq,
@@ -130,14 +130,14 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
     };
     match fact {
         Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
-            for text in texts(parts) {
+            for text in Part::texts(parts) {
                 for block in blocks(text, position) {
                     take(block.kind, block.text);
                 }
             }
         }
         Fact::Instructed { what: Instruction::Message | Instruction::Project, parts } => {
-            for text in texts(parts) {
+            for text in Part::texts(parts) {
                 let blocks = blocks(text, position);
                 let rest = without(text, &blocks);
                 let rest = rest.trim();
@@ -173,13 +173,6 @@ fn without(text: &str, blocks: &[Block<'_>]) -> String {
     rest
 }
 
-fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    })
-}
-
 /// A standing block within a text.
 #[derive(Debug, PartialEq, Eq)]
 struct Block<'t> {
@@ -188,15 +181,7 @@ struct Block<'t> {
     text: &'t str,
 }
 
-/// The sentence by which a client sets a session up in a text that is standing context as a whole: Gemini CLI before it used
-/// tags, Qwen Code and others that descend from it. Only its name differs.
-const SETUP: (&str, &str) = ("This is the ", ". We are setting up the context");
-
-/// No client's name is longer.
-const LONGEST_NAME: usize = 64;
-
-/// How a text begins by which a client sets a session up, with its folder, the date and the system it runs on; nothing if
-/// it is none.
+/// The sentence that opens a client's setup message, with its folder, the date and the system it runs on, if `text` is one.
 ///
 /// ```
 /// use epitome_core::standing::setup_opening;
@@ -206,18 +191,11 @@ const LONGEST_NAME: usize = 64;
 /// assert_eq!(setup_opening("This is the file. Please read it."), None);
 /// ```
 pub fn setup_opening(text: &str) -> Option<&str> {
-    let text = text.trim_start();
-    let (this_is, setting_up) = SETUP;
-    let line = text.lines().next()?;
-    let name = line.strip_prefix(this_is)?.find(setting_up).filter(|name| *name <= LONGEST_NAME)?;
-    text.get(..this_is.len() + name + setting_up.len())
+    named_opening(text.trim_start())
 }
 
 /// Finds the standing blocks of a text, in order.
 fn blocks(text: &str, position: Position) -> Vec<Block<'_>> {
-    if let Some(opening) = setup_opening(text) {
-        return vec![Block { start: 0, kind: opening.to_owned(), text }];
-    }
     client_spans(text)
         .into_iter()
         .filter_map(|span| standing_block(text, &span, position))

@@ -75,8 +75,6 @@ pub struct Order<'o> {
     pub cutting: &'o Cutting,
     /// How long the summary may be.
     pub limit: Tokens,
-    /// How it is drafted.
-    pub drafting: &'o Drafting,
     /// Who counts.
     pub meter: &'o Meter,
 }
@@ -141,7 +139,7 @@ impl Subject {
             let context = project(&line, Arc::clone(&self.meter), names);
             let Ok(cutting) = drafting.cut(&context, &line) else { continue };
             let limit = drafting.length.of(cutting.covered);
-            let order = Order { cutting: &cutting, limit, drafting: &drafting, meter: &self.meter };
+            let order = Order { cutting: &cutting, limit, meter: &self.meter };
             let brief = author(&order).unwrap_or_else(|why| {
                 rejected.push(why);
                 built_in(&order)

@@ -370,11 +370,7 @@ fn when(row: &TurnRow) -> String {
 
 /// The texts that a client wrote in a user message.
 fn client_texts(parts: &[Part]) -> impl Iterator<Item = (ClientTextKind, &str)> {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    let of_clients = texts.flat_map(|text| {
+    let of_clients = Part::texts(parts).flat_map(|text| {
         spans(text).into_iter().filter_map(move |span| Some((span.kind?, text.get(span.range)?.trim())))
     });
     of_clients.filter(|(kind, _)| *kind != ClientTextKind::UserWordsFrame)

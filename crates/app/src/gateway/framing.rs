@@ -3,10 +3,10 @@
 //! A request that has both `Content-Length` and `Transfer-Encoding` is one request to whoever believes the first, and
 //! another to whoever believes the second: what one takes for a body, the other takes for the next request. hyper believes
 //! the second and drops the first before anybody sees it. So the heads are looked at once more on their way to it, and
-//! [`FramingFaults`] tells whoever answers a request that its framing was none.
+//! [`FramingFaults`] reports requests whose framing is ambiguous.
 //!
 //! Nothing is decided here about where a request ends: what hyper refuses ends the connection, and what it takes ends where
-//! it says. If the two ever disagree, nothing more is found on that connection.
+//! it says. Where the bytes can no longer be followed, the next request counts as faulty: nobody knows what its head hides.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The number that no request of a connection has.
-const NONE: u64 = u64::MAX;
+const NO_REQUEST: u64 = u64::MAX;
 
 /// The requests of a connection, numbered as they are answered, and the one whose framing cannot be believed. There is at
 /// most one: nothing that follows it can be told from its body.
@@ -31,8 +31,8 @@ pub(super) struct FramingFaults {
 }
 
 impl FramingFaults {
-    /// Whether the request that is answered next has two lengths.
-    pub(super) fn has_next(&self) -> bool {
+    /// Takes the number of the request that is answered next, and says whether its framing cannot be believed.
+    pub(super) fn check_next_request(&self) -> bool {
         // Head and answer of a request are handled by one task, one after the other.
         self.answered.fetch_add(1, Ordering::Relaxed) == self.faulty.load(Ordering::Relaxed)
     }
@@ -48,7 +48,8 @@ pub(super) struct FramedStream<Io> {
 impl<Io> FramedStream<Io> {
     /// Looks at the heads of requests, of which none is longer than `limit`.
     pub(super) fn new(io: Io, limit: usize) -> (Self, Arc<FramingFaults>) {
-        let faults = Arc::new(FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(NONE) });
+        let faults =
+            Arc::new(FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(NO_REQUEST) });
         (Self { io, reader: HeadReader::new(limit), faults: Arc::clone(&faults) }, faults)
     }
 }
@@ -96,7 +97,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for FramedStream<Io> {
 
 /// Finds the heads of requests among the bytes of a connection.
 struct HeadReader {
-    place: Place,
+    position: ReadPosition,
     /// The beginning of a head whose end has not come.
     head: Vec<u8>,
     limit: usize,
@@ -106,7 +107,7 @@ struct HeadReader {
 
 /// Where the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReadPosition {
     Head,
     /// In a body of which so many bytes are to come.
     Body(u64),
@@ -117,9 +118,11 @@ enum Place {
     },
     /// In a chunk of which so many bytes are to come, with its line end.
     Chunk(u64),
-    /// Behind the last chunk, in a line that is empty so far, or is not.
+    /// Behind the last chunk, in a line that is empty so far, or is not. As for hyper, only a line feed behind a carriage
+    /// return ends it.
     Trailer {
         is_empty: bool,
+        is_after_return: bool,
     },
     /// Where nothing more can be told.
     Lost,
@@ -140,44 +143,50 @@ enum Framing {
 
 impl HeadReader {
     fn new(limit: usize) -> Self {
-        Self { place: Place::Head, head: Vec::new(), limit, heads: 0 }
+        Self { position: ReadPosition::Head, head: Vec::new(), limit, heads: 0 }
     }
 
-    /// Reads on. The number of the request whose head came with these bytes and has two lengths, if one did.
+    /// Reads on. The number of the request whose framing cannot be believed, if that showed in these bytes.
     fn read(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while let Some((first, rest)) = bytes.split_first() {
-            (self.place, bytes) = match self.place {
+            (self.position, bytes) = match self.position {
                 // Empty lines before a request are nothing.
-                Place::Head if self.head.is_empty() && matches!(first, b'\r' | b'\n') => (Place::Head, rest),
-                Place::Head => match self.head(bytes) {
-                    (Some(Framing::Length(0)), rest) => (Place::Head, rest),
-                    (Some(Framing::Length(length)), rest) => (Place::Body(length), rest),
+                ReadPosition::Head if self.head.is_empty() && matches!(first, b'\r' | b'\n') => {
+                    (ReadPosition::Head, rest)
+                }
+                ReadPosition::Head => match self.head(bytes) {
+                    (Some(Framing::Length(0)), rest) => (ReadPosition::Head, rest),
+                    (Some(Framing::Length(length)), rest) => (ReadPosition::Body(length), rest),
                     (Some(Framing::Chunked), rest) => (CHUNK, rest),
-                    (Some(Framing::Unclear), rest) => (Place::Lost, rest),
-                    (Some(Framing::Both), _) => {
-                        self.place = Place::Lost;
+                    (Some(Framing::Both | Framing::Unclear), _) => {
+                        self.position = ReadPosition::Lost;
                         return Some(self.heads - 1);
                     }
-                    (None, rest) => {
-                        (if self.head.len() > self.limit { Place::Lost } else { Place::Head }, rest)
-                    }
+                    (None, rest) => (
+                        if self.head.len() > self.limit { ReadPosition::Lost } else { ReadPosition::Head },
+                        rest,
+                    ),
                 },
-                Place::Body(left) => match skipped(bytes, left) {
-                    (0, rest) => (Place::Head, rest),
-                    (left, rest) => (Place::Body(left), rest),
+                ReadPosition::Body(left) => match skipped(bytes, left) {
+                    (0, rest) => (ReadPosition::Head, rest),
+                    (left, rest) => (ReadPosition::Body(left), rest),
                 },
-                Place::Chunk(left) => match skipped(bytes, left) {
+                ReadPosition::Chunk(left) => match skipped(bytes, left) {
                     (0, rest) => (CHUNK, rest),
-                    (left, rest) => (Place::Chunk(left), rest),
+                    (left, rest) => (ReadPosition::Chunk(left), rest),
                 },
-                Place::ChunkSize { size, is_read } => (after_size(*first, size, is_read), rest),
-                Place::Trailer { is_empty } => match first {
-                    b'\n' if is_empty => (Place::Head, rest),
-                    b'\n' => (Place::Trailer { is_empty: true }, rest),
-                    byte => (Place::Trailer { is_empty: is_empty && *byte == b'\r' }, rest),
+                ReadPosition::ChunkSize { size, is_read } => (after_size(*first, size, is_read), rest),
+                ReadPosition::Trailer { is_empty, is_after_return } => match first {
+                    b'\n' if is_empty && is_after_return => (ReadPosition::Head, rest),
+                    b'\n' if is_after_return => (TRAILER, rest),
+                    b'\r' => (ReadPosition::Trailer { is_empty, is_after_return: true }, rest),
+                    _ => (ReadPosition::Trailer { is_empty: false, is_after_return: false }, rest),
                 },
-                Place::Lost => return None,
+                ReadPosition::Lost => return None,
             };
+            if self.position == ReadPosition::Lost {
+                return Some(self.heads);
+            }
         }
         None
     }
@@ -195,7 +204,10 @@ impl HeadReader {
 }
 
 /// The beginning of the line that tells the size of a chunk.
-const CHUNK: Place = Place::ChunkSize { size: 0, is_read: false };
+const CHUNK: ReadPosition = ReadPosition::ChunkSize { size: 0, is_read: false };
+
+/// The beginning of a line behind the last chunk.
+const TRAILER: ReadPosition = ReadPosition::Trailer { is_empty: true, is_after_return: false };
 
 /// Where a head ends, looked for from `from` on: behind the first empty line.
 fn head_end(head: &[u8], from: usize) -> Option<usize> {
@@ -236,18 +248,18 @@ fn skipped(bytes: &[u8], left: u64) -> (u64, &[u8]) {
 }
 
 /// Where a byte of the line leads to that tells the size of a chunk.
-fn after_size(byte: u8, size: u64, is_read: bool) -> Place {
+fn after_size(byte: u8, size: u64, is_read: bool) -> ReadPosition {
     match byte {
-        b'\n' if size == 0 => Place::Trailer { is_empty: true },
+        b'\n' if size == 0 => TRAILER,
         // A line end follows the bytes of a chunk.
-        b'\n' => Place::Chunk(size.saturating_add(2)),
-        _ if is_read => Place::ChunkSize { size, is_read },
+        b'\n' => ReadPosition::Chunk(size.saturating_add(2)),
+        _ if is_read => ReadPosition::ChunkSize { size, is_read },
         byte => match char::from(byte).to_digit(16) {
-            Some(digit) => size.checked_mul(16).map_or(Place::Lost, |size| Place::ChunkSize {
+            Some(digit) => size.checked_mul(16).map_or(ReadPosition::Lost, |size| ReadPosition::ChunkSize {
                 size: size | u64::from(digit),
                 is_read: false,
             }),
-            None => Place::ChunkSize { size, is_read: true },
+            None => ReadPosition::ChunkSize { size, is_read: true },
         },
     }
 }
@@ -300,16 +312,27 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_let_go_of() {
-        check(&format!("POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n{BOTH}"), None);
-        check(&format!("POST / HTTP/1.1\r\nX: {}\r\n\r\n{BOTH}", "x".repeat(2_000)), None);
+    fn what_cannot_be_followed_makes_a_request_faulty() {
+        check(&format!("POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n{BOTH}"), Some(0));
+        check(&format!("POST / HTTP/1.1\r\nX: {}\r\n\r\n{BOTH}", "x".repeat(2_000)), Some(0));
         let huge = "f".repeat(30);
-        check(&format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{huge}\r\n{BOTH}"), None);
+        check(&format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{huge}\r\n{BOTH}"), Some(1));
+    }
+
+    #[test]
+    fn a_bare_line_feed_ends_no_line_of_a_trailer() {
+        let hidden = "POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n";
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        check(&format!("{chunked}A: b\n\r\n{hidden}{BOTH}"), Some(1));
+        check(&format!("{chunked}A: b\n\n{hidden}{BOTH}"), Some(1));
     }
 
     #[test]
     fn the_request_that_has_two_lengths_is_told_from_the_others() {
         let faults = FramingFaults { answered: AtomicU64::new(0), faulty: AtomicU64::new(1) };
-        assert_eq!([faults.has_next(), faults.has_next(), faults.has_next()], [false, true, false]);
+        assert_eq!(
+            [faults.check_next_request(), faults.check_next_request(), faults.check_next_request()],
+            [false, true, false]
+        );
     }
 }

@@ -170,7 +170,7 @@ async fn serve(
     let kept = &alive;
     let service = service_fn(|request: Request<Incoming>| {
         let (gateway, alive) = (Arc::clone(&gateways.borrow()), kept.clone());
-        let is_faulty = faults.has_next();
+        let is_faulty = faults.check_next_request();
         async move {
             Ok::<_, Infallible>(if is_faulty {
                 relay::refuse_framing(&gateway, request)

@@ -15,6 +15,7 @@ use std::{borrow::Cow, ops::Range};
 
 pub(crate) use scan::{ClientSpan, client_spans};
 pub(crate) use table::StandingRule;
+use table::{TABLE, TextMark};
 
 use crate::event::{Fact, Part};
 
@@ -80,26 +81,6 @@ impl ClientTextKind {
             Self::UserWordsFrame => "frame",
         }
     }
-}
-
-/// A text that is recognised, for those who want to list them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownText {
-    /// The client that writes it.
-    pub client: &'static str,
-    /// Its kind.
-    pub kind: ClientTextKind,
-    /// The mark by which it is recognised, in words.
-    pub mark: String,
-}
-
-/// Lists the texts that are recognised.
-pub fn known_texts() -> impl Iterator<Item = KnownText> {
-    table::TABLE.iter().map(|row| KnownText {
-        client: row.client,
-        kind: row.kind,
-        mark: row.mark.to_string(),
-    })
 }
 
 /// A stretch of a user message by one writer.
@@ -260,20 +241,21 @@ pub fn user_words_of(parts: &[Part]) -> String {
 pub fn is_user_speaking(fact: &Fact) -> bool {
     let Fact::UserSaid { parts } = fact else { return false };
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
-    let is_blank = texts(parts).all(|text| text.trim().is_empty());
+    let is_blank = Part::texts(parts).all(|text| text.trim().is_empty());
     is_blank || !parts.iter().all(is_text) || !user_words_of(parts).is_empty()
+}
+
+/// The words that open a text of a client that puts its name into them, if `text` is one.
+pub(crate) fn named_opening(text: &str) -> Option<&str> {
+    TABLE.iter().find_map(|row| match row.mark {
+        TextMark::NamedOpening { before, behind } => table::named_opening(text, before, behind),
+        _ => None,
+    })
 }
 
 /// Whether blocks of a tag are a client's, wherever they stand.
 pub(crate) fn is_client_tag(name: &str) -> bool {
     table::tagged(name, name).is_some_and(|row| row.kind != ClientTextKind::UserWordsFrame)
-}
-
-fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::table::{ClientText, TABLE, TextMark, tagged};
+use super::table::{ClientText, TABLE, TextMark, named_opening, tagged};
 
 /// A stretch that a client wrote.
 #[derive(Debug)]
@@ -90,6 +90,10 @@ impl<'t> Scanner<'t> {
         let whole = TABLE.iter().find_map(|row| {
             let (is_it, name) = match row.mark {
                 TextMark::Opening(opening) => (text.starts_with(opening), opening),
+                TextMark::NamedOpening { before, behind } => {
+                    let opening = named_opening(text, before, behind);
+                    (opening.is_some(), opening.unwrap_or_default())
+                }
                 TextMark::Exactly(words) => (text == words, words),
                 TextMark::Bracket(opening) => (text.starts_with(opening) && is_bracket(text), opening),
                 TextMark::FirstLine { begins, ends, then } => {

@@ -1,10 +1,8 @@
-//! The table of texts that clients write in the user's name: how each is recognised, who writes it, what it is, and
-//! whether it holds for the whole session.
+//! The table of texts that clients write in the user's name: how each is recognised, what it is, and whether it holds for the
+//! whole session.
 //!
 //! Rows come from real sessions and from the clients' sources. A new client or a new text is a row here and an example in
 //! the tests; nothing else needs to know its words.
-
-use std::fmt;
 
 use super::ClientTextKind::{
     self, Attachment, ClientPrompt, CommandEcho, CommandOutput, Continuation, ControlToken, EditorState,
@@ -15,8 +13,6 @@ use super::ClientTextKind::{
 /// A text that a client writes in the user's name.
 #[derive(Debug)]
 pub(crate) struct ClientText {
-    /// The client that writes it.
-    pub(crate) client: &'static str,
     /// Its kind.
     pub(crate) kind: ClientTextKind,
     /// How it is recognised.
@@ -50,6 +46,13 @@ pub(crate) enum TextMark {
     },
     /// A whole part that begins so.
     Opening(&'static str),
+    /// A whole part that begins with a name between two texts.
+    NamedOpening {
+        /// The text before the name.
+        before: &'static str,
+        /// The text behind it.
+        behind: &'static str,
+    },
     /// A whole part that says only this.
     Exactly(&'static str),
     /// A whole part that is one bracket, which begins so.
@@ -90,39 +93,6 @@ pub(crate) enum TextMark {
     BracketLine(&'static str),
 }
 
-impl fmt::Display for TextMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tag(tag) => write!(f, "`<{tag}>` to `</{tag}>`"),
-            Self::TagPrefix(prefix) => write!(f, "`<{prefix}…>`"),
-            Self::TagSuffix(suffix) => write!(f, "`<…{suffix}>`"),
-            Self::Frame(tag) => write!(f, "`<{tag}>` and `</{tag}>` around the user's words"),
-            Self::Arguments(tag) => write!(f, "`<{tag}>` and `</{tag}>` around what follows a command"),
-            Self::Quotes { tag, before, behind } => {
-                write!(f, "`<{tag}>` that quotes the user between `{before}…` and `{behind}…`")
-            }
-            Self::Opening(words) => write!(f, "all of a text that begins `{}…`", words.escape_debug()),
-            Self::Exactly(words) => write!(f, "a text that is `{words}`"),
-            Self::Bracket(opening) => write!(f, "a text that is one bracket, `{opening}…`"),
-            Self::FirstLine { begins, ends, then: [] } => {
-                write!(f, "all of a text whose first line is `{begins}…{ends}`")
-            }
-            Self::FirstLine { begins, ends, then } => {
-                write!(
-                    f,
-                    "all of a text whose first line is `{begins}…{ends}`, then `{}…`",
-                    then.join("…` or `")
-                )
-            }
-            Self::Header { begins, to } => write!(f, "the beginning of a text from `{begins}` to `{to}`"),
-            Self::Footer { begins, .. } => write!(f, "the end of a text from `{begins}…` on"),
-            Self::LastWord(word) => write!(f, "`{word}` at the end"),
-            Self::Section { begins, to } => write!(f, "`{begins}…` to `{to}`"),
-            Self::BracketLine(opening) => write!(f, "a line of nothing but `{opening}…]`"),
-        }
-    }
-}
-
 /// Rule by which a text is [standing context](crate::standing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StandingRule {
@@ -134,199 +104,198 @@ pub(crate) enum StandingRule {
     ByContent,
 }
 
-const fn text(client: &'static str, kind: ClientTextKind, mark: TextMark) -> ClientText {
-    ClientText { client, kind, mark, standing: StandingRule::Never }
+const fn text(kind: ClientTextKind, mark: TextMark) -> ClientText {
+    ClientText { kind, mark, standing: StandingRule::Never }
 }
 
-const fn standing(client: &'static str, kind: ClientTextKind, mark: TextMark) -> ClientText {
-    ClientText { client, kind, mark, standing: StandingRule::Always }
+const fn standing(kind: ClientTextKind, mark: TextMark) -> ClientText {
+    ClientText { kind, mark, standing: StandingRule::Always }
 }
 
-const fn reminder(client: &'static str, tag: &'static str) -> ClientText {
-    ClientText { client, kind: Reminder, mark: Tag(tag), standing: StandingRule::ByContent }
+const fn reminder(tag: &'static str) -> ClientText {
+    ClientText { kind: Reminder, mark: Tag(tag), standing: StandingRule::ByContent }
 }
 
 use TextMark::{
-    Arguments, Bracket, BracketLine, Exactly, FirstLine, Footer, Frame, Header, LastWord, Opening, Quotes,
-    Section, Tag, TagPrefix, TagSuffix,
+    Arguments, Bracket, BracketLine, Exactly, FirstLine, Footer, Frame, Header, LastWord, NamedOpening,
+    Opening, Quotes, Section, Tag, TagPrefix, TagSuffix,
 };
-
-const CLAUDE: &str = "Claude Code";
-const CODEX: &str = "Codex";
-const OPENCODE: &str = "OpenCode";
-const PI: &str = "pi";
-const GEMINI: &str = "Gemini CLI";
-const GOOSE: &str = "goose";
-const CLINE: &str = "Cline and its kin";
-const CURSOR: &str = "Cursor";
-const COPILOT: &str = "Copilot";
-const OPENHANDS: &str = "OpenHands";
-const SWE_AGENT: &str = "SWE-agent";
-const AIDER: &str = "aider";
-const TAU: &str = "tau-bench";
-const SEVERAL: &str = "several";
 
 /// The rows, by client. The first that matches counts, so exact names stand before beginnings and ends of names.
 #[rustfmt::skip]
 pub(crate) static TABLE: &[ClientText] = &[
     // Reminders quote the user who spoke while tools ran; everything else in them is the client's.
-    text(SEVERAL, Reminder, Quotes { tag: "system-reminder", before: "The user sent the following message", behind: "Please address this message" }),
-    text(CLAUDE, Reminder, Quotes { tag: "system-reminder", before: "The user sent a new message while you were working", behind: "IMPORTANT: After completing your current task" }),
-    reminder(SEVERAL, "system-reminder"),
-    reminder(SEVERAL, "system_reminder"),
+    text(Reminder, Quotes { tag: "system-reminder", before: "The user sent the following message", behind: "Please address this message" }),
+    text(Reminder, Quotes { tag: "system-reminder", before: "The user sent a new message while you were working", behind: "IMPORTANT: After completing your current task" }),
+    reminder("system-reminder"),
+    reminder("system_reminder"),
 
-    text(CLAUDE, Notification, Tag("task-notification")),
-    text(CLAUDE, Notification, Tag("teammate-message")),
-    text(CLAUDE, Notification, Tag("agent-message")),
-    text(CLAUDE, Notification, Tag("cross-session-message")),
-    text(CLAUDE, Notification, Tag("mcp-resource-update")),
-    text(CLAUDE, Notification, Tag("mcp-polling-update")),
-    text(CLAUDE, Notification, Opening("[SYSTEM NOTIFICATION")),
-    text(CLAUDE, CommandEcho, Arguments("command-args")),
-    text(CLAUDE, CommandEcho, TagPrefix("command-")),
-    text(CLAUDE, CommandEcho, Tag("bash-input")),
-    text(CLAUDE, CommandEcho, Tag("local-command-caveat")),
-    text(CLAUDE, CommandEcho, Opening("Caveat: The messages below were generated by the user while running local commands")),
-    text(CLAUDE, CommandOutput, TagPrefix("local-command-")),
-    text(CLAUDE, CommandOutput, Tag("bash-stdout")),
-    text(CLAUDE, CommandOutput, Tag("bash-stderr")),
-    text(CLAUDE, HookOutput, Tag("user-prompt-submit-hook")),
-    text(CLAUDE, HookOutput, Tag("session-start-hook")),
-    text(CLAUDE, HookOutput, Opening("Operation stopped by hook:")),
-    text(CLAUDE, HookOutput, Opening("UserPromptSubmit operation blocked by hook:")),
-    text(CLAUDE, HookOutput, Opening("Stop hook feedback:")),
-    text(CLAUDE, EditorState, TagPrefix("ide_")),
-    text(CLAUDE, EditorState, Tag("new-diagnostics")),
-    text(CLAUDE, UserWordsFrame, Frame("user-memory-input")),
-    text(CLAUDE, Skill, Opening("Base directory for this skill: ")),
-    text(CLAUDE, Interruption, Bracket("[Request interrupted by user")),
-    text(CLAUDE, Interruption, Bracket("[Tool use interrupted")),
-    text(CLAUDE, Continuation, Opening("This session is being continued from a previous conversation")),
-    text(CLAUDE, Continuation, Footer { begins: "If you need specific details from before exiting plan mode", ends: "" }),
-    text(CLAUDE, ClientPrompt, Opening("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.")),
-    text(CLAUDE, ClientPrompt, Opening("Your task is to create a detailed summary of the conversation so far")),
-    text(CLAUDE, ClientPrompt, Opening("Your tool call was malformed and could not be parsed.")),
-    text(CLAUDE, MediaPlaceholder, BracketLine("[Image")),
-    text(CLAUDE, MediaPlaceholder, Exactly("(no content)")),
+    // Claude Code.
+    text(Notification, Tag("task-notification")),
+    text(Notification, Tag("teammate-message")),
+    text(Notification, Tag("agent-message")),
+    text(Notification, Tag("cross-session-message")),
+    text(Notification, Tag("mcp-resource-update")),
+    text(Notification, Tag("mcp-polling-update")),
+    text(Notification, Opening("[SYSTEM NOTIFICATION")),
+    text(CommandEcho, Arguments("command-args")),
+    text(CommandEcho, TagPrefix("command-")),
+    text(CommandEcho, Tag("bash-input")),
+    text(CommandEcho, Tag("local-command-caveat")),
+    text(CommandEcho, Opening("Caveat: The messages below were generated by the user while running local commands")),
+    text(CommandOutput, TagPrefix("local-command-")),
+    text(CommandOutput, Tag("bash-stdout")),
+    text(CommandOutput, Tag("bash-stderr")),
+    text(HookOutput, Tag("user-prompt-submit-hook")),
+    text(HookOutput, Tag("session-start-hook")),
+    text(HookOutput, Opening("Operation stopped by hook:")),
+    text(HookOutput, Opening("UserPromptSubmit operation blocked by hook:")),
+    text(HookOutput, Opening("Stop hook feedback:")),
+    text(EditorState, TagPrefix("ide_")),
+    text(EditorState, Tag("new-diagnostics")),
+    text(UserWordsFrame, Frame("user-memory-input")),
+    text(Skill, Opening("Base directory for this skill: ")),
+    text(Interruption, Bracket("[Request interrupted by user")),
+    text(Interruption, Bracket("[Tool use interrupted")),
+    text(Continuation, Opening("This session is being continued from a previous conversation")),
+    text(Continuation, Footer { begins: "If you need specific details from before exiting plan mode", ends: "" }),
+    text(ClientPrompt, Opening("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.")),
+    text(ClientPrompt, Opening("Your task is to create a detailed summary of the conversation so far")),
+    text(ClientPrompt, Opening("Your tool call was malformed and could not be parsed.")),
+    text(MediaPlaceholder, BracketLine("[Image")),
+    text(MediaPlaceholder, Exactly("(no content)")),
 
-    text(CODEX, Notification, Tag("subagent_notification")),
-    text(CODEX, CommandOutput, Tag("user_shell_command")),
-    text(CODEX, HookOutput, Tag("hook_prompt")),
-    text(CODEX, Interruption, Tag("turn_aborted")),
-    text(CODEX, Skill, Tag("skill")),
-    text(CODEX, Reminder, Tag("model_switch")),
-    text(CODEX, Reminder, Tag("token_budget")),
-    text(CODEX, Reminder, Tag("rollout_budget")),
-    text(CODEX, Reminder, Opening("Warning: The maximum number of unified exec processes")),
-    text(CODEX, Reminder, Opening("Warning: apply_patch was requested via")),
-    text(CODEX, ClientPrompt, Tag("user_action")),
-    text(CODEX, ClientPrompt, Opening("You are performing a CONTEXT CHECKPOINT COMPACTION")),
-    text(CODEX, ClientPrompt, Opening("The following is the Codex agent history")),
-    text(CODEX, Continuation, Opening("Another language model started to solve this problem and produced a summary")),
-    text(CODEX, EditorState, Header { begins: "# Context from my IDE setup:", to: "## My request for Codex:" }),
-    text(CODEX, Attachment, Header { begins: "# Files mentioned by the user:", to: "## My request for Codex:" }),
-    text(CODEX, Attachment, Header { begins: "# Diff comments:", to: "## My request for Codex:" }),
-    text(CODEX, Attachment, Header { begins: "# Selected text:", to: "## My request for Codex:" }),
-    text(CODEX, MediaPlaceholder, Bracket("<image ")),
-    text(CODEX, MediaPlaceholder, Exactly("</image>")),
-    standing(CODEX, Instructions, Section { begins: "# AGENTS.md instructions", to: "</INSTRUCTIONS>" }),
-    standing(CODEX, Instructions, Tag("permissions instructions")),
-    standing(CODEX, Instructions, Tag("collaboration_mode")),
-    standing(CODEX, Instructions, Tag("multi_agent_mode")),
-    standing(CODEX, Instructions, Tag("personality_spec")),
-    standing(CODEX, Environment, Tag("recommended_plugins")),
+    // Codex.
+    text(Notification, Tag("subagent_notification")),
+    text(CommandOutput, Tag("user_shell_command")),
+    text(HookOutput, Tag("hook_prompt")),
+    text(Interruption, Tag("turn_aborted")),
+    text(Skill, Tag("skill")),
+    text(Reminder, Tag("model_switch")),
+    text(Reminder, Tag("token_budget")),
+    text(Reminder, Tag("rollout_budget")),
+    text(Reminder, Opening("Warning: The maximum number of unified exec processes")),
+    text(Reminder, Opening("Warning: apply_patch was requested via")),
+    text(ClientPrompt, Tag("user_action")),
+    text(ClientPrompt, Opening("You are performing a CONTEXT CHECKPOINT COMPACTION")),
+    text(ClientPrompt, Opening("The following is the Codex agent history")),
+    text(Continuation, Opening("Another language model started to solve this problem and produced a summary")),
+    text(EditorState, Header { begins: "# Context from my IDE setup:", to: "## My request for Codex:" }),
+    text(Attachment, Header { begins: "# Files mentioned by the user:", to: "## My request for Codex:" }),
+    text(Attachment, Header { begins: "# Diff comments:", to: "## My request for Codex:" }),
+    text(Attachment, Header { begins: "# Selected text:", to: "## My request for Codex:" }),
+    text(MediaPlaceholder, Bracket("<image ")),
+    text(MediaPlaceholder, Exactly("</image>")),
+    standing(Instructions, Section { begins: "# AGENTS.md instructions", to: "</INSTRUCTIONS>" }),
+    standing(Instructions, Tag("permissions instructions")),
+    standing(Instructions, Tag("collaboration_mode")),
+    standing(Instructions, Tag("multi_agent_mode")),
+    standing(Instructions, Tag("personality_spec")),
+    standing(Environment, Tag("recommended_plugins")),
 
-    text(OPENCODE, ToolOutput, Opening("Called the Read tool with the following input: {")),
-    text(OPENCODE, ToolOutput, Opening("Called the list tool with the following input: {")),
-    text(OPENCODE, ToolOutput, Exactly("The following tool was executed by the user")),
-    text(OPENCODE, Attachment, FirstLine { begins: "<path>", ends: "</path>", then: &["<type>"] }),
-    text(OPENCODE, Attachment, FirstLine { begins: "<file>", ends: "<file>", then: &["00001| "] }),
-    text(OPENCODE, ClientPrompt, Opening("Continue if you have next steps, or stop and ask for clarification")),
-    text(OPENCODE, ClientPrompt, Opening("The previous request exceeded the provider's size limit due to large media attachments")),
-    text(OPENCODE, ClientPrompt, Opening("Summarize the task tool output above and continue with your task.")),
-    text(OPENCODE, ClientPrompt, Opening("You are writing a compact live recap for ")),
-    text(OPENCODE, Notification, Opening("▣ DCP | ")),
+    // OpenCode.
+    text(ToolOutput, Opening("Called the Read tool with the following input: {")),
+    text(ToolOutput, Opening("Called the list tool with the following input: {")),
+    text(ToolOutput, Exactly("The following tool was executed by the user")),
+    text(Attachment, FirstLine { begins: "<path>", ends: "</path>", then: &["<type>"] }),
+    text(Attachment, FirstLine { begins: "<file>", ends: "<file>", then: &["00001| "] }),
+    text(ClientPrompt, Opening("Continue if you have next steps, or stop and ask for clarification")),
+    text(ClientPrompt, Opening("The previous request exceeded the provider's size limit due to large media attachments")),
+    text(ClientPrompt, Opening("Summarize the task tool output above and continue with your task.")),
+    text(ClientPrompt, Opening("You are writing a compact live recap for ")),
+    text(Notification, Opening("▣ DCP | ")),
 
-    text(PI, CommandOutput, FirstLine { begins: "Ran `", ends: "`", then: &["```", "(no output)"] }),
-    text(PI, Continuation, Opening("The conversation history before this point was compacted into the following summary:")),
-    text(PI, Continuation, Opening("The following is a summary of a branch that this conversation came back from:")),
+    // pi.
+    text(CommandOutput, FirstLine { begins: "Ran `", ends: "`", then: &["```", "(no output)"] }),
+    text(Continuation, Opening("The conversation history before this point was compacted into the following summary:")),
+    text(Continuation, Opening("The following is a summary of a branch that this conversation came back from:")),
 
-    standing(GEMINI, Environment, Opening("This is the Gemini CLI. We are setting up the context")),
-    standing(GEMINI, Environment, Opening("This is the Qwen Code. We are setting up the context")),
-    text(GEMINI, Continuation, Tag("state_snapshot")),
-    text(GEMINI, ClientPrompt, Exactly("System: Please continue.")),
-    text(GEMINI, ClientPrompt, Opening("System: Potential loop detected.")),
-    text(GEMINI, CommandOutput, Opening("I ran the following shell command:\n```sh\n")),
-    text(GEMINI, Attachment, Section { begins: "--- Content from referenced files ---", to: "--- End of content ---" }),
+    // Gemini CLI.
+    // Before it used tags; so do Qwen Code and others that descend from it.
+    standing(Environment, NamedOpening { before: "This is the ", behind: ". We are setting up the context" }),
+    text(Continuation, Tag("state_snapshot")),
+    text(ClientPrompt, Exactly("System: Please continue.")),
+    text(ClientPrompt, Opening("System: Potential loop detected.")),
+    text(CommandOutput, Opening("I ran the following shell command:\n```sh\n")),
+    text(Attachment, Section { begins: "--- Content from referenced files ---", to: "--- End of content ---" }),
 
-    standing(GOOSE, Environment, Tag("info-msg")),
-    text(GOOSE, ClientPrompt, Opening("Please summarize the conversation history provided in the system prompt")),
+    // goose.
+    standing(Environment, Tag("info-msg")),
+    text(ClientPrompt, Opening("Please summarize the conversation history provided in the system prompt")),
 
-    text(CLINE, UserWordsFrame, Frame("task")),
-    text(CLINE, UserWordsFrame, Frame("feedback")),
-    text(CLINE, ToolOutput, FirstLine { begins: "[", ends: "] Result:", then: &[] }),
-    text(CLINE, Attachment, Tag("file_content")),
-    text(CLINE, Attachment, Tag("folder_content")),
-    text(CLINE, Attachment, Tag("url_content")),
-    text(CLINE, EditorState, Tag("workspace_diagnostics")),
-    text(CLINE, EditorState, Tag("git_working_state")),
-    text(CLINE, Reminder, Opening("[ERROR] You did not use a tool in your previous response!")),
-    text(CLINE, Interruption, Opening("[TASK RESUMPTION]")),
-    standing(CLINE, Environment, Tag("environment_details")),
+    // Cline and its kin.
+    text(UserWordsFrame, Frame("task")),
+    text(UserWordsFrame, Frame("feedback")),
+    text(ToolOutput, FirstLine { begins: "[", ends: "] Result:", then: &[] }),
+    text(Attachment, Tag("file_content")),
+    text(Attachment, Tag("folder_content")),
+    text(Attachment, Tag("url_content")),
+    text(EditorState, Tag("workspace_diagnostics")),
+    text(EditorState, Tag("git_working_state")),
+    text(Reminder, Opening("[ERROR] You did not use a tool in your previous response!")),
+    text(Interruption, Opening("[TASK RESUMPTION]")),
+    standing(Environment, Tag("environment_details")),
 
-    text(CURSOR, UserWordsFrame, Frame("user_query")),
-    text(CURSOR, EditorState, Tag("open_and_recently_viewed_files")),
-    text(CURSOR, Attachment, Tag("attached_files")),
-    text(CURSOR, Attachment, Tag("additional_data")),
-    text(CURSOR, Notification, Tag("system_notification")),
-    standing(CURSOR, Environment, Tag("user_info")),
-    standing(CURSOR, Environment, Tag("project_layout")),
-    standing(CURSOR, Environment, Tag("git_status")),
-    standing(CURSOR, Instructions, Tag("agent_skills")),
+    // Cursor.
+    text(UserWordsFrame, Frame("user_query")),
+    text(EditorState, Tag("open_and_recently_viewed_files")),
+    text(Attachment, Tag("attached_files")),
+    text(Attachment, Tag("additional_data")),
+    text(Notification, Tag("system_notification")),
+    standing(Environment, Tag("user_info")),
+    standing(Environment, Tag("project_layout")),
+    standing(Environment, Tag("git_status")),
+    standing(Instructions, Tag("agent_skills")),
 
-    text(COPILOT, UserWordsFrame, Frame("userRequest")),
-    text(COPILOT, Reminder, Tag("reminderInstructions")),
-    text(COPILOT, EditorState, Tag("editorContext")),
-    standing(COPILOT, Environment, Tag("environment_info")),
-    standing(COPILOT, Environment, Tag("workspace_info")),
+    // Copilot.
+    text(UserWordsFrame, Frame("userRequest")),
+    text(Reminder, Tag("reminderInstructions")),
+    text(EditorState, Tag("editorContext")),
+    standing(Environment, Tag("environment_info")),
+    standing(Environment, Tag("workspace_info")),
 
-    text(OPENHANDS, ClientPrompt, Opening("Please continue working on the task on whatever approach you think is suitable.")),
-    standing(OPENHANDS, Environment, Tag("REPOSITORY_INFO")),
-    standing(OPENHANDS, Instructions, Tag("REPOSITORY_INSTRUCTIONS")),
-    standing(OPENHANDS, Environment, Tag("RUNTIME_INFORMATION")),
-    standing(OPENHANDS, Environment, Tag("EXTRA_INFO")),
-    standing(OPENHANDS, Instructions, Tag("CONVERSATION_INSTRUCTIONS")),
+    // OpenHands.
+    text(ClientPrompt, Opening("Please continue working on the task on whatever approach you think is suitable.")),
+    standing(Environment, Tag("REPOSITORY_INFO")),
+    standing(Instructions, Tag("REPOSITORY_INSTRUCTIONS")),
+    standing(Environment, Tag("RUNTIME_INFORMATION")),
+    standing(Environment, Tag("EXTRA_INFO")),
+    standing(Instructions, Tag("CONVERSATION_INSTRUCTIONS")),
 
-    text(SWE_AGENT, Instructions, Opening("Here is a demonstration of how to correctly accomplish this task.")),
-    text(SWE_AGENT, Environment, Footer { begins: "(Open file: ", ends: "bash-$" }),
-    text(SWE_AGENT, ToolOutput, Opening("OBSERVATION:\n")),
-    text(SWE_AGENT, ToolOutput, FirstLine { begins: "<returncode>", ends: "</returncode>", then: &["<output>", "<warning>"] }),
+    // SWE-agent.
+    text(Instructions, Opening("Here is a demonstration of how to correctly accomplish this task.")),
+    text(Environment, Footer { begins: "(Open file: ", ends: "bash-$" }),
+    text(ToolOutput, Opening("OBSERVATION:\n")),
+    text(ToolOutput, FirstLine { begins: "<returncode>", ends: "</returncode>", then: &["<output>", "<warning>"] }),
 
-    text(AIDER, Attachment, Opening("I have *added these files to the chat*")),
-    text(AIDER, Attachment, Opening("Here are some READ ONLY files, provided for your reference.")),
-    text(AIDER, Environment, Opening("Here are summaries of some files present in my git repository.")),
-    text(AIDER, Environment, Opening("I am not sharing any files that you can edit yet.")),
+    // aider.
+    text(Attachment, Opening("I have *added these files to the chat*")),
+    text(Attachment, Opening("Here are some READ ONLY files, provided for your reference.")),
+    text(Environment, Opening("Here are summaries of some files present in my git repository.")),
+    text(Environment, Opening("I am not sharing any files that you can edit yet.")),
 
-    text(TAU, ControlToken, LastWord("###STOP###")),
-    text(TAU, ControlToken, LastWord("###TRANSFER###")),
-    text(TAU, ControlToken, LastWord("###OUT-OF-SCOPE###")),
+    // tau-bench.
+    text(ControlToken, LastWord("###STOP###")),
+    text(ControlToken, LastWord("###TRANSFER###")),
+    text(ControlToken, LastWord("###OUT-OF-SCOPE###")),
 
-    standing(SEVERAL, Instructions, Tag("instructions")),
-    standing(SEVERAL, Instructions, Tag("INSTRUCTIONS")),
-    standing(SEVERAL, Instructions, Tag("rules")),
-    standing(SEVERAL, Instructions, Tag("memory")),
-    standing(SEVERAL, Instructions, Tag("memories")),
-    standing(SEVERAL, Instructions, Tag("skills")),
-    standing(SEVERAL, Environment, Tag("env")),
-    standing(SEVERAL, Instructions, TagSuffix("_instructions")),
-    standing(SEVERAL, Instructions, TagSuffix("-instructions")),
-    standing(SEVERAL, Environment, TagSuffix("_context")),
-    standing(SEVERAL, Environment, TagSuffix("-context")),
-    standing(SEVERAL, Instructions, TagSuffix("_rules")),
-    standing(SEVERAL, Instructions, TagSuffix("-rules")),
-    standing(SEVERAL, Instructions, TagSuffix("_memory")),
-    standing(SEVERAL, Instructions, TagSuffix("_memories")),
-    standing(SEVERAL, Instructions, TagSuffix("_skills")),
+    // Several clients.
+    standing(Instructions, Tag("instructions")),
+    standing(Instructions, Tag("INSTRUCTIONS")),
+    standing(Instructions, Tag("rules")),
+    standing(Instructions, Tag("memory")),
+    standing(Instructions, Tag("memories")),
+    standing(Instructions, Tag("skills")),
+    standing(Environment, Tag("env")),
+    standing(Instructions, TagSuffix("_instructions")),
+    standing(Instructions, TagSuffix("-instructions")),
+    standing(Environment, TagSuffix("_context")),
+    standing(Environment, TagSuffix("-context")),
+    standing(Instructions, TagSuffix("_rules")),
+    standing(Instructions, TagSuffix("-rules")),
+    standing(Instructions, TagSuffix("_memory")),
+    standing(Instructions, TagSuffix("_memories")),
+    standing(Instructions, TagSuffix("_skills")),
 ];
 
 /// The row of a block that opens with a tag, by its name and by all that stands between its brackets.
@@ -338,4 +307,15 @@ pub(crate) fn tagged(name: &str, opening: &str) -> Option<&'static ClientText> {
         TagSuffix(suffix) => name.len() > suffix.len() && name.ends_with(suffix),
         _ => false,
     })
+}
+
+/// No client's name is longer.
+const LONGEST_NAME: usize = 64;
+
+/// The beginning of a text up to the end of `behind`, if it is a name between these two.
+pub(crate) fn named_opening<'t>(text: &'t str, before: &str, behind: &str) -> Option<&'t str> {
+    let rest = text.strip_prefix(before)?;
+    let name = rest.get(..rest.floor_char_boundary(LONGEST_NAME + behind.len()))?.find(behind)?;
+    let is_line = !rest.get(..name)?.contains('\n');
+    text.get(..before.len() + name + behind.len()).filter(|_| is_line)
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::{
     ClientTextKind::{self, *},
-    table::{TABLE, TextMark},
     *,
 };
 
@@ -106,6 +105,7 @@ const EXAMPLES: &[(&str, &[ClientTextKind], &str)] = &[
     // Gemini CLI.
     ("This is the Gemini CLI. We are setting up the context for our chat.\nToday is Monday.", &[Environment], ""),
     ("This is the Qwen Code. We are setting up the context for our chat.", &[Environment], ""),
+    ("This is the iFlow CLI. We are setting up the context for our chat.\nMy folder is /src.", &[Environment], ""),
     ("<state_snapshot>\n<overall_goal>Tabs.</overall_goal>\n</state_snapshot>", &[Continuation], ""),
     ("System: Please continue.", &[ClientPrompt], ""),
     ("System: Potential loop detected. Details: again and again.", &[ClientPrompt], ""),
@@ -317,6 +317,7 @@ fn words_behind_a_block_in_the_same_text_stay_the_users() {
             | TextMark::BracketLine(_) => true,
             // The whole of a part, or its end.
             TextMark::Opening(_)
+            | TextMark::NamedOpening { .. }
             | TextMark::Exactly(_)
             | TextMark::Bracket(_)
             | TextMark::FirstLine { .. }

@@ -232,7 +232,7 @@ impl<'de> Deserialize<'de> for SaidSummary {
             type Value = SaidSummary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`, `most`")
+                f.write_str("`false`, `true`, or a table with `keep`, `length`, `caps`, `shape`")
             }
 
             fn visit_bool<E>(self, wanted: bool) -> Result<SaidSummary, E> {

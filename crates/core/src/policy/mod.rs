@@ -23,7 +23,7 @@ use crate::{
     context::Tier,
     pipeline::{Pipeline, Reducer},
     profile::{Rule, Share},
-    reducers::{self, AnyReducer, CutOutputs},
+    reducers::{self, AnyReducer, CutOutputs, cut_outputs::NEARLY_FULL},
     summary::{
         Caps,
         compaction::{Drafting, Keep, Length},
@@ -69,10 +69,6 @@ pub struct SummaryRules {
     pub caps: Caps,
     /// How it is shown.
     pub shape: Shape,
-    /// How much of what instructions and tools leave may be taken with a summary, where that is less than the target: a
-    /// reset must buy room for some calls. Without it the target alone counts, and what has room of its own is beside it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub most: Option<Level>,
 }
 
 /// How the summary of a compaction is shown.
@@ -91,8 +87,7 @@ impl SummaryRules {
     /// long the summary is are as the policy says, or as much as there is room for.
     pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
         let target = budget.target();
-        let most = self.most.map_or(Tokens::MAX, |most| most.of(budget.ceiling().less(prefix)));
-        let room = target.less(prefix).min(most);
+        let room = target.less(prefix);
         let length = self.length.at_most(Tokens(room.0 / if self.caps.trail > 0 { 6 } else { 3 }));
         let beside = if self.caps.trail > 0 { room.less(length.most()).0 / 2 } else { 0 };
         let keep = self.keep.at_most(room.less(length.most()).less(Tokens(beside)));
@@ -101,7 +96,7 @@ impl SummaryRules {
             keep,
             length,
             caps,
-            most: Some(even(target.min(prefix + most))),
+            most: Some(even(target)),
             limit: Some(budget.trigger()),
             unanswered: None,
         }
@@ -275,6 +270,11 @@ impl Policy {
         }
         // A policy that minds the cache acts on what was never answered only where it must.
         let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
+        let has_share =
+            |step: &Step| matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }));
+        // Outputs that have a share are cut in a request that is nearly full, whatever forces the rest.
+        let nearly_full = self.reduce.iter().any(has_share).then(|| NEARLY_FULL.of(budget.ceiling()));
+        let whole = nearly_full.map_or(whole, |limit| whole.min(limit));
         Some(UntouchedSizes { whole, item })
     }
 

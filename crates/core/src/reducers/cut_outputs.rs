@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// From this part of what a request may hold on, it is taken to be nearly full: that is where policies must act.
-const NEARLY_FULL: Share = Share::percent(95);
+pub(crate) const NEARLY_FULL: Share = Share::percent(95);
 
 /// Cuts large outputs to their head and tail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,15 +118,17 @@ impl CutOutputs {
 
     /// The same with a lower limit, and what stays of a text in proportion.
     fn with_limit(&self, over: Tokens) -> Self {
-        let tokens = self.tokens.map(|limit| {
-            let over = over.min(limit.over);
-            let part = |kept: Tokens| {
-                let kept = u128::from(kept.0) * u128::from(over.0) / u128::from(limit.over.0.max(1));
-                Tokens(u64::try_from(kept).unwrap_or(u64::MAX))
-            };
-            TokenLimit { over, head: part(limit.head), tail: part(limit.tail) }
-        });
-        Self { tokens, ..self.clone() }
+        let (limit, over) = match self.tokens {
+            Some(limit) => (limit, over.min(limit.over)),
+            // What is cut by lines alone is cut in the usual proportion.
+            None => (TokenLimit::default(), over),
+        };
+        let part = |kept: Tokens| {
+            let kept = u128::from(kept.0) * u128::from(over.0) / u128::from(limit.over.0.max(1));
+            Tokens(u64::try_from(kept).unwrap_or(u64::MAX))
+        };
+        let tokens = TokenLimit { over, head: part(limit.head), tail: part(limit.tail) };
+        Self { tokens: Some(tokens), ..self.clone() }
     }
 
     /// The parts of a result with those cut that are too long, and what that saves; `None` if none is.
@@ -196,6 +198,13 @@ mod tests {
         reducers::testing::{reduced, shown},
         tokens::TokenCounter,
     };
+
+    #[test]
+    fn a_share_limits_outputs_that_are_cut_by_lines_too() {
+        let cut = CutOutputs::by_lines(10).with_limit(Tokens(400));
+        let expect = TokenLimit { over: Tokens(400), head: Tokens(100), tail: Tokens(100) };
+        assert_eq!((cut.tokens, cut.lines), (Some(expect), Some(10)));
+    }
 
     #[test]
     fn each_long_part_is_cut_and_short_ones_stay() {

@@ -5,7 +5,7 @@
 
 mod blocks;
 mod cut;
-mod cut_outputs;
+pub(crate) mod cut_outputs;
 mod drop_injected;
 mod drop_middle;
 mod drop_reasoning;

@@ -112,7 +112,7 @@ fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
         return true;
     }
     // A trail may begin later than the sections: an earlier version or another policy made none.
-    if !item.sources.meets(told) {
+    if !item.sources.intersects(told) {
         return false;
     }
     let key = item.key.as_deref();

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use epitome_core::{
     Fact, Logged, Part, Seq, Tokens,
-    client_text::{ClientTextKind, is_user_speaking, spans},
+    client_text::{ClientTextKind, is_user_speaking, spans_of},
     event::{Instruction, Pin, Summary, ToolCall, ToolResult},
     media::{Media, Place},
     meter::Meter,
@@ -136,12 +136,12 @@ impl Writer<'_> {
     /// A user's message, with what the client added behind it and marked as that: no order in it is the user's.
     fn spoken(&self, parts: &[Part]) -> String {
         let (mut own, mut added) = (Vec::new(), Vec::new());
-        for part in parts {
+        for (part, spans) in parts.iter().zip(spans_of(parts)) {
             let Part::Text { text } = part else {
                 own.push(part.clone());
                 continue;
             };
-            for span in spans(text) {
+            for span in spans {
                 let said = Part::text(text.get(span.range).unwrap_or_default());
                 match span.kind {
                     None => own.push(said),
@@ -229,6 +229,17 @@ mod tests {
             shown([user(asked), user(note)]),
             "0/1 user: Fix it.\n(added by the application) <system-reminder>\nMind the list.\n</system-reminder>\n\
              0/2 note of the application: <task-notification>\nAlways push.\n</task-notification>"
+        );
+    }
+
+    #[test]
+    fn a_file_that_a_client_sends_in_several_parts_is_not_told_as_the_users_words() {
+        let texts =
+            ["--- Content from referenced files ---", "Always push.", "--- End of content ---\nFix it."];
+        assert_eq!(
+            shown([Fact::UserSaid { parts: texts.map(Part::text).into() }]),
+            "0/1 user: Fix it.\n(added by the application) --- Content from referenced files ---\nAlways push.\n\
+             --- End of content ---"
         );
     }
 

@@ -79,13 +79,9 @@ fn user_words(at: Seq, parts: &[Part]) -> Option<TrailEntry> {
 
 /// What a client tells in the user's name of what happened. What it says of surroundings and rules stands elsewhere.
 fn client_notes(at: Seq, parts: &[Part]) -> Vec<TrailEntry> {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    let notes = texts.flat_map(|text| spans(text).into_iter().map(move |span| (text, span)));
+    let notes = Part::texts(parts).flat_map(|text| spans(text).into_iter().map(move |span| (text, span)));
     let notes = notes.filter_map(|(text, span)| {
-        let kind = span.kind.filter(|kind| is_news(*kind))?;
+        let kind = span.kind.filter(|kind| reports_an_event(*kind))?;
         let text = format!("{}: {}", kind.name(), one_line(text.get(span.range)?, CLIENT_TEXT));
         Some(TrailEntry { at, what: TrailKind::Client { text: without_keys(&text) } })
     });
@@ -93,7 +89,7 @@ fn client_notes(at: Seq, parts: &[Part]) -> Vec<TrailEntry> {
 }
 
 /// Whether a client's text says that something happened.
-fn is_news(kind: ClientTextKind) -> bool {
+fn reports_an_event(kind: ClientTextKind) -> bool {
     match kind {
         ClientTextKind::Notification
         | ClientTextKind::CommandEcho

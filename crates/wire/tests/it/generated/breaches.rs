@@ -152,7 +152,10 @@ impl Case<'_, '_> {
     fn unreadable(&mut self) -> String {
         let body = self.request.to_string();
         match self.draw.below(4) {
-            0 => body[..=self.draw.below(body.len() / 3)].chars().filter(char::is_ascii).collect(),
+            0 => {
+                let length = 1 + self.draw.below(body.len() / 3);
+                body.chars().take(length).filter(char::is_ascii).collect()
+            }
             1 => format!("[{body}]"),
             2 => format!("{body}{body}"),
             _ => self.draw.no_object().to_string(),

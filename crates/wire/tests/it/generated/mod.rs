@@ -6,6 +6,8 @@
 mod breaches;
 mod requests;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use epitome_wire::{
     Format,
     legality::{RULES, Rule, Rules, check_against, inspect},
@@ -15,7 +17,7 @@ use serde_json::Value;
 
 use self::{
     breaches::{Broken, broken},
-    requests::{Draw, legal, with_compaction, with_open_loop, with_reasoning, with_signatures},
+    requests::{Decision, Draw, legal, with_compaction, with_open_loop, with_reasoning, with_signatures},
 };
 
 /// What is found, each by rule and place.
@@ -44,22 +46,48 @@ fn every_rule_can_be_broken_in_each_of_its_formats() {
 #[test]
 fn every_way_in_which_a_rule_is_broken_is_met() {
     // Each rule alone, so that none is left to chance.
-    let mut choices: Vec<u64> = (0..96).map(|at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7).collect();
+    let mut numbers = numbers();
     for (rule, format) in cases() {
-        for turn in 0..24_usize {
-            choices.rotate_left(turn + 1);
-            check_broken(rule, format, &choices);
+        // The ways there are at each decision, and those that were met. How many messages or parts there are to choose from
+        // differs from request to request; the ways to break one do not.
+        let mut decided: BTreeMap<(u32, u32), (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
+        for _ in 0..200 {
+            let choices: Vec<u64> = numbers.by_ref().take(96).collect();
+            for decision in check_broken(rule, format, &choices) {
+                let place = (decision.place.line(), decision.place.column());
+                let (ways, met) = decided.entry(place).or_default();
+                ways.insert(decision.ways);
+                met.insert(decision.way);
+            }
+        }
+        for (place, (ways, met)) in decided.into_iter().filter(|(_, (ways, _))| ways.len() == 1) {
+            let all: BTreeSet<usize> = ways.iter().flat_map(|ways| 0..*ways).collect();
+            assert_eq!(met, all, "{rule} in {format}, decided at {place:?} of the breaches");
         }
     }
 }
 
+/// The same numbers every time, as if drawn (splitmix64).
+fn numbers() -> impl Iterator<Item = u64> {
+    let steps = std::iter::successors(Some(1_u64), |step| Some(step.wrapping_add(0x9e37_79b9_7f4a_7c15)));
+    steps.map(|step| {
+        let mixed = (step ^ (step >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    })
+}
+
+/// Breaks a rule in a request that is drawn, and gives what was decided in breaking it.
 #[track_caller]
-fn check_broken(rule: &'static str, format: Format, choices: &[u64]) {
+fn check_broken(rule: &'static str, format: Format, choices: &[u64]) -> Vec<Decision> {
     let mut draw = Draw::of(choices);
     let request = legal(format, &mut draw);
+    draw.decisions.clear();
     let broken = broken(rule, format, request, &mut draw).expect("every rule can be broken");
     let expect = [(rule, broken.place.clone())];
     assert_eq!(found(format, &broken), expect, "{format}\n{}", broken.body);
+    draw.decisions.retain(|decision| decision.place.file().ends_with("breaches.rs"));
+    draw.decisions
 }
 
 #[track_caller]

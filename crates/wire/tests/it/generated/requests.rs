@@ -1,5 +1,7 @@
 //! Legal requests, made by drawing.
 
+use std::panic::Location;
+
 use epitome_wire::Format;
 use serde_json::{Value, json};
 
@@ -8,25 +10,40 @@ pub(super) struct Draw<'c> {
     choices: &'c [u64],
     /// How many ids were given.
     ids: usize,
+    /// What was decided, and where in the source.
+    pub(super) decisions: Vec<Decision>,
+}
+
+/// A decision between several ways to go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    pub(super) place: &'static Location<'static>,
+    pub(super) ways: usize,
+    pub(super) way: usize,
 }
 
 impl<'c> Draw<'c> {
     pub(super) fn of(choices: &'c [u64]) -> Self {
-        Self { choices, ids: 0 }
+        Self { choices, ids: 0, decisions: Vec::new() }
     }
 
     /// A number below `limit`.
+    #[track_caller]
     pub(super) fn below(&mut self, limit: usize) -> usize {
         let (first, rest) =
             self.choices.split_first().map_or((0, self.choices), |(first, rest)| (*first, rest));
         self.choices = rest;
-        usize::try_from(first % limit.max(1) as u64).unwrap()
+        let way = usize::try_from(first % limit.max(1) as u64).unwrap();
+        self.decisions.push(Decision { place: Location::caller(), ways: limit.max(1), way });
+        way
     }
 
+    #[track_caller]
     pub(super) fn chance(&mut self) -> bool {
         self.below(2) == 1
     }
 
+    #[track_caller]
     pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
@@ -41,16 +58,19 @@ impl<'c> Draw<'c> {
     }
 
     /// A value that is neither text nor list.
+    #[track_caller]
     pub(super) fn odd(&mut self) -> Value {
         self.pick(&[json!(7), json!(true), json!({ "a": 1 }), json!(-0.5), json!({})])
     }
 
     /// A value that is no object.
+    #[track_caller]
     pub(super) fn no_object(&mut self) -> Value {
         self.pick(&[json!("x"), json!(7), json!(false), json!(["x"]), json!(null)])
     }
 
     /// A value that is no string.
+    #[track_caller]
     pub(super) fn no_text(&mut self) -> Value {
         self.pick(&[json!(7), json!(true), json!({ "a": 1 }), json!(["x"]), json!(null)])
     }
