@@ -436,7 +436,7 @@ fn a_structured_summary_tells_every_section_and_writes_no_request() {
     let file = bench.path("summary.md");
     let said = text_of(&["--out", text(&file)]);
     assert!(said.contains("written to"), "{said}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), whole.trim_end());
+    assert_eq!(fs::read_to_string(&file).unwrap().trim_end(), whole.trim_end());
     let refused = bench.fails(&["explain", text(&example), "--format", "structured"]);
     assert!(refused.contains("`compact` and `context` write it"), "{refused}");
     let refused = bench.fails(&["compact", text(&example), "--format", "structured", "--policy", "fit"]);
