@@ -78,18 +78,26 @@ impl Event {
     /// the rest of the event. Nothing at all if there are none, as is usual.
     pub fn count_unread(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
         let (results, parts) = (self.fact.results().len(), self.fact.parts().len());
+        let rest = results + parts;
         let mut pieces = Vec::new();
+        // Counted once, however many pay for it.
+        let mut shared = Tokens(0);
         unread::visit(self, &mut |payer, text| {
             if pieces.is_empty() {
-                pieces.resize(results + parts + 1, Tokens(0));
+                pieces.resize(rest + 1, Tokens(0));
             }
             let at = match payer {
                 Payer::Result(index) => index,
                 Payer::Part(index) => results + index,
-                Payer::Event => results + parts,
+                Payer::Everyone if rest > 0 => {
+                    shared += count(text);
+                    return;
+                }
+                Payer::Everyone | Payer::Event => rest,
             };
             pieces[at] += count(text);
         });
+        pieces.iter_mut().take(rest).for_each(|tokens| *tokens += shared);
         pieces
     }
 

@@ -29,6 +29,8 @@ pub(crate) enum Payer {
     Result(usize),
     /// One of its parts.
     Part(usize),
+    /// Each of its results and parts, or the event as a whole if it has neither.
+    Everyone,
     /// The event as a whole: it has neither.
     Event,
 }
@@ -46,8 +48,8 @@ pub(crate) fn visit(event: &Event, see: &mut dyn FnMut(Payer, &str)) {
     let mut walk = Walk::of(event);
     let mut scope = Scope::default();
     walk.value(None, raw.trim(), 0, &mut scope);
-    let first = walk.payers.first().copied().unwrap_or(Payer::Event);
-    walk.found.extend(scope.rest.into_iter().map(|text| (scope.payer.unwrap_or(first), text)));
+    let payer = scope.payer.unwrap_or(walk.first);
+    walk.found.extend(scope.rest.into_iter().map(|text| (payer, text)));
     for joined in walk.joined.into_iter().filter(|joined| joined.is_whole) {
         walk.found.extend(joined.pieces.into_iter().map(|piece| (joined.payer, piece)));
     }
@@ -203,6 +205,10 @@ const DEEPEST: usize = 12;
 /// Names up to this length, of values that say nothing, are paid for by the wrapping of what they stand in.
 const SHORT_NAME: usize = 32;
 
+/// How often the bytes of a message may be searched in vain. Whoever sends pieces of no text must not make the search for them
+/// quadratic; what is not found counts by itself, which is never too little.
+const SEARCHES: usize = 64;
+
 /// What is found in a value until it is known which part it belongs to.
 #[derive(Default)]
 struct Scope<'r> {
@@ -211,7 +217,7 @@ struct Scope<'r> {
 }
 
 /// A text that a reader may have joined of several values.
-struct Joined<'e> {
+struct JoinedText<'e> {
     payer: Payer,
     whole: &'e str,
     /// How far values of it were met, and which.
@@ -222,15 +228,19 @@ struct Joined<'e> {
 }
 
 struct Walk<'e> {
-    /// Everything that can pay.
-    payers: Vec<Payer>,
+    /// The first that can pay.
+    first: Payer,
     /// Whether what can pay is shown, or left out, each by itself.
     is_split: bool,
     /// The texts of the parts, each as often as parts have it.
     known: HashMap<&'e str, VecDeque<Payer>>,
     /// The calls that are made, or answered, by their ids.
     ids: HashMap<&'e str, VecDeque<Payer>>,
-    joined: Vec<Joined<'e>>,
+    joined: Vec<JoinedText<'e>>,
+    /// Places of the joined texts that were not met whole, by what they say.
+    joined_at: HashMap<&'e str, Vec<usize>>,
+    /// How much may still be searched in vain for the texts that pieces belong to.
+    searches_left: usize,
     /// Reasoning, which some servers send in two members.
     reasoning: Vec<(Payer, &'e str)>,
     /// How many bytes each of the event's media takes.
@@ -244,12 +254,15 @@ impl<'e> Walk<'e> {
     fn of(event: &'e Event) -> Self {
         let is_said = matches!(event.fact, Fact::AssistantSaid { .. });
         let (results, parts) = (event.fact.results(), event.fact.parts());
+        let first = if results.is_empty() { Payer::Part(0) } else { Payer::Result(0) };
         let mut walk = Self {
-            payers: (0..results.len()).map(Payer::Result).chain((0..parts.len()).map(Payer::Part)).collect(),
+            first: if results.is_empty() && parts.is_empty() { Payer::Event } else { first },
             is_split: is_said || !results.is_empty(),
             known: HashMap::new(),
             ids: HashMap::new(),
             joined: Vec::new(),
+            joined_at: HashMap::new(),
+            searches_left: event.raw.json.len().saturating_mul(SEARCHES),
             reasoning: Vec::new(),
             media: Vec::new(),
             is_answer: event.raw.dialect == Dialect::Anthropic && is_said,
@@ -267,17 +280,23 @@ impl<'e> Walk<'e> {
 
     fn expect(&mut self, payer: Payer, part: &'e Part) {
         part.visit_text(&mut |text| self.known.entry(text).or_default().push_back(payer));
-        let mut join = |whole| {
-            self.joined.push(Joined { payer, whole, met: 0, pieces: Vec::new(), is_whole: false });
+        let mut join = |whole: &'e str| {
+            if !whole.is_empty() {
+                self.joined_at.entry(whole).or_default().push(self.joined.len());
+                self.joined.push(JoinedText { payer, whole, met: 0, pieces: Vec::new(), is_whole: false });
+            }
         };
         match part {
             Part::Reasoning { text, seal } => {
                 join(text);
                 self.reasoning.push((payer, text));
-                if let Some(Seal::Signature(sealed) | Seal::Encrypted(sealed)) = seal
-                    && is_code(sealed)
-                {
-                    self.known.entry(sealed).or_default().push_back(payer);
+                match seal {
+                    Some(Seal::Encrypted(sealed)) => self.known.entry(sealed).or_default().push_back(payer),
+                    // What is no code may be read; a part is not measured by its signature.
+                    Some(Seal::Signature(sealed)) if is_code(sealed) => {
+                        self.known.entry(sealed).or_default().push_back(payer);
+                    }
+                    Some(Seal::Signature(_)) | None => {}
                 }
             }
             Part::Text { text } if matches!(payer, Payer::Result(_)) => join(text),
@@ -298,8 +317,10 @@ impl<'e> Walk<'e> {
 
     fn take(&mut self, text: &str) -> Option<Payer> {
         let payer = self.known.get_mut(text)?.pop_front()?;
-        for joined in self.joined.iter_mut().filter(|joined| joined.whole == text) {
-            (joined.met, joined.is_whole) = (text.len(), true);
+        for at in self.joined_at.remove(text).unwrap_or_default() {
+            if let Some(joined) = self.joined.get_mut(at) {
+                (joined.met, joined.is_whole) = (text.len(), true);
+            }
         }
         Some(payer)
     }
@@ -318,7 +339,7 @@ impl<'e> Walk<'e> {
                     // A member of a message that may be a part of its own.
                     let mut inner = Scope::default();
                     self.object(raw, depth, &mut inner);
-                    self.close(key, depth, inner, scope);
+                    self.assign_rest(key, depth, inner, scope);
                 } else {
                     self.object(raw, depth, scope);
                 }
@@ -341,12 +362,12 @@ impl<'e> Walk<'e> {
             } else {
                 self.value(key, raw, depth + 1, &mut inner);
             }
-            self.close(key, depth, inner, scope);
+            self.assign_rest(key, depth, inner, scope);
         }
     }
 
-    /// Gives what was found in a value within another one to whoever pays for it.
-    fn close(&mut self, key: Option<&str>, depth: usize, inner: Scope<'e>, scope: &mut Scope<'e>) {
+    /// Assigns what was found in a value within another one to the part that pays for it.
+    fn assign_rest(&mut self, key: Option<&str>, depth: usize, inner: Scope<'e>, scope: &mut Scope<'e>) {
         let is_reasoning = depth == 1 && key.is_some_and(|key| REASONING.contains(&key));
         let thought = self.reasoning.first().filter(|_| is_reasoning).map(|(payer, _)| *payer);
         match inner.payer.or(thought) {
@@ -354,11 +375,9 @@ impl<'e> Walk<'e> {
                 scope.payer.get_or_insert(payer);
                 self.found.extend(inner.rest.into_iter().map(|text| (payer, text)));
             }
-            // A block that stays may be nobody's: so everybody pays, and whoever is left has paid.
+            // Every part pays, because any of them may be the one that stays.
             None if self.is_split && depth == 1 && matches!(key, Some("content" | "tool_calls")) => {
-                for payer in &self.payers {
-                    self.found.extend(inner.rest.iter().map(|text| (*payer, text.clone())));
-                }
+                self.found.extend(inner.rest.into_iter().map(|text| (Payer::Everyone, text)));
             }
             None => scope.rest.extend(inner.rest),
         }
@@ -397,7 +416,7 @@ impl<'e> Walk<'e> {
         let Ok(Key(text)) = serde_json::from_str::<Key<'e>>(raw) else { return whole(key, raw, scope) };
         let is_named = |names: &[&str]| key.is_some_and(|key| names.contains(&key));
         let is_word = text.len() <= SHORT && !text.contains(char::is_whitespace);
-        if is_word && is_named(&IDS) && self.identify(&text, scope) {
+        if is_word && is_named(&IDS) && self.claim_by_id(&text, scope) {
             return;
         }
         let is_framing = is_word && self.is_framing(key.unwrap_or_default(), depth);
@@ -444,7 +463,7 @@ impl<'e> Walk<'e> {
     }
 
     /// Whether a word is the id of a call that is made or answered here, which tells whose the value is.
-    fn identify(&mut self, word: &str, scope: &mut Scope<'e>) -> bool {
+    fn claim_by_id(&mut self, word: &str, scope: &mut Scope<'e>) -> bool {
         let Some(payers) = self.ids.get_mut(word) else { return false };
         // Whatever has the id of another is that other's.
         let payer = if payers.len() > 1 { payers.pop_front() } else { payers.front().copied() };
@@ -458,18 +477,23 @@ impl<'e> Walk<'e> {
     #[expect(clippy::ptr_arg, reason = "the piece is kept, borrowed where it can be")]
     fn is_part_of_joined(&mut self, text: &Cow<'e, str>, scope: &mut Scope<'e>) -> bool {
         for joined in self.joined.iter_mut().filter(|_| !text.is_empty()) {
-            if let Some(at) = joined.whole.get(joined.met..).and_then(|rest| rest.find(&**text)) {
+            let rest = joined.whole.get(joined.met..).unwrap_or_default();
+            if let Some(at) = rest.find(&**text) {
                 joined.met += at + text.len();
                 joined.pieces.push(text.clone());
                 scope.payer.get_or_insert(joined.payer);
                 return true;
             }
+            let Some(left) = self.searches_left.checked_sub(rest.len() + 1) else { return false };
+            self.searches_left = left;
         }
         false
     }
 
     /// Whether a text is reasoning that stands in a second member: that is the same reasoning, once.
     fn repeats_reasoning(&mut self, text: &str, scope: &mut Scope<'e>) -> bool {
+        let Some(left) = self.searches_left.checked_sub(self.reasoning.len()) else { return false };
+        self.searches_left = left;
         let Some(at) = self.reasoning.iter().position(|(_, known)| *known == text) else { return false };
         let (payer, _) = self.reasoning.swap_remove(at);
         scope.payer.get_or_insert(payer);
@@ -550,5 +574,94 @@ impl<'de> Visitor<'de> for MembersVisitor {
             members.push((key, value));
         }
         Ok(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::{
+        event::{Raw, ToolResult},
+        id::CallId,
+        tokens::Tokens,
+    };
+
+    const MANY: usize = 20_000;
+
+    /// Words of the unread values that each result, each part and the rest of an event pays for.
+    #[track_caller]
+    fn counted(event: &Event) -> Vec<u64> {
+        let began = Instant::now();
+        let words = |text: &str| Tokens(text.split_whitespace().count() as u64);
+        let counted = event.count_unread(words).into_iter().map(|tokens| tokens.0).collect();
+        // A debug build on a busy machine takes a second; what is quadratic takes minutes.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        counted
+    }
+
+    fn answer(parts: Vec<Part>, blocks: &[String]) -> Event {
+        let json = format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(","));
+        sent(Fact::AssistantSaid { answer: None, model: None, parts }, json)
+    }
+
+    fn sent(fact: Fact, json: String) -> Event {
+        Event { raw: Raw { dialect: Dialect::Anthropic, json: json.into() }, ..Event::own(fact, None) }
+    }
+
+    fn redacted(sealed: &str) -> Part {
+        Part::Reasoning { text: String::new(), seal: Some(Seal::Encrypted(sealed.to_owned())) }
+    }
+
+    #[test]
+    fn every_part_pays_for_a_block_of_none() {
+        let blocks = [r#"{"type":"text","text":"a"}"#, r#"{"type":"text","text":"b"}"#, r#"{"odd":"c d"}"#];
+        let blocks: Vec<String> = blocks.map(str::to_owned).into();
+        assert_eq!(counted(&answer(vec![Part::text("a"), Part::text("b")], &blocks)), [3, 3, 0]);
+        assert_eq!(counted(&answer(vec![], &blocks[2..])), [3], "without a part the event pays");
+    }
+
+    #[test]
+    fn sealed_reasoning_is_its_parts_whatever_it_holds() {
+        let block = r#"{"type":"redacted_thinking","data":"a b"}"#.to_owned();
+        let event = answer(vec![Part::text("x"), redacted("a b")], &[block]);
+        // Its part is measured by it.
+        assert_eq!(counted(&event), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn many_blocks_beside_many_parts_are_counted_once() {
+        let parts = vec![Part::text("x"); MANY];
+        let blocks = vec![r#"{"odd":"c d"}"#.to_owned(); MANY];
+        let all = MANY as u64 * 3;
+        let expect: Vec<u64> = std::iter::repeat_n(all, MANY).chain([0]).collect();
+        assert_eq!(counted(&answer(parts, &blocks)), expect);
+    }
+
+    #[test]
+    fn many_sealed_blocks_are_read_once() {
+        let block = r#"{"type":"redacted_thinking","data":"a b"}"#.to_owned();
+        assert_eq!(counted(&answer(vec![redacted("a b"); MANY], &vec![block; MANY])), [] as [u64; 0]);
+        let thought = |number: usize| Part::Reasoning { text: format!("t {number}"), seal: None };
+        let block = |number: usize| format!(r#"{{"type":"thinking","thinking":"t {number}"}}"#);
+        let event = answer((0..MANY).map(thought).collect(), &(0..MANY).map(block).collect::<Vec<_>>());
+        assert_eq!(counted(&event), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn pieces_that_belong_to_no_text_are_not_looked_for_without_end() {
+        let result = |number: usize| ToolResult {
+            call: CallId(format!("c{number}")),
+            name: None,
+            parts: vec![Part::text(format!("{number} {}", "some words of a result ".repeat(8)))],
+            error: false,
+        };
+        let results: Vec<ToolResult> = (0..MANY).map(result).collect();
+        let pieces = vec![r#"{"stdout":"x y"}"#.to_owned(); MANY];
+        let json = format!(r#"{{"role":"user","content":[{}]}}"#, pieces.join(","));
+        let all = MANY as u64 * 3;
+        let expect: Vec<u64> = std::iter::repeat_n(all, MANY).chain([0]).collect();
+        assert_eq!(counted(&sent(Fact::ToolReturned { results, parts: vec![] }, json)), expect);
     }
 }

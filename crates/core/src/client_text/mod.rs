@@ -122,14 +122,82 @@ pub struct TextSpan {
 /// assert_eq!(kinds, [Some(ClientTextKind::Reminder), None]);
 /// ```
 pub fn spans(text: &str) -> Vec<TextSpan> {
+    with_words(text, 0, &client_spans(text))
+}
+
+/// Splits each part of a user message as [`spans`] does; what is no text has none. A section that a client sends in several
+/// parts ends where its end stands, if it has one.
+pub fn spans_of(parts: &[Part]) -> Vec<Vec<TextSpan>> {
+    let mut ends = SectionEnds::default();
+    let mut open: Option<OpenSection> = None;
+    let mut all = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let Part::Text { text } = part else {
+            all.push(Vec::new());
+            continue;
+        };
+        let mut spans = Vec::new();
+        let mut from = 0;
+        if let Some(section) = open.take() {
+            let end = text.find(section.end).map(|at| at + section.end.len());
+            from = end.unwrap_or(text.len());
+            if from > 0 {
+                spans.push(TextSpan { range: 0..from, kind: Some(section.kind) });
+            }
+            if end.is_none() {
+                open = Some(section);
+            }
+        }
+        let rest = text.get(from..).unwrap_or_default();
+        let found = client_spans(rest);
+        if let Some(last) = found.last()
+            && let Some(end) = last.missing_end(rest)
+            && ends.is_behind(parts, index, end)
+        {
+            open = Some(OpenSection { end, kind: last.row.kind });
+        }
+        spans.extend(with_words(rest, from, &found));
+        all.push(spans);
+    }
+    all
+}
+
+/// A section whose end stands in a later part.
+struct OpenSection {
+    end: &'static str,
+    kind: ClientTextKind,
+}
+
+/// The last parts in which ends of sections stand, each looked for once: a message may have many parts.
+#[derive(Default)]
+struct SectionEnds(Vec<(&'static str, Option<usize>)>);
+
+impl SectionEnds {
+    fn is_behind(&mut self, parts: &[Part], index: usize, end: &'static str) -> bool {
+        let known = self.0.iter().find(|(known, _)| *known == end).map(|(_, last)| *last);
+        let last = known.unwrap_or_else(|| {
+            let has_end = |part: &Part| matches!(part, Part::Text { text } if text.contains(end));
+            let last = parts.iter().rposition(has_end);
+            self.0.push((end, last));
+            last
+        });
+        last.is_some_and(|last| last > index)
+    }
+}
+
+/// The stretches of a client in a text and the user's words between them, which stands at `offset` in its part.
+fn with_words(text: &str, offset: usize, found: &[ClientSpan<'_>]) -> Vec<TextSpan> {
     let mut all = Vec::new();
     let mut from = 0;
-    for span in client_spans(text) {
+    for span in found {
         all.extend(words(text, from..span.range.start));
         from = span.range.end;
-        all.push(TextSpan { range: span.range, kind: Some(span.row.kind) });
+        all.push(TextSpan { range: span.range.clone(), kind: Some(span.row.kind) });
     }
     all.extend(words(text, from..text.len()));
+    for span in &mut all {
+        span.range = offset + span.range.start..offset + span.range.end;
+    }
     all
 }
 
@@ -150,7 +218,12 @@ fn words(text: &str, range: Range<usize>) -> Option<TextSpan> {
 /// assert_eq!(user_words("What is <task-notification> for?"), "What is <task-notification> for?");
 /// ```
 pub fn user_words(text: &str) -> Cow<'_, str> {
-    let said: Vec<&str> = spans(text)
+    own_words(text, spans(text))
+}
+
+/// The user's words in a text that is split into stretches.
+fn own_words(text: &str, spans: Vec<TextSpan>) -> Cow<'_, str> {
+    let said: Vec<&str> = spans
         .into_iter()
         .filter(|span| span.kind.is_none())
         .filter_map(|span| text.get(span.range))
@@ -166,18 +239,11 @@ pub fn user_words(text: &str) -> Cow<'_, str> {
 /// a message that is all theirs stays.
 pub fn user_words_of(parts: &[Part]) -> String {
     let mut said = String::new();
-    let mut until: Option<&str> = None;
-    for text in texts(parts) {
-        // A client may send a section in several parts: it ends where its end stands.
-        let is_within = until.is_some();
-        until = until.filter(|end| !text.contains(end));
-        if is_within {
-            continue;
-        }
-        let spans = client_spans(text);
-        until = spans.last().and_then(|span| span.awaited(text));
+    for (part, spans) in parts.iter().zip(spans_of(parts)) {
+        let Part::Text { text } = part else { continue };
         // Quotes of users are word for word, so nothing is trimmed where nothing is taken out.
-        let words = if spans.is_empty() { Cow::Borrowed(text) } else { user_words(text) };
+        let is_all = spans.iter().all(|span| span.kind.is_none());
+        let words = if is_all { Cow::Borrowed(text.as_str()) } else { own_words(text, spans) };
         if words.trim().is_empty() {
             continue;
         }

@@ -1,7 +1,7 @@
 //! Finds the texts of clients within a text of a user message.
 //!
 //! The text is read once, line by line. Whatever its writer tries, a place is looked at a bounded number of times: tags
-//! that are never closed are remembered by name, and after many of them no more are looked for.
+//! that are never closed are remembered by name, and after many searches in vain no more are made.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) struct ClientSpan<'t> {
 
 impl ClientSpan<'_> {
     /// The end that a section still waits for where its text ends.
-    pub(super) fn awaited(&self, text: &str) -> Option<&'static str> {
+    pub(super) fn missing_end(&self, text: &str) -> Option<&'static str> {
         let TextMark::Section { to, .. } = self.row.mark else { return None };
         let is_open = self.range.end == text.len() && !text.ends_with(to);
         is_open.then_some(to)
@@ -31,11 +31,11 @@ impl ClientSpan<'_> {
 
 /// Finds the stretches of a text that a client wrote, in order and apart from each other.
 pub(crate) fn client_spans(text: &str) -> Vec<ClientSpan<'_>> {
-    let mut scanner = Scanner { text, unclosed: Vec::new(), found: Vec::new() };
+    let mut scanner = Scanner { text, unclosed: Vec::new(), unmatched: 0, found: Vec::new() };
     if !scanner.take_whole() {
-        let end = scanner.take_end();
         let start = scanner.take_header();
-        scanner.take_lines(start..end, Frames::Opened);
+        let end = scanner.take_end(start);
+        scanner.take_lines(start..end, FrameHandling::Enter);
     }
     let mut found = scanner.found;
     found.sort_by_key(|span| span.range.start);
@@ -45,21 +45,29 @@ pub(crate) fn client_spans(text: &str) -> Vec<ClientSpan<'_>> {
 /// How many tags are looked for in vain before no more are: no client leaves one open.
 const MOST_UNCLOSED: usize = 64;
 
+/// How many tags may be closed only within lines before a closing that matches is no longer looked for.
+const MOST_UNMATCHED: usize = 64;
+
 /// No tag of a client, with its attributes, is longer.
 const LONGEST_TAG: usize = 1_024;
+
+/// No heading of a client is longer, in bytes.
+const LONGEST_HEADING: usize = 200;
 
 struct Scanner<'t> {
     text: &'t str,
     /// Tags that are never closed.
     unclosed: Vec<&'t str>,
+    /// How many tags had no closing that matches.
+    unmatched: usize,
     found: Vec<ClientSpan<'t>>,
 }
 
-/// Whether frames around the user's words are looked into: they do not hold each other.
+/// Handling of frames around the user's words: they do not hold each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Frames {
-    Opened,
-    Plain,
+enum FrameHandling {
+    Enter,
+    Ignore,
 }
 
 impl<'t> Scanner<'t> {
@@ -98,9 +106,9 @@ impl<'t> Scanner<'t> {
         true
     }
 
-    /// Takes what a client wrote behind the user's words, and says where they end.
-    fn take_end(&mut self) -> usize {
-        let text = self.text.trim_end();
+    /// Takes what a client wrote behind the user's words, which begin at `from`, and says where they end.
+    fn take_end(&mut self, from: usize) -> usize {
+        let text = self.slice(from..self.text.len()).trim_end();
         for row in TABLE {
             let (start, name) = match row.mark {
                 TextMark::Footer { begins, ends } if text.ends_with(ends) => {
@@ -110,8 +118,8 @@ impl<'t> Scanner<'t> {
                 _ => continue,
             };
             if let Some(start) = start {
-                self.push(row, start..text.len(), name);
-                return start;
+                self.push(row, from + start..from + text.len(), name);
+                return from + start;
             }
         }
         self.text.len()
@@ -138,7 +146,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the blocks that begin where lines do, or where another ends.
-    fn take_lines(&mut self, range: Range<usize>, frames: Frames) {
+    fn take_lines(&mut self, range: Range<usize>, frames: FrameHandling) {
         let mut at = range.start;
         while at < range.end {
             let start = at + spaces(self.slice(at..range.end));
@@ -167,7 +175,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the block that begins here, and says where it ends.
-    fn take_block(&mut self, range: Range<usize>, frames: Frames) -> Option<usize> {
+    fn take_block(&mut self, range: Range<usize>, frames: FrameHandling) -> Option<usize> {
         let rest = self.slice(range.clone());
         match rest.as_bytes().first()? {
             b'<' => self.take_tagged(range, frames),
@@ -175,10 +183,11 @@ impl<'t> Scanner<'t> {
                 let (row, length, name) = TABLE.iter().find_map(|row| match row.mark {
                     TextMark::Section { begins, to } if rest.starts_with(begins) => {
                         let length = rest.find(to).map_or(rest.len(), |at| at + to.len());
-                        Some((row, length, first_line(rest)))
+                        Some((row, length, heading(rest)))
                     }
-                    TextMark::BracketLine(opening) => {
-                        let line = first_line(rest).trim_end();
+                    // A line is read to its end only where it is then taken, or left, as a whole.
+                    TextMark::BracketLine(opening) if rest.starts_with(opening) => {
+                        let line = rest.lines().next().unwrap_or_default().trim_end();
                         is_row_of_brackets(line, opening).then_some((row, line.len(), opening))
                     }
                     _ => None,
@@ -191,18 +200,21 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the tagged block that begins here, and says where it ends.
-    fn take_tagged(&mut self, range: Range<usize>, frames: Frames) -> Option<usize> {
+    fn take_tagged(&mut self, range: Range<usize>, frames: FrameHandling) -> Option<usize> {
         let rest = self.slice(range.clone());
         let opening_end = rest.bytes().take(LONGEST_TAG).position(|byte| byte == b'>')?;
-        let opening = rest.get(1..opening_end)?;
+        // What holds a closing is no tag.
+        let opening = rest.get(1..opening_end).filter(|opening| !opening.contains("</"))?;
         let name = opening.split([' ', '\n']).next().unwrap_or_default();
         let row = tagged(name, opening)?;
         // Codex has a tag of two words.
         let name = if matches!(row.mark, TextMark::Tag(tag) if tag == opening) { opening } else { name };
-        if self.unclosed.contains(&name) || self.unclosed.len() >= MOST_UNCLOSED {
+        // Frames do not hold each other, so no end is looked for within one.
+        let is_nested = matches!(row.mark, TextMark::Frame(_)) && frames == FrameHandling::Ignore;
+        if is_nested || self.unclosed.contains(&name) || self.unclosed.len() >= MOST_UNCLOSED {
             return None;
         }
-        let Some(length) = close(rest, name) else {
+        let Some(length) = self.close(rest, opening_end, name) else {
             self.unclosed.push(name);
             return None;
         };
@@ -212,7 +224,7 @@ impl<'t> Scanner<'t> {
         let block = range.start..range.start + length;
         let inside = block.start + opening_end + 1..block.end - (name.len() + "</>".len());
         let is_open = match row.mark {
-            TextMark::Frame(_) => frames == Frames::Opened,
+            TextMark::Frame(_) => true,
             TextMark::Arguments(_) => reads_as_words(self.slice(inside.clone())),
             _ => {
                 self.take_quoting(row, name, block.clone(), inside);
@@ -221,14 +233,39 @@ impl<'t> Scanner<'t> {
         };
         if is_open {
             self.push(row, block.start..inside.start, name);
-            self.take_lines(inside.clone(), Frames::Plain);
+            self.take_lines(inside.clone(), FrameHandling::Ignore);
             self.push(row, inside.end..block.end, name);
-        } else if matches!(row.mark, TextMark::Arguments(_)) {
-            self.found.push(ClientSpan { range: block.clone(), row, name, inside });
         } else {
-            return None;
+            self.found.push(ClientSpan { range: block.clone(), row, name, inside });
         }
         Some(block.end)
+    }
+
+    /// The length of the block that a text begins with. Only tags where lines begin or end are counted, so that a tag that
+    /// instructions mention closes nothing; if they do not match, the first that closes does.
+    fn close(&mut self, text: &str, opening_end: usize, name: &str) -> Option<usize> {
+        const TRIES: usize = 64;
+        let (open, close) = (format!("<{name}"), format!("</{name}>"));
+        let behind = text.get(opening_end..)?;
+        let mut closings = behind.match_indices(&close).map(|(at, _)| opening_end + at).peekable();
+        let first = *closings.peek()?;
+        let tries = if self.unmatched < MOST_UNMATCHED { TRIES } else { 1 };
+        let (mut depth, mut from) = (1_usize, opening_end);
+        for at in closings.take(tries) {
+            // No tag is looked for behind the place in question: the text may be long.
+            let between = text.get(from..at).unwrap_or_default();
+            let opened = between.match_indices(&open).filter(|(place, _)| begins_a_line(text, from + place));
+            depth += opened.count();
+            from = at;
+            if begins_a_line(text, at) || ends_a_line(text, at + close.len()) {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(at + close.len());
+                }
+            }
+        }
+        self.unmatched += 1;
+        Some(first + close.len())
     }
 
     /// Takes a block, but for the user's words where it quotes them.
@@ -256,7 +293,7 @@ impl<'t> Scanner<'t> {
             return;
         };
         self.push(row, block.start..words.start, name);
-        self.take_lines(words.clone(), Frames::Plain);
+        self.take_lines(words.clone(), FrameHandling::Ignore);
         self.push(row, words.end..block.end, name);
     }
 }
@@ -266,7 +303,9 @@ fn spaces(text: &str) -> usize {
     text.bytes().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count()
 }
 
-fn first_line(text: &str) -> &str {
+/// The first line of a text, as far as a heading goes. The line may be long and hold many blocks, so the rest is not read.
+fn heading(text: &str) -> &str {
+    let text = text.get(..text.floor_char_boundary(LONGEST_HEADING)).unwrap_or_default();
     text.lines().next().unwrap_or_default()
 }
 
@@ -319,28 +358,4 @@ fn ends_a_line(text: &str, at: usize) -> bool {
     let after = text.as_bytes().get(at..).unwrap_or_default();
     let next = after.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
     next.is_none_or(|byte| *byte == b'\n')
-}
-
-/// Where the block ends that a text begins with. Only tags where lines begin or end are counted, so that a tag that
-/// instructions mention closes nothing; if they do not match, the first that closes does.
-fn close(text: &str, name: &str) -> Option<usize> {
-    const TRIES: usize = 64;
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    let mut closings = text.match_indices(&close).map(|(at, _)| at).peekable();
-    let first = *closings.peek()?;
-    let (mut depth, mut from) = (0_usize, 0);
-    for at in closings.take(TRIES) {
-        // No tag is looked for behind the place in question: the text may be long.
-        let between = text.get(from..at).unwrap_or_default();
-        let opened = between.match_indices(&open).filter(|(place, _)| begins_a_line(text, from + place));
-        depth += opened.count();
-        from = at;
-        if begins_a_line(text, at) || ends_a_line(text, at + close.len()) {
-            depth = depth.saturating_sub(1);
-            if depth == 0 {
-                return Some(at + close.len());
-            }
-        }
-    }
-    Some(first + close.len())
 }

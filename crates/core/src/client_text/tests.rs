@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     ClientTextKind::{self, *},
-    table::TABLE,
+    table::{TABLE, TextMark},
     *,
 };
 
@@ -282,6 +282,55 @@ fn a_section_in_several_parts_ends_where_its_end_stands() {
 }
 
 #[test]
+fn words_behind_a_section_in_several_parts_stay_the_users() {
+    let check = |texts: &[&str], expect: &str| {
+        let parts: Vec<Part> = texts.iter().map(|text| Part::text(*text)).collect();
+        assert_eq!(user_words_of(&parts), expect, "{texts:?}");
+    };
+    let begin = "--- Content from referenced files ---";
+    check(&[begin, "a", "--- End of content ---\nNever push."], "Never push.");
+    check(
+        &[begin, "a", "--- End of content ---\nNever push.\n<rules>\nb\n</rules>", "Now."],
+        "Never push.\n\nNow.",
+    );
+    let again = format!("--- End of content ---\nAnd:\n{begin}");
+    check(&[begin, &again, "b", "--- End of content ---"], "And:");
+    // What never ends takes no other part.
+    check(&["# AGENTS.md instructions\nare what I want to write.", "Never push."], "Never push.");
+    check(&[begin, "Never push."], "Never push.");
+    let many = vec!["# AGENTS.md instructions"; 30_000];
+    check(&many, "");
+}
+
+#[test]
+fn words_behind_a_block_in_the_same_text_stay_the_users() {
+    for (text, _, words) in EXAMPLES {
+        let is_block = |span: &ClientSpan<'_>| match span.row.mark {
+            TextMark::Tag(_)
+            | TextMark::TagPrefix(_)
+            | TextMark::TagSuffix(_)
+            | TextMark::Frame(_)
+            | TextMark::Arguments(_)
+            | TextMark::Quotes { .. }
+            | TextMark::Header { .. }
+            | TextMark::Section { .. }
+            | TextMark::BracketLine(_) => true,
+            // The whole of a part, or its end.
+            TextMark::Opening(_)
+            | TextMark::Exactly(_)
+            | TextMark::Bracket(_)
+            | TextMark::FirstLine { .. }
+            | TextMark::Footer { .. }
+            | TextMark::LastWord(_) => false,
+        };
+        if client_spans(text).iter().all(is_block) {
+            let expect = format!("{words}\nBehind.");
+            assert_eq!(user_words(&format!("{text}\nBehind.")), expect.trim_start(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_person_speaks_with_words_or_an_image() {
     let check = |parts: Vec<Part>, expect: bool| {
         assert_eq!(is_user_speaking(&Fact::UserSaid { parts: parts.clone() }), expect, "{parts:?}");
@@ -297,6 +346,24 @@ fn a_person_speaks_with_words_or_an_image() {
         what: crate::event::Instruction::Project,
         parts: vec![Part::text("Go.")]
     }));
+}
+
+#[test]
+fn a_footer_begins_behind_the_header() {
+    let request = "# Diff comments:\n(Open file: x)\n## My request for Codex:\nFix it.\nbash-$";
+    check(request, &[Attachment], "Fix it.\nbash-$");
+    let both = "# Diff comments:\nb\n## My request for Codex:\nFix it.\n(Open file: x)\nbash-$";
+    check(both, &[Attachment, Environment], "Fix it.");
+}
+
+#[test]
+fn a_tag_that_holds_its_own_closing_is_none() {
+    for text in ["<task </task>", "<command-args </command-args>", "<rules </rules>\na\n</rules>"] {
+        check(text, &[], text);
+    }
+    for span in client_spans("<command-args a=\"<b\">\nall of it\n</command-args>") {
+        assert!(span.inside.start <= span.inside.end, "{span:?}");
+    }
 }
 
 /// Were any of it quadratic, this would not end.
@@ -322,6 +389,18 @@ fn long_texts_are_read_once() {
     assert_eq!(user_words(&spaces), "<");
     let footers = "(Open file: ".repeat(many) + "bash-$";
     assert_eq!(user_words(&footers), "");
+    let mentioned = (0..many)
+        .map(|number| format!("<a{number}_context>b</a{number}_context> c\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    assert_eq!(user_words(&mentioned), mentioned.trim());
+    check_empty(&"# AGENTS.md instructions</INSTRUCTIONS>".repeat(many));
+    let images = "[Image #1] ".repeat(many) + "a";
+    assert_eq!(user_words(&images), images);
+    let frames = "<feedback>\n".repeat(many) + &"</feedback>\n".repeat(many);
+    assert_eq!(user_words(&format!("<task>\n{frames}</task>")), frames.trim());
+    let sections = "# AGENTS.md instructions\n".repeat(many);
+    check_empty(&sections);
 }
 
 fn check_empty(text: &str) {
@@ -331,8 +410,11 @@ fn check_empty(text: &str) {
 proptest! {
     #[test]
     fn stretches_lie_apart_and_no_word_is_lost_or_invented(
-        text in "(</?(system-reminder|rules|task|command-args|task-notification)( a=\"b\")?>|```|# AGENTS.md instructions|</INSTRUCTIONS>|\\[Image #1\\]|###STOP###|The user sent the following message:|Please address this message|[a-zé< >#\n]{0,9}){0,14}",
+        text in "(# Diff comments:\n)?(</?(system-reminder|rules|task|command-args|task-notification)( a=\"b\")?>|<(task|command-args|rules) |\n\\(Open file: x\\)\n|\n## My request for Codex:\n|bash-\\$|If you need specific details from before exiting plan mode|```|# AGENTS.md instructions|</INSTRUCTIONS>|\\[Image #1\\]|###STOP###|The user sent the following message:|Please address this message|[a-zé< >#\n]{0,9}){0,14}",
     ) {
+        for span in client_spans(&text) {
+            prop_assert!(span.inside.start <= span.inside.end && span.inside.end <= text.len(), "{span:?}");
+        }
         let spans = spans(&text);
         let mut end = 0;
         for span in &spans {

@@ -79,8 +79,13 @@ impl Context {
                 Some(rank) => self.stand(rank, event, &costs),
                 None => self.instruct(event, &costs),
             },
-            Fact::UserSaid { .. } => {
-                self.ask();
+            Fact::UserSaid { parts } => {
+                // A message without a word asks for nothing: some clients put one between a call and its result.
+                if parts.is_empty() {
+                    self.growth.begun = true;
+                } else {
+                    self.ask();
+                }
                 self.user(event, costs, Fidelity::Verbatim);
             }
             Fact::Injected { .. } => {

@@ -73,6 +73,13 @@ const CALLS_A_PAUSE: u64 = 27;
 /// Nobody can see farther than this.
 const FARTHEST: u64 = 1_000;
 
+impl History {
+    /// What a call adds on the average, by what is known of other sessions to begin with.
+    pub fn growth_of_call(&self) -> Tokens {
+        Tokens(self.growth.0.saturating_add(GROWTH_BEFORE) / self.calls.saturating_add(1))
+    }
+}
+
 impl Forecast {
     /// As a session goes on that was like this so far.
     ///
@@ -80,10 +87,10 @@ impl Forecast {
     /// of `n` calls is expected to make `63 + n / 2` more. Growth and pauses are averages, with 1 400 tokens a call and a
     /// pause in 27 calls to begin with.
     pub fn after(history: &History) -> Self {
-        let History { calls, pauses, growth, ripened, behind } = *history;
+        let History { calls, pauses, growth: _, ripened, behind } = *history;
         let coming = (CALLS_BEFORE.saturating_add(calls) / 2).min(FARTHEST);
         let every = CALLS_A_PAUSE.saturating_add(calls) / pauses.saturating_add(1);
-        let growth = Tokens(growth.0.saturating_add(GROWTH_BEFORE) / calls.saturating_add(1));
+        let growth = history.growth_of_call();
         let removes = Tokens(ripened.0.checked_div(calls).unwrap_or(0)).min(growth);
         let ripe = (removes > Tokens(0)).then_some(Ripe { removes, behind });
         let call = |number: u64| {

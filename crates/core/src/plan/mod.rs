@@ -11,6 +11,7 @@
 
 mod ahead;
 mod cache_use;
+mod depth;
 mod forecast;
 mod say;
 mod situation;
@@ -23,6 +24,7 @@ use thiserror::Error;
 use self::ahead::{Ahead, Move, Removal, Resets, State};
 pub use self::{
     cache_use::{CacheChance, CacheUse},
+    depth::Depth,
     forecast::{Expected, Forecast, History, Ripe, Warmth},
     situation::{Demand, Offer, Since, Situation, Summariser, Summary, Trial},
 };

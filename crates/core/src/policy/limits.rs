@@ -38,7 +38,8 @@ pub enum Level {
         less: Tokens,
         /// The share: half, where nothing is said.
         least: Share,
-        /// No less than so many tokens either, as far as a window allows that must have room for some calls beside them.
+        /// No less than so many tokens either, as far as a window allows that must have room for some calls beside them,
+        /// and, where the provider's cache is warm, as far as the reset has paid for itself before the next one.
         #[serde(skip_serializing_if = "Option::is_none")]
         enough: Option<Tokens>,
     },
@@ -56,6 +57,14 @@ impl Level {
                 let enough = enough.map_or(Tokens(0), |enough| enough.min(MOST_OF_SMALL.of(ceiling)));
                 ceiling.less(less).max(least.of(ceiling)).max(enough)
             }
+        }
+    }
+
+    /// The same, whatever would be enough.
+    pub(super) fn lean(self) -> Self {
+        match self {
+            Self::Share(share) => Self::Share(share),
+            Self::Less { less, least, .. } => Self::Less { less, least, enough: None },
         }
     }
 }

@@ -253,6 +253,13 @@ impl Policy {
         self.limits.cold.map(|level| level.of(budget.ceiling()))
     }
 
+    /// How far it may go down under a budget where what would be enough costs too much: no further than the target, unless the
+    /// target is that.
+    pub fn lean_target(&self, budget: &Budget) -> Tokens {
+        let lean = self.limits.target.map(|level| level.lean().of(budget.ceiling()));
+        lean.unwrap_or(budget.target()).min(budget.target())
+    }
+
     /// Sizes up to which the first request of a session is left as it came, under a budget. `None` where that depends on more
     /// than sizes.
     pub fn first_untouched(&self, budget: &Budget) -> Option<UntouchedSizes> {

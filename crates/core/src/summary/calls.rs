@@ -50,34 +50,17 @@ fn target(call: &ToolCall) -> Option<String> {
     NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
 }
 
-/// What a command takes back.
-pub(super) enum Scope {
-    /// Everything that was changed.
-    Everything,
-    /// Files or, as git has it, branches.
-    Named(Vec<String>),
-}
-
-/// What a command takes back, if it is one that does.
-pub(super) fn takes_back(command: &str) -> Option<Scope> {
-    let at = command.find("git ")?;
+/// The files that a command sets back to what was committed last, as it names them; `.` for all.
+pub(super) fn restored(command: &str) -> Vec<String> {
+    let Some(at) = command.find("git ") else { return Vec::new() };
     let mut words = command[at + 4..].split_whitespace();
-    let verb = words.next()?;
+    let verb = words.next().unwrap_or_default();
     let rest: Vec<&str> = words.take_while(|word| !matches!(*word, "&&" | ";" | "|" | "||")).collect();
-    let named: Vec<String> =
-        rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect();
-    match verb {
-        "reset" if rest.contains(&"--hard") => Some(Scope::Everything),
-        "stash" if rest.first().is_none_or(|word| matches!(*word, "push" | "save" | "-u")) => {
-            Some(Scope::Everything)
-        }
-        "revert" => Some(Scope::Everything),
-        "checkout" | "restore" if rest.contains(&".") => Some(Scope::Everything),
-        "checkout" | "restore" if !rest.contains(&"-b") && !rest.contains(&"--staged") => {
-            Some(Scope::Named(named))
-        }
-        _ => None,
+    let kept = rest.iter().any(|word| matches!(*word, "-b" | "--staged"));
+    if !matches!(verb, "checkout" | "restore") || kept {
+        return Vec::new();
     }
+    rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect()
 }
 
 /// Whether a name on a command line means a file.
@@ -88,7 +71,16 @@ pub(crate) fn is_same_file(path: &str, name: &str) -> bool {
 }
 
 /// What a call replaces by what, as digests: enough to see that a later call does the opposite.
-pub(super) fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
+#[derive(Clone, Debug)]
+pub(super) struct Replacement {
+    pub(super) old: u64,
+    pub(super) new: u64,
+    /// The beginning of what is replaced.
+    pub(super) replaced: String,
+}
+
+/// What a call replaces in a file.
+pub(super) fn replacements(call: &ToolCall) -> Vec<Replacement> {
     const MOST: usize = 64;
     const NAMES: [(&str, &str); 6] = [
         ("old_string", "new_string"),
@@ -111,7 +103,8 @@ pub(super) fn replacements(call: &ToolCall) -> Vec<(u64, u64)> {
                 && !old.trim().is_empty()
                 && !new.trim().is_empty()
             {
-                found.push((digest(old), digest(new)));
+                let replaced = one_line(old, 60);
+                found.push(Replacement { old: digest(old), new: digest(new), replaced });
             }
         }
     }
@@ -130,23 +123,13 @@ mod tests {
 
     #[test]
     fn a_command_that_takes_changes_back_says_of_what() {
-        let check = |command: &str, expect: Option<&[&str]>| {
-            let found = takes_back(command).map(|scope| match scope {
-                Scope::Everything => vec!["*".to_owned()],
-                Scope::Named(names) => names,
-            });
-            assert_eq!(
-                found,
-                expect.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-                "{command}"
-            );
-        };
-        check("git checkout -- a.rs && make", Some(&["a.rs"]));
-        check("git reset --hard HEAD~1", Some(&["*"]));
-        check("git restore .", Some(&["*"]));
-        check("git stash pop", None);
-        check("git checkout -b topic", None);
-        check("git status", None);
+        let check = |command: &str, expect: &[&str]| assert_eq!(restored(command), expect, "{command}");
+        check("git checkout -- a.rs && make", &["a.rs"]);
+        check("git restore .", &["."]);
+        check("git stash", &[]);
+        check("git checkout -b topic", &[]);
+        check("git restore --staged a.rs", &[]);
+        check("git status", &[]);
         assert!(is_same_file("/repo/src/a.rs", "src/a.rs") && !is_same_file("src/aa.rs", "a.rs"));
     }
 }

@@ -442,7 +442,8 @@ impl Finished {
         let brief = Brief { standing: context.standing_before(first_kept), ..brief };
         let replaced: Tokens = shown.iter().filter(is_covered).map(Segment::tokens).sum();
         let covered = SeqSet::run(first, first_kept.previous());
-        let text = brief.render(&covered, length.of(replaced), meter, names);
+        let current = brief.clone().without_outdated(context, first_kept);
+        let text = current.render(&covered, length.of(replaced), meter, names);
         let before = context.tokens();
         let after = before.less(replaced) + meter.overhead().around_summary() + meter.text(&text);
         if after >= before {

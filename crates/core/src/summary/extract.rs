@@ -1,7 +1,7 @@
 //! The built-in summariser: a summary from the events themselves, without a model.
 //!
-//! One pass over the span, in order. What users said goes to `wishes`, what tools did to `work`, and all of it in order to
-//! the trail; the ledger keeps the items, those of the summary before among them. The same span and the same summary
+//! One pass over the span, in order. What users said goes to `constraints` and `requests`, what tools did to `work`, and
+//! all of it in order to the trail; the ledger keeps the items, those of the summary before among them. The same span and the same summary
 //! before give the same summary, always.
 
 use std::{
@@ -10,15 +10,15 @@ use std::{
 };
 
 use super::{
-    Brief, Detail, Item, PIN_LENGTH, Section,
+    Brief, Item, PIN_LENGTH, Section,
+    constraints::{Heard, hear},
     focus::{Focus, FocusRanking},
     index::{IndexMaterial, index},
     ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
-    voices::reported,
-    wishes::{Asked, ITEM, hear, is_order_to_client, request},
-    work::{Since, Work},
+    requests::{self, ITEM, asks_nothing, request},
+    work::Work,
 };
 use crate::{
     client_text::user_words_of,
@@ -35,8 +35,8 @@ pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
 /// The keys of what a model says of the session's intent.
 pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
 
-/// The key of what was done, among the current task.
-pub(super) const PROGRESS: &str = "progress";
+/// The key of what was done, among the current task of summaries of earlier versions.
+const PROGRESS: &str = "progress";
 
 /// The key of the assistant's last words, among the current task.
 pub(super) const LAST_WORDS: &str = "last words";
@@ -69,9 +69,8 @@ pub(super) fn summarise_again(
     caps: &Caps,
 ) -> Brief {
     let mut ledger = Ledger::carrying(previous);
-    let mut extraction =
-        Extraction { work: Work::carrying(&ledger), last_words: None, request: None, reading };
-    extraction.work.since = done_before(&ledger);
+    ledger.strike(Section::CurrentTask, PROGRESS);
+    let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, reading };
     let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
     let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
     for exchange in &paired.exchanges {
@@ -89,7 +88,8 @@ pub(super) fn summarise_again(
         }
     }
     pins(&mut ledger, span);
-    let reading = extraction.finish(&mut ledger);
+    let last = span.last().map_or(Seq::START, |event| event.id.seq);
+    let reading = extraction.finish(&mut ledger, last);
     let mut brief = ledger.settle(caps);
     let carried = std::mem::take(&mut brief.trail);
     let mut ranking = None;
@@ -110,8 +110,6 @@ pub(super) fn summarise_again(
 struct Extraction<'r> {
     work: Work,
     last_words: Option<(Seq, String)>,
-    /// Where the newest request of this span is.
-    request: Option<Seq>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
 }
@@ -121,18 +119,19 @@ impl<'r> Extraction<'r> {
         match fact {
             Fact::UserSaid { parts } => {
                 let text = user_words_of(parts);
-                let said = self.reading.sentences(at, &text);
-                if text.is_empty() || is_order_to_client(&text) {
+                if text.trim().is_empty() || asks_nothing(&text) {
                     return;
                 }
-                hear(ledger, at, &said);
-                for words in reported(&text) {
-                    Work::report(ledger, at, words);
+                let said = self.reading.sentences(at, &text);
+                // Who only says what holds asks for nothing else than before.
+                if hear(ledger, at, &said) == Heard::Whole {
+                    return;
                 }
-                if request(ledger, at, &said, &text) == Asked::Something {
-                    self.work.asked();
-                    self.request = Some(at);
-                    self.last_words = None;
+                request(ledger, at, &said, &text);
+                // What a model or the assistant said of an earlier request is past.
+                self.last_words = None;
+                for key in TOLD_TASKS.into_iter().chain([LAST_WORDS]) {
+                    ledger.strike(Section::CurrentTask, key);
                 }
             }
             // What stands beside results is the user's, who spoke while tools ran.
@@ -141,10 +140,9 @@ impl<'r> Extraction<'r> {
             }
             Fact::AssistantSaid { parts, .. } => {
                 let text = text(parts);
-                if text.trim().is_empty() {
-                    return;
+                if !text.trim().is_empty() {
+                    self.last_words = Some((at, text));
                 }
-                self.last_words = Some((at, text));
             }
             Fact::Instructed { .. }
             | Fact::CompactionRequested { .. }
@@ -160,57 +158,21 @@ impl<'r> Extraction<'r> {
         }
     }
 
-    /// Says how far the current task is, and gives back what was read.
-    fn finish(self, ledger: &mut Ledger) -> &'r mut Reading {
-        if self.request.is_some() {
-            // What was done for an earlier request is past.
-            ledger.strike(Section::CurrentTask, PROGRESS);
-            ledger.strike(Section::CurrentTask, LAST_WORDS);
-            for key in TOLD_TASKS {
-                ledger.strike(Section::CurrentTask, key);
-            }
-        }
-        let Since { calls, changed, sources, ran } = self.work.since;
-        // What the summary before says of it, it says in full.
-        let is_known = ran.is_none()
-            && ledger.get(Section::CurrentTask, PROGRESS).is_some_and(|item| item.sources == sources);
-        if !sources.is_empty() && !is_known {
-            let mut text = format!("Since then: {calls} {}", if calls == 1 { "call" } else { "calls" });
-            if !changed.is_empty() {
-                let names: Vec<&str> = changed.iter().map(String::as_str).collect();
-                text = format!("{text}; changed {}", one_line(&names.join(", "), ITEM / 2));
-            }
-            if let Some(ran) = ran {
-                text = format!("{text}; last ran {}", one_line(&ran, ITEM / 3));
-            }
-            let detail = Some(Detail::Progress { calls, changed });
-            let key = Some(PROGRESS.to_owned());
-            ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail });
-        }
+    /// Says how things stand by the last event, and gives back what was read.
+    fn finish(self, ledger: &mut Ledger, last: Seq) -> &'r mut Reading {
+        requests::settle(ledger);
+        self.work.settle(ledger, last);
         if let Some((at, words)) = self.last_words {
             ledger.strike(Section::CurrentTask, LAST_WORDS);
-            let said = self.reading.sentences(at, &words);
-            let said: Vec<&str> = said.iter().map(|sentence| sentence.text.as_str()).collect();
-            let said = if said.is_empty() { words } else { said.join(" ") };
             ledger.put(Item {
                 section: Section::CurrentTask,
-                text: format!("Last said: {}", one_line(&said, ITEM - 20)),
+                text: format!("Last said: {}", one_line(&words, ITEM - 20)),
                 key: Some(LAST_WORDS.to_owned()),
                 sources: SeqSet::one(at),
                 detail: None,
             });
         }
         self.reading
-    }
-}
-
-/// What the summary before says was done for the newest request.
-fn done_before(ledger: &Ledger) -> Since {
-    match ledger.get(Section::CurrentTask, PROGRESS) {
-        Some(Item { detail: Some(Detail::Progress { calls, changed }), sources, .. }) => {
-            Since { calls: *calls, changed: changed.clone(), sources: sources.clone(), ran: None }
-        }
-        _ => Since::default(),
     }
 }
 

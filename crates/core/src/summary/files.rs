@@ -1,6 +1,8 @@
 //! Files in a summary: each once, with the lines that were touched.
 
-use super::{Detail, Item, Section, ledger::Ledger, prose::one_line, tools::Change, wishes::ITEM, work::key};
+use super::{
+    Detail, Item, Section, ledger::Ledger, prose::one_line, requests::ITEM, tools::Change, work::key,
+};
 use crate::seq_set::SeqSet;
 
 /// How many runs of lines are told of a file.

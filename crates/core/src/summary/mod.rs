@@ -5,26 +5,25 @@
 
 mod calls;
 pub mod compaction;
-mod cues;
+mod constraints;
 mod extract;
 mod files;
 mod focus;
 mod fork;
 mod index;
 mod ledger;
+mod markers;
+mod outdated;
 mod pins;
 mod prose;
 mod reading;
 mod render;
-mod runs;
+mod requests;
 mod stored;
-mod stories;
 pub mod tools;
-mod topic;
 mod trail;
 mod values;
 mod voices;
-mod wishes;
 mod work;
 
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 //! instruction inside a pasted file is not taken for the user's. Sentences are found without grammar: by line, list mark
 //! and full stop. Everything here is linear, and a sentence is never longer than [`SENTENCE`].
 
-use std::{borrow::Cow, ops::Deref, rc::Rc};
+use std::borrow::Cow;
 
 use crate::client_text::is_client_tag;
 
@@ -19,55 +19,8 @@ const WRAPPED: usize = 60;
 pub(crate) struct Sentence {
     /// What it says, in one line, without its list mark.
     pub(crate) text: String,
-    /// Its words in lower case, apostrophes left out.
-    pub(super) words: Vec<Word>,
     /// How it stands in its message.
     pub(super) form: Form,
-}
-
-/// A word of a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
-    /// The word in lower case.
-    pub(super) text: Letters,
-    /// Whether a clause begins with it: it is the first, or punctuation stands before it.
-    pub(super) opens: bool,
-}
-
-/// The letters of a word, which stand with those of all others of its sentence: a long history has very many words.
-#[derive(Clone, Debug)]
-pub(crate) struct Letters {
-    all: Rc<str>,
-    from: usize,
-    to: usize,
-}
-
-impl Letters {
-    pub(super) fn as_str(&self) -> &str {
-        &self.all[self.from..self.to]
-    }
-}
-
-impl Deref for Letters {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.as_str()
-    }
-}
-
-impl PartialEq for Letters {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for Letters {}
-
-impl PartialEq<&str> for Letters {
-    fn eq(&self, other: &&str) -> bool {
-        self.as_str() == *other
-    }
 }
 
 /// How a sentence stands in its message.
@@ -81,36 +34,19 @@ pub(crate) enum Form {
     Title,
 }
 
-impl Sentence {
-    /// Whether it asks something.
-    pub(super) fn asks(&self) -> bool {
-        self.text.trim_end_matches(['"', '\'', ')', '*', ' ']).ends_with('?')
-    }
-
-    /// Whether one of its words is this one.
-    pub(super) fn has(&self, word: &str) -> bool {
-        self.words.iter().any(|own| own.text == word)
-    }
-
-    /// Its word at a place; empty if it has none there.
-    pub(super) fn word(&self, at: usize) -> &str {
-        self.words.get(at).map_or("", |word| &word.text)
-    }
-}
-
 /// The sentences of a message, of what its writer wrote themselves.
 pub(crate) fn sentences(text: &str) -> Vec<Sentence> {
     let mut sentences = Vec::new();
-    for (line, form) in lines(&own_words(text)) {
-        if form == Form::Title {
-            sentences.push(sentence(&line, form));
-            continue;
+    let mut push = |text: &str, form| {
+        let text = one_line(text, SENTENCE);
+        if text.contains(char::is_alphanumeric) {
+            sentences.push(Sentence { text, form });
         }
-        for piece in split(&line) {
-            let piece = sentence(piece, form);
-            if !piece.words.is_empty() {
-                sentences.push(piece);
-            }
+    };
+    for (line, form) in lines(&own_words(text)) {
+        match form {
+            Form::Title => push(&line, form),
+            Form::Plain | Form::Listed => split(&line).into_iter().for_each(|piece| push(piece, form)),
         }
     }
     sentences
@@ -291,68 +227,6 @@ fn is_abbreviation(before: &str) -> bool {
     shortened.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-fn sentence(text: &str, form: Form) -> Sentence {
-    let text = one_line(text, SENTENCE);
-    let mut words: Vec<(usize, usize, bool)> = Vec::new();
-    // All words, one after the other; what comes after the last one is not done.
-    let mut all = String::with_capacity(text.len());
-    let mut from = 0;
-    let mut opens = true;
-    for letter in text.chars().chain([' ']) {
-        match letter {
-            '\'' | '’' | '´' | '`' if from < all.len() => {}
-            _ if letter.is_ascii_alphanumeric() => all.push(letter.to_ascii_lowercase()),
-            _ if letter.is_alphanumeric() => all.extend(letter.to_lowercase()),
-            _ => {
-                if from < all.len() {
-                    calm(&mut all, from);
-                    words.push((from, all.len(), opens));
-                    from = all.len();
-                    opens = false;
-                }
-                opens |= matches!(letter, ',' | ';' | ':' | '(' | '–' | '—' | '!' | '.' | '?' | '…');
-            }
-        }
-    }
-    let all: Rc<str> = all.into();
-    let word = |(from, to, opens)| Word { text: Letters { all: Rc::clone(&all), from, to }, opens };
-    let mut words: Vec<Word> = words.into_iter().map(word).collect();
-    // A dash between spaces opens a clause, one inside a word does not.
-    mark_dashes(&text, &mut words);
-    Sentence { text, words, form }
-}
-
-/// Takes the letters from the last word that somebody only repeats for joy: `soooo` is `so`.
-fn calm(all: &mut String, from: usize) {
-    let word = &all[from..];
-    // Nearly no word has any, and there are very many.
-    let is_calm = |letters: &[u8]| letters[0] != letters[1] || letters[1] != letters[2];
-    if word.is_ascii() && word.as_bytes().windows(3).all(is_calm) {
-        return;
-    }
-    let letters: Vec<char> = word.chars().collect();
-    all.truncate(from);
-    for run in letters.chunk_by(|one, next| one == next) {
-        let stretched = run.len() > 2 && run[0].is_alphabetic();
-        all.extend(run.iter().take(if stretched { 1 } else { run.len() }));
-    }
-}
-
-fn mark_dashes(text: &str, words: &mut [Word]) {
-    if !text.contains(" - ") {
-        return;
-    }
-    let mut at = 0;
-    for piece in text.split(" - ") {
-        if let Some(word) = words.get_mut(at) {
-            word.opens = true;
-        }
-        let plain: String =
-            piece.chars().filter(|letter| !matches!(letter, '\'' | '’' | '´' | '`')).collect();
-        at += plain.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).count();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,33 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn a_word_opens_a_clause_after_punctuation() {
-        let opening = |text: &str| -> Vec<String> {
-            let words = sentences(text).remove(0).words;
-            words.into_iter().filter(|word| word.opens).map(|word| word.text.to_string()).collect()
-        };
-        assert_eq!(opening("Fix it, don't touch src - no hurry"), ["fix", "dont", "no"]);
-        assert_eq!(opening("a well-known name"), ["a"]);
-    }
-
-    #[test]
     fn a_cut_line_says_that_it_is_cut_and_keeps_to_its_length() {
         assert_eq!(one_line("  a\n\tb ", 10), "a b");
         assert_eq!(one_line("one two three", 9), "one two…");
         assert_eq!(one_line(&"x".repeat(50), 10), format!("{}…", "x".repeat(9)));
         for most in 1..40 {
             assert!(one_line("größer als erwartet, und zwar sehr viel größer", most).chars().count() <= most);
-        }
-    }
-
-    #[test]
-    fn stretched_words_are_read_as_meant() {
-        for (word, expect) in
-            [("hellooo", "hello"), ("sooo", "so"), ("keep", "keep"), ("2000", "2000"), ("ééé", "é")]
-        {
-            let mut all = format!("aaa{word}");
-            calm(&mut all, 3);
-            assert_eq!(all, format!("aaa{expect}"));
         }
     }
 

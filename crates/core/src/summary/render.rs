@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Brief, Detail, Force, Item, Section, Trail, TrailKind,
-    extract::{LAST_WORDS, PROGRESS, TOLD_INTENTS},
+    extract::{LAST_WORDS, TOLD_INTENTS},
     index,
     ledger::FIRST_REQUEST,
+    requests::THE_FIRST_REQUEST,
     trail::without_tags,
-    wishes::THE_FIRST_REQUEST,
 };
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
@@ -107,6 +107,10 @@ impl Brief {
 /// Whether a trail that tells of some events tells the same thing where it happened: what was asked, read, run and changed,
 /// and what no longer fails.
 fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
+    // What follows a trail is newer than what was said last before it.
+    if item.section == Section::CurrentTask && item.key.as_deref() == Some(LAST_WORDS) && !told.is_empty() {
+        return true;
+    }
     // A trail may begin later than the sections: an earlier version or another policy made none.
     if !item.sources.meets(told) {
         return false;
@@ -114,12 +118,14 @@ fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
     let key = item.key.as_deref();
     match item.section {
         Section::SessionIntent => !key.is_some_and(|key| TOLD_INTENTS.contains(&key)),
-        Section::CurrentTask => key == Some(PROGRESS) || key == Some(LAST_WORDS),
         Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. }) | None),
-        Section::FilesModified | Section::FilesRead | Section::Commands | Section::FailedApproaches => {
-            item.detail.is_some()
-        }
-        Section::Pins | Section::Constraints | Section::KeyDecisions | Section::NextSteps => false,
+        Section::FilesModified | Section::FilesRead | Section::Commands => item.detail.is_some(),
+        Section::Pins
+        | Section::CurrentTask
+        | Section::FailedApproaches
+        | Section::Constraints
+        | Section::KeyDecisions
+        | Section::NextSteps => false,
     }
 }
 
@@ -480,7 +486,6 @@ assistant: Next steps: write the docs.
 
         ## Current Task
         - The first request. [1]
-        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed [2-5]
         - Last said: Next steps: write the docs. [6]
 
         ## Files Modified
@@ -490,7 +495,7 @@ assistant: Next steps: write the docs.
         - `cargo test` → failed [4-5]
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved [4-5]
+        - error: boom — from `cargo test`; failed when last tried [4-5]
         ");
     }
 
@@ -508,7 +513,6 @@ assistant: Next steps: write the docs.
 
         ## Current Task
         - The first request.
-        - Since then: 2 calls; changed src/cache.rs; last ran `cargo test` → failed
         - Last said: Next steps: write the docs.
 
         ## Files Modified
@@ -518,7 +522,7 @@ assistant: Next steps: write the docs.
         - 1 not told here; messages 4-5
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved
+        - error: boom — from `cargo test`; failed when last tried
         ");
         assert_eq!(meter().text(&brief().render(&covered(), Tokens(0), &meter(), Names::Messages)), least);
     }
@@ -556,7 +560,7 @@ assistant: Next steps: write the docs.
         - Add a cache to the client. Never touch the lock file. [1]
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved [4-5]
+        - error: boom — from `cargo test`; failed when last tried [4-5]
 
         ## What Happened
         Oldest first, as it was said and done; […] is where something was left out; [1] is message 1.
@@ -608,7 +612,7 @@ assistant: Next steps: write the docs.
         - Add a cache to the client. Never touch the lock file.
 
         ## Errors Encountered
-        - error: boom — from `cargo test`; not resolved
+        - error: boom — from `cargo test`; failed when last tried
         ");
         assert_eq!(text(Tokens::MAX).matches("Never touch the lock file.").count(), 3);
         // A message that is told in other words says nothing for others.

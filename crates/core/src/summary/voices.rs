@@ -1,10 +1,9 @@
-//! The user's words where they come by another way: through a tool, or as the report of an error.
+//! The user's words where they come by another way: through a tool.
 //!
 //! Agents hand on what a user says to a question or a refused call as the result of that call. Only a result that begins
 //! with the agent's own formula, or that answers a question tool, is taken for the user's words: anything else a tool
 //! returns is data.
 
-use super::prose::one_line;
 use crate::event::{Part, ToolCall, ToolResult};
 
 /// How much of a result is read for the user's words.
@@ -29,7 +28,8 @@ pub(super) fn answer(call: &ToolCall, result: &ToolResult) -> Option<String> {
         return None;
     }
     let text = text(result);
-    let said = text.strip_prefix("User has answered your questions:").unwrap_or(&text);
+    let formulas = ["User has answered your questions:", "Your questions have been answered:"];
+    let said = formulas.iter().find_map(|formula| text.strip_prefix(formula)).unwrap_or(&text);
     let said = said.split(" You can now continue").next().unwrap_or(said).trim();
     (!said.is_empty()).then(|| said.to_owned())
 }
@@ -49,51 +49,6 @@ pub(super) fn refusal(result: &ToolResult) -> Option<String> {
     }
     let said = ["the user said:", "reason:", "feedback:"].iter().find_map(|mark| text.split_once(mark));
     Some(said.map_or_else(String::new, |(_, said)| said.trim().to_owned()))
-}
-
-/// Errors that a user reports, each in its exact words.
-pub(super) fn reported(text: &str) -> Vec<String> {
-    const MANY: usize = 20;
-    let quoted = text.lines().flat_map(|line| line.split(['"', '`', '“', '”']).skip(1).step_by(2));
-    let all = text.lines().chain(quoted).map(str::trim).filter(|line| is_error(line));
-    let mut found: Vec<String> = Vec::new();
-    for line in all.take(MANY) {
-        let line = one_line(line, 400);
-        if !found.contains(&line) {
-            found.push(line);
-        }
-    }
-    found
-}
-
-/// Whether a line is the message of an error: it begins with a mark of one, or with the name of its type.
-fn is_error(line: &str) -> bool {
-    const MARKS: [&str; 12] = [
-        "error:",
-        "Error:",
-        "ERROR:",
-        "error[",
-        "fatal:",
-        "FATAL:",
-        "panic:",
-        "FAILED ",
-        "npm ERR!",
-        "Traceback (most",
-        "Segmentation fault",
-        "thread '",
-    ];
-    if MARKS.iter().any(|mark| line.starts_with(mark)) {
-        return !line.starts_with("thread '") || line.contains("panicked at");
-    }
-    let line = line.strip_prefix("Uncaught ").unwrap_or(line);
-    let Some((name, said)) = line.split_once(": ") else { return false };
-    let word = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | ':' | '$');
-    let last = name.rsplit(['.', ':']).next().unwrap_or(name);
-    let typed =
-        ["Error", "Exception", "Fault", "Panic"].iter().any(|end| last.ends_with(end) && last != *end);
-    let dotted =
-        name.contains('.') && last.starts_with(char::is_uppercase) && last.contains(char::is_lowercase);
-    !said.trim().is_empty() && name.chars().all(word) && (typed || dotted)
 }
 
 fn text(result: &ToolResult) -> String {
@@ -135,20 +90,5 @@ mod tests {
         assert_eq!(refusal(&result(refused, true)).unwrap(), "no");
         assert_eq!(refusal(&result("User rejected.", true)).unwrap(), "");
         assert_eq!(refusal(&result(&format!("cat: {refused}"), true)), None);
-    }
-
-    #[test]
-    fn reported_errors_are_found_in_their_own_lines_and_in_quotes() {
-        let check = |text: &str, expect: &[&str]| assert_eq!(reported(text), expect, "{text}");
-        check(
-            "It says\ndecimal.InvalidOperation: [<class 'x'>]\nbut why",
-            &["decimal.InvalidOperation: [<class 'x'>]"],
-        );
-        check(
-            "I get \"Uncaught TypeError: x is not iterable\" now",
-            &["Uncaught TypeError: x is not iterable"],
-        );
-        check("error[E0277]: no", &["error[E0277]: no"]);
-        check("Note: the error is gone. Fix main.rs: it is long.", &[]);
     }
 }

@@ -1,23 +1,23 @@
-//! What was done: files, commands, errors, plans, and what became of what failed.
+//! What was done: files, commands, plans, and what fails by now.
 //!
-//! A failure is open until the same thing works: the same command or one that runs as much, or another change of the same
-//! file. What was changed in between is then taken for what made it work. What only resembles it is told as such.
+//! A failure stands until something of its kind works: the same program with the same subcommand, or the same tool or file.
+//! It is then told as past, with what was changed in between. Whether that is the reason nobody can know, and it is not said.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     fmt::Write as _,
 };
 
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
-    calls::{SUBJECT, Scope, is_same_file, replacements, subject, takes_back},
+    calls::{Replacement, SUBJECT, is_same_file, replacements, restored, subject},
+    constraints::hear,
     files::{changed, plain_path, read},
     ledger::Ledger,
     prose::{one_line, sentences},
-    runs::{covers, kind, kinds},
-    tools::{Change, Deed, Todo, TodoState, deeds, failure},
+    requests::{EARLIER, ITEM, places},
+    tools::{Change, Deed, Todo, TodoState, deeds, failure, looks_up, run_kinds},
     voices::{answer, refusal},
-    wishes::{ITEM, hear},
 };
 use crate::{
     chain::Digest,
@@ -25,6 +25,7 @@ use crate::{
     id::Seq,
     pairing::{Exchange, Outcome},
     seq_set::SeqSet,
+    verify::holds_secret,
 };
 
 /// How many characters of an error are kept.
@@ -36,50 +37,37 @@ const TALE: usize = 480;
 /// How long a key may be, in characters; of what is longer the end is replaced by a digest.
 const KEY: usize = 240;
 
-/// How many changed files the current task names.
-const CHANGED: usize = 12;
-
 /// What is added to a step that is being worked on.
 const ACTIVE: &str = " (in progress)";
 
-/// How many failures of the same kind wait for the same success.
-const WAITING: usize = 8;
+/// A failure that so many events were recorded since is told as past: nobody tried again in some forty calls.
+const RECENT: u64 = 80;
 
 /// What is remembered of the work, from call to call.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// What failed and has not worked since, by kind.
-    failed: BTreeMap<String, Vec<Failed>>,
-    newest: Option<Failed>,
-    /// Changes of files, in order.
+    /// What failed and has not worked since, oldest first.
+    failed: Vec<Failed>,
+    /// Changes of files, in order, and where they were committed last.
     changes: Vec<(Seq, String)>,
+    committed: usize,
     /// What was replaced by what, by file.
     replaced: HashMap<String, HashSet<(u64, u64)>>,
     /// The steps of the plan that holds.
     plan: Vec<String>,
-    /// How many tools were called and what they changed, since the newest request.
-    pub(super) since: Since,
-}
-
-/// What was done since the newest request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Since {
-    pub(super) calls: u64,
-    pub(super) changed: Vec<String>,
-    pub(super) sources: SeqSet,
-    /// The last command and how it ended.
-    pub(super) ran: Option<String>,
 }
 
 /// Something that failed.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
+struct Failed {
     /// What was tried.
-    pub(super) subject: String,
+    subject: String,
     /// How it failed, in its own words.
-    pub(super) words: String,
+    words: String,
     /// The call and its result.
-    pub(super) sources: SeqSet,
+    sources: SeqSet,
+    /// Of the item that tells of it.
+    identity: String,
 }
 
 impl Work {
@@ -88,26 +76,16 @@ impl Work {
         let mut work = Self::default();
         for item in ledger.newest(Section::Errors) {
             if let Some(Detail::Error { of, words, resolved: None, .. }) = &item.detail {
-                let failed =
-                    Failed { subject: of.clone(), words: words.clone(), sources: item.sources.clone() };
-                if work.newest.as_ref().is_none_or(|newest| newest.sources.last() < failed.sources.last()) {
-                    work.newest = Some(failed.clone());
-                }
-                work.failed.entry(kind(of)).or_default().push(failed);
+                let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
+                let identity = item.identity().to_owned();
+                work.failed.push(Failed { subject, words, sources, identity });
             }
         }
+        work.failed.reverse();
         let planned = |item: &&Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
-        work.plan = ledger
-            .newest(Section::NextSteps)
-            .filter(planned)
-            .map(|item| item.identity().to_owned())
-            .collect();
+        let steps = ledger.newest(Section::NextSteps).filter(planned);
+        work.plan = steps.map(|item| item.identity().to_owned()).collect();
         work
-    }
-
-    /// A new request: what is done from here on is done for it.
-    pub(super) fn asked(&mut self) {
-        self.since = Since::default();
     }
 
     /// Takes a call with its outcome.
@@ -121,8 +99,6 @@ impl Work {
             }
             Outcome::Unanswered => None,
         };
-        self.since.calls += 1;
-        self.since.sources.extend(&sources);
         if let Some(result) = result
             && Self::hear(ledger, call, result, &sources)
         {
@@ -143,7 +119,7 @@ impl Work {
                         (Some(_), None) if exit.is_some_and(|exit| exit != 0) => End::Failed,
                         (Some(_), None) => End::Worked,
                     };
-                    self.since.ran = Some(ran(ledger, command, exit, end, &sources));
+                    ran(ledger, command, exit, end, &sources);
                     if end == End::Worked {
                         self.take_back(ledger, command, &sources);
                     }
@@ -156,11 +132,16 @@ impl Work {
             }
         }
         match (result, failed) {
-            (Some(_), Some(failed)) => {
-                self.fail(ledger, Failed { subject, words: one_line(&failed.words, ERROR), sources });
+            (Some(_), Some(failed)) if !looks_up(call) && !failed.words.is_empty() => {
+                let words = one_line(&failed.words, ERROR);
+                let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
+                self.fail(ledger, Failed { subject, words, sources, identity });
             }
-            (Some(_), None) => self.work(ledger, &subject, &sources),
-            (None, _) => {}
+            // That a file can be read says nothing of an edit of it.
+            (Some(_), None) if subject.starts_with('`') || !looks_up(call) => {
+                self.work(ledger, &subject, &sources);
+            }
+            _ => {}
         }
     }
 
@@ -179,12 +160,6 @@ impl Work {
         true
     }
 
-    /// Takes an error that the user reported.
-    pub(super) fn report(ledger: &mut Ledger, at: Seq, words: String) {
-        let failed = Failed { subject: "the user's report".to_owned(), words, sources: SeqSet::one(at) };
-        note_error(ledger, &failed, Fate::Reported);
-    }
-
     fn change(
         &mut self,
         ledger: &mut Ledger,
@@ -196,44 +171,39 @@ impl Work {
     ) {
         let path = plain_path(path);
         changed(ledger, &path, how, lines, sources);
-        let at = sources.last().unwrap_or_default();
-        self.changes.push((at, path.clone()));
-        self.since.changed.retain(|known| *known != path);
-        self.since.changed.push(path.clone());
-        if self.since.changed.len() > CHANGED {
-            self.since.changed.remove(0);
-        }
+        self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
-        let replaced = replacements(call);
-        let back = replaced.iter().any(|(old, new)| known.contains(&(*new, *old)));
-        known.extend(replaced);
-        if back {
-            let text = format!("The change of {} was taken back by a later edit.", one_line(&path, SUBJECT));
-            attempt(ledger, text, key(&format!("back {path}")), sources.clone(), Ending::Known);
+        for Replacement { old, new, replaced } in replacements(call) {
+            let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
+            if known.contains(&(new, old)) && !known.contains(&(old, new)) {
+                let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
+                let text = format!(
+                    "The change of {}{what} was taken back by a later edit.",
+                    one_line(&path, SUBJECT)
+                );
+                attempt(ledger, text, tried(new, old), sources.clone(), Ending::Known);
+            }
+            // It was made again after all.
+            ledger.retire(Section::FailedApproaches, &tried(old, new));
+            known.insert((old, new));
         }
     }
 
-    /// A command that takes changes back ends an approach.
+    /// A command that sets files back to what was committed ends an approach, if they were changed since.
     fn take_back(&mut self, ledger: &mut Ledger, command: &str, sources: &SeqSet) {
-        let Some(scope) = takes_back(command) else { return };
-        let paths: Vec<&str> = match &scope {
-            Scope::Everything => last_distinct(self.changes.iter().map(|(_, path)| path.as_str()), 4),
-            Scope::Named(named) => {
-                let named: Vec<&str> = named.iter().map(String::as_str).collect();
-                let touched = self.changes.iter().map(|(_, path)| path.as_str());
-                last_distinct(touched.filter(|path| named.iter().any(|name| is_same_file(path, name))), 4)
-            }
-        };
+        if command.contains("git commit") {
+            self.committed = self.changes.len();
+        }
+        let named = restored(command);
+        let is_meant = |path: &&str| named.iter().any(|name| name == "." || is_same_file(path, name));
+        let touched = self.changes[self.committed..].iter().map(|(_, path)| path.as_str());
+        let paths = last_distinct(touched.filter(is_meant), 4);
         if paths.is_empty() {
             return;
         }
-        let what = format!("{} {}", one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
-        let text = format!(
-            "The change of {} was taken back with `{}`.",
-            one_line(&paths.join(", "), SUBJECT),
-            one_line(command, SUBJECT)
-        );
-        attempt(ledger, text, key(&what), sources.clone(), Ending::Known);
+        let (paths, command) = (one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
+        let text = format!("The change of {paths} was taken back with `{command}`.");
+        attempt(ledger, text, key(&format!("{paths} {command}")), sources.clone(), Ending::Known);
     }
 
     fn plan(&mut self, ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
@@ -269,88 +239,70 @@ impl Work {
         }
     }
 
-    fn fail(&mut self, ledger: &mut Ledger, failed: Failed) {
-        if failed.words.is_empty() {
-            return;
+    fn fail(&mut self, ledger: &mut Ledger, mut failed: Failed) {
+        let is_same = |known: &mut Failed| known.words == failed.words && known.subject == failed.subject;
+        if let Some(known) = self.failed.extract_if(.., is_same).last() {
+            failed.identity = known.identity;
         }
         let times = note_error(ledger, &failed, Fate::Came);
-        let kind = kind(&failed.subject);
-        if times > 1 {
-            let text = format!(
-                "{} failed {times} times in the same way: {}",
-                failed.subject,
-                one_line(&failed.words, ITEM)
+        // That a command fails again is something of the work; a tool that was used wrongly is not.
+        if times > 1 && failed.subject.starts_with('`') {
+            attempt(
+                ledger,
+                tale(&failed, times, ""),
+                tale_key(&failed),
+                failed.sources.clone(),
+                Ending::Open,
             );
-            attempt(ledger, text, tale_key(&kind, &failed.words), failed.sources.clone(), Ending::Open);
         }
-        let waiting = self.failed.entry(kind).or_default();
-        waiting.retain(|known| known.words != failed.words);
-        if waiting.len() == WAITING {
-            waiting.remove(0);
-        }
-        waiting.push(failed.clone());
-        self.newest = Some(failed);
+        self.failed.push(failed);
     }
 
-    /// Something worked: what of its kind had failed is resolved, if it must have worked too.
+    /// Something worked: what of its kind had failed is past.
     fn work(&mut self, ledger: &mut Ledger, subject: &str, sources: &SeqSet) {
-        for kind in kinds(subject) {
-            let waiting = self.failed.remove(&kind).unwrap_or_default();
-            for failed in waiting {
-                if covers(subject, &failed.subject) && !self.was_a_trial(ledger, &failed, sources) {
-                    self.resolve(ledger, &kind, &failed, subject, sources);
-                } else {
-                    let passed = Failed { sources: sources.clone(), ..failed.clone() };
-                    note_error(ledger, &passed, Fate::Passed(subject));
-                    self.failed.entry(kind.clone()).or_default().push(failed);
-                }
+        let worked = kinds(subject);
+        let is_meant = |failed: &mut Failed| kinds(&failed.subject).iter().any(|kind| worked.contains(kind));
+        for failed in self.failed.extract_if(.., is_meant).collect::<Vec<_>>() {
+            let how = self.how(&failed, subject, sources);
+            let passed = Failed { sources: sources.clone(), ..failed };
+            let times = note_error(ledger, &passed, Fate::Past(format!("later passed: {how}")));
+            if ledger.get(Section::FailedApproaches, &tale_key(&passed)).is_some() {
+                let text = tale(&passed, times, &format!(" → later passed: {how}"));
+                attempt(ledger, text, tale_key(&passed), sources.clone(), Ending::Known);
             }
         }
     }
 
-    fn resolve(&mut self, ledger: &mut Ledger, kind: &str, failed: &Failed, subject: &str, sources: &SeqSet) {
-        let how = self.how(failed, subject, sources);
-        let resolved = Failed { sources: sources.clone(), ..failed.clone() };
-        note_error(ledger, &resolved, Fate::Resolved(one_line(&how, SUBJECT)));
-        let words = one_line(&failed.words, ITEM / 2);
-        let text = format!("Tried {}: {words} → {how}", failed.subject);
-        let all = SeqSet::union([&failed.sources, sources]);
-        attempt(ledger, one_line(&text, TALE), tale_key(kind, &failed.words), all, Ending::Known);
-        self.newest.take_if(|newest| newest.words == failed.words);
-    }
-
-    /// Whether all that was changed between a failure and a success is gone: a test that was only written to see it fail
-    /// is not resolved by its end.
-    fn was_a_trial(&self, ledger: &Ledger, failed: &Failed, sources: &SeqSet) -> bool {
-        let gone = |path: &str| match ledger.get(Section::FilesModified, &key(path)).map(|item| &item.detail)
-        {
-            Some(Some(Detail::File { how, .. })) => how.last() == Some(&Change::Deleted),
-            _ => false,
-        };
-        let between = self.changed_between(failed, sources);
-        !between.is_empty() && between.iter().all(|(_, path)| gone(path))
-    }
-
-    fn changed_between(&self, failed: &Failed, sources: &SeqSet) -> &[(Seq, String)] {
-        let since = failed.sources.last().unwrap_or_default();
-        let end = sources.first().unwrap_or_default();
-        let from = self.changes.partition_point(|(at, _)| *at <= since);
-        let until = self.changes.partition_point(|(at, _)| *at <= end);
-        self.changes.get(from..until).unwrap_or_default()
-    }
-
-    /// What made it work, as far as can be told.
+    /// What worked, and what was changed before it did.
     fn how(&self, failed: &Failed, subject: &str, sources: &SeqSet) -> String {
-        let between = self.changed_between(failed, sources);
-        let changed = last_distinct(between.iter().map(|(_, path)| path.as_str()), 4);
-        let mut how =
-            if subject == failed.subject { "worked".to_owned() } else { format!("{subject} worked") };
-        if !changed.is_empty() {
-            let _ = write!(how, " after changing {}", one_line(&changed.join(", "), SUBJECT));
-        } else if subject == failed.subject {
-            how.push_str(" later");
+        let (since, end) = (failed.sources.last().unwrap_or_default(), sources.first().unwrap_or_default());
+        let between = self.changes.iter().filter(|(at, _)| (since..=end).contains(at));
+        let changed = last_distinct(between.map(|(_, path)| path.as_str()), 4);
+        if changed.is_empty() {
+            return one_line(subject, SUBJECT);
         }
-        how
+        format!("{} after changing {}", one_line(subject, SUBJECT), one_line(&changed.join(", "), SUBJECT))
+    }
+
+    /// Tells failures as past that nobody saw for long: so many events, or since before the
+    /// newest request.
+    pub(super) fn settle(&self, ledger: &mut Ledger, last: Seq) {
+        let before = places(ledger).first().copied().unwrap_or_default();
+        for failed in &self.failed {
+            let at = failed.sources.last().unwrap_or_default();
+            if at < before || last.0.saturating_sub(at.0) > RECENT {
+                note_error(ledger, failed, Fate::Past("not seen again".to_owned()));
+            }
+        }
+    }
+}
+
+/// The kinds of what was tried, by which a success says something of a failure: what a command runs, or a tool and what it
+/// was used on.
+fn kinds(subject: &str) -> Vec<String> {
+    match subject.strip_prefix('`').and_then(|subject| subject.strip_suffix('`')) {
+        Some(command) => run_kinds(command),
+        None => subject.splitn(2, ' ').map(str::to_owned).collect(),
     }
 }
 
@@ -372,8 +324,9 @@ fn track(
         ledger.strike(Section::NextSteps, &identity);
         return;
     }
-    let known =
-        ledger.get(Section::NextSteps, &identity).map(|item| item.text.trim_end_matches(ACTIVE).to_owned());
+    let known = ledger
+        .get(Section::NextSteps, &identity)
+        .map(|item| item.text.trim_end_matches(EARLIER).trim_end_matches(ACTIVE).to_owned());
     let Some(mut text) = text.or(known) else { return };
     if state == Some(TodoState::Active) {
         text.push_str(ACTIVE);
@@ -396,7 +349,7 @@ enum End {
     Unknown,
 }
 
-fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources: &SeqSet) -> String {
+fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources: &SeqSet) {
     let identity = key(&one_line(command, usize::MAX));
     let (runs, failed) = match ledger.get(Section::Commands, &identity).map(|item| &item.detail) {
         Some(Some(Detail::Command { runs, failed, .. })) => (*runs, *failed),
@@ -410,8 +363,7 @@ fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources:
         (None, End::Failed) => "failed".to_owned(),
         (None, End::Unknown) => "no result".to_owned(),
     };
-    let last = format!("`{}` → {ended}", one_line(command, ITEM - 80));
-    let mut text = last.clone();
+    let mut text = format!("`{}` → {ended}", one_line(command, ITEM - 80));
     if runs > 1 {
         let _ = write!(text, " (ran {runs} times, {failed} failed)");
     }
@@ -423,42 +375,32 @@ fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources:
         sources: sources.clone(),
         detail,
     });
-    last
 }
 
 /// What became of an error.
-enum Fate<'f> {
+enum Fate {
     /// It came again, or for the first time.
     Came,
-    /// Somebody tells of it: it may be the one that came.
-    Reported,
-    /// Something like it passed, which need not mean anything.
-    Passed(&'f str),
-    /// It is gone, and how.
-    Resolved(String),
+    /// It is past, in these words.
+    Past(String),
 }
 
 /// Notes an error, and says how often it came by now.
-fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate<'_>) -> u64 {
-    let identity = key(&failed.words);
+fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate) -> u64 {
+    let identity = failed.identity.clone();
     let known = match ledger.get(Section::Errors, &identity).and_then(|item| item.detail.as_ref()) {
         Some(Detail::Error { times, .. }) => *times,
         _ => 0,
     };
-    let times = if matches!(fate, Fate::Came) { known.saturating_add(1) } else { known.max(1) };
+    let (times, ending, resolved) = match fate {
+        Fate::Came => (known.saturating_add(1), "failed when last tried".to_owned(), None),
+        Fate::Past(how) => (known.max(1), how.clone(), Some(how)),
+    };
     let mut text = format!("{} — from {}", failed.words, failed.subject);
     if times > 1 {
         let _ = write!(text, ", {times} times");
     }
-    let _ = match &fate {
-        Fate::Came | Fate::Reported => write!(text, "; not resolved"),
-        Fate::Passed(what) => write!(text, "; later passed: {what}"),
-        Fate::Resolved(how) => write!(text, "; resolved: {how}"),
-    };
-    let resolved = match fate {
-        Fate::Resolved(how) => Some(how),
-        Fate::Came | Fate::Reported | Fate::Passed(_) => None,
-    };
+    let _ = write!(text, "; {ending}");
     let detail =
         Some(Detail::Error { of: failed.subject.clone(), words: failed.words.clone(), times, resolved });
     let sources = failed.sources.clone();
@@ -471,8 +413,13 @@ fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, endi
     ledger.put(Item { section: Section::FailedApproaches, text, key: Some(key), sources, detail });
 }
 
-fn tale_key(kind: &str, words: &str) -> String {
-    key(&format!("{kind}: {words}"))
+fn tale(failed: &Failed, times: u64, end: &str) -> String {
+    let words = one_line(&failed.words, ITEM / 2);
+    one_line(&format!("{} failed {times} times in the same way: {words}{end}", failed.subject), TALE)
+}
+
+fn tale_key(failed: &Failed) -> String {
+    key(&format!("{}: {}", failed.subject, failed.words))
 }
 
 /// A text as a key: itself, or its beginning and a digest of all of it. It is no longer than [`KEY`] either way, so that
@@ -587,17 +534,16 @@ assistant:
 "#;
 
     #[test]
-    fn an_error_is_resolved_when_the_same_thing_works() {
+    fn an_error_is_past_when_the_same_thing_works() {
         insta::assert_snapshot!(told(FIXED, &[Section::Errors, Section::FailedApproaches]), @r"
-        FailedApproaches [2-3, 6-7] Tried `cargo build`: error[E0308]: mismatched types → `cargo build --release` worked after changing src/a.rs
-        Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs
+        Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; later passed: `cargo build --release` after changing src/a.rs
         ");
     }
 
     #[test]
-    fn another_script_or_the_end_of_a_trial_resolves_nothing() {
+    fn only_what_is_of_its_kind_says_that_a_failure_is_past() {
         let log = r#"
-user: Go.
+user: Go on with the checks of the front end, please, one by one.
 assistant:
   call bash {"command":"npm run check"}
   !> error TS2353: unknown property
@@ -605,24 +551,52 @@ assistant:
   call bash {"command":"npm run dev"}
   -> ready
 assistant:
-  call write_file {"path":"probe_test.go","content":"x"}
-  -> done
-assistant:
   call bash {"command":"go test -run Probe ./a"}
   !> --- FAIL: TestProbe
 assistant:
   call bash {"command":"go test ./b"}
   -> ok
 assistant:
-  call bash {"command":"rm probe_test.go"}
-  -> done
+  call bash {"command":"cat nowhere.txt"}
+  !> cat: nowhere.txt: No such file or directory
 assistant:
-  call bash {"command":"go test"}
-  -> ok
+  call read_file {"path":"nowhere.txt"}
+  !> File does not exist.
 "#;
         insta::assert_snapshot!(told(log, &[Section::Errors, Section::FailedApproaches]), @r"
-        Errors [2-3] error TS2353: unknown property — from `npm run check`; not resolved
-        Errors [8-11, 14-15] --- FAIL: TestProbe — from `go test -run Probe ./a`; later passed: `go test`
+        Errors [2-3] error TS2353: unknown property — from `npm run check`; failed when last tried
+        Errors [6-9] --- FAIL: TestProbe — from `go test -run Probe ./a`; later passed: `go test ./b`
+        ");
+    }
+
+    #[test]
+    fn a_failure_that_nobody_saw_since_the_newest_request_is_past() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"make check"}
+  !> Error: boom
+user: Go on.
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Errors]), @"Errors [2-3] Error: boom — from `make check`; failed when last tried");
+        let later = format!("{log}user: Now write the manual page of the exporter.\n");
+        insta::assert_snapshot!(told(&later, &[Section::Errors]), @"Errors [2-3] Error: boom — from `make check`; not seen again");
+    }
+
+    #[test]
+    fn the_same_words_of_another_command_are_another_error() {
+        let log = r#"
+user: Go.
+assistant:
+  call bash {"command":"make one"}
+  !> Error: boom
+assistant:
+  call bash {"command":"make two"}
+  !> Error: boom
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Errors, Section::FailedApproaches]), @r"
+        Errors [2-3] Error: boom — from `make one`; failed when last tried
+        Errors [4-5] Error: boom — from `make two`; failed when last tried
         ");
     }
 
@@ -637,7 +611,7 @@ assistant:
         let third = summarise(&events[5..], Some(&second), &Caps::default());
         let errors: Vec<&str> = third.section(Section::Errors).map(|item| item.text.as_str()).collect();
         let expect = format!(
-            "error[E0308]: {} — from `cargo build`; resolved: `cargo build --release` worked",
+            "error[E0308]: {} — from `cargo build`; later passed: `cargo build --release`",
             words.join(" ")
         );
         assert_eq!(errors, [expect]);
@@ -655,12 +629,12 @@ assistant:
 
     /// Wherever a compaction falls between two turns, the tale is the same but for what was changed before it.
     #[test]
-    fn an_error_is_resolved_across_compactions() {
+    fn an_error_is_past_across_compactions() {
         let events = read(FIXED);
         let first = summarise(&events[..3], None, &Caps::default());
-        assert!(show(&first, &[Section::Errors]).ends_with("not resolved"));
+        assert!(show(&first, &[Section::Errors]).ends_with("failed when last tried"));
         let second = summarise(&events[3..], Some(&first), &Caps::default());
-        insta::assert_snapshot!(show(&second, &[Section::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; resolved: `cargo build --release` worked after changing src/a.rs");
+        insta::assert_snapshot!(show(&second, &[Section::Errors]), @"Errors [2-3, 6-7] error[E0308]: mismatched types — from `cargo build`; later passed: `cargo build --release` after changing src/a.rs");
     }
 
     #[test]
@@ -685,7 +659,7 @@ assistant:
 "#;
         insta::assert_snapshot!(told(log, &[Section::FailedApproaches]), @r"
         FailedApproaches [4-5] `npm test` failed 2 times in the same way: Error: boom
-        FailedApproaches [8-9] The change of a.js was taken back by a later edit.
+        FailedApproaches [8-9] The change of a.js to `two` was taken back by a later edit.
         FailedApproaches [10-11] The change of a.js was taken back with `git checkout -- a.js`.
         ");
     }

@@ -153,9 +153,8 @@ pin: remember the milk
         - Constraints: Never touch the lock file.
         - Current Task: The first request.
         - Current Task: Last said: I chose an LRU map because it is bounded.
-        - Current Task: Since then: 1 call; last ran `cargo test` → failed
-        - [k8] Key Decisions: Use an LRU map.
-        - Errors Encountered: error: boom — from `cargo test`; not resolved
+        - [k7] Key Decisions: Use an LRU map.
+        - Errors Encountered: error: boom — from `cargo test`; failed when last tried
         ");
         for name in notes.split('[').skip(1).filter_map(|rest| rest.split(']').next()) {
             let item = named(Some(&brief), name).unwrap();

@@ -12,7 +12,7 @@ use crate::{
     event::Compaction,
     pipeline::is_met,
     plan::{
-        Action, Demand, Forecast, History, Offer, Plan, Reason, Since, Situation, Summariser, Summary,
+        Action, Demand, Depth, Forecast, History, Offer, Plan, Reason, Since, Situation, Summariser, Summary,
         Threshold, Trial as PlanTrial, plan,
     },
     policy::Policy,
@@ -41,7 +41,8 @@ impl Making {
             return spaced(context, budget);
         }
         if size > budget.ceiling() {
-            return Some(chosen(Cause::Force, budget, budget.target()));
+            let target = self.target(view, context, policy, budget, moment);
+            return Some(chosen(Cause::Force, budget, target));
         }
         // Acting again where it did not help a moment ago would reset the cache for nothing.
         let grown = self.has_grown(size, budget);
@@ -108,9 +109,7 @@ impl Making {
             return None;
         }
         self.considered = size;
-        // A cold cache makes it free to go further down.
-        let target =
-            policy.cold_level(budget).filter(|_| cold).unwrap_or(budget.target()).min(budget.target());
+        let target = self.target(view, context, policy, budget, moment);
         let mut chosen = chosen(Cause::Cold, budget, target);
         let trial = self.trial(context, policy, &chosen.budget);
         let Some(terms) = moment.terms else {
@@ -157,6 +156,32 @@ impl Making {
         chosen.means = means;
         chosen.trial = Some(trial);
         Some(chosen)
+    }
+
+    /// How far to go down: where the cache is cold, as far as is free; where a warm one has to be reset, as far as pays.
+    pub(super) fn target(
+        &self,
+        view: &View,
+        context: &Context,
+        policy: &Policy,
+        budget: &Budget,
+        moment: &Moment<'_>,
+    ) -> Tokens {
+        if is_cold(self.since(view, moment), moment) {
+            return policy.cold_level(budget).unwrap_or(budget.target()).min(budget.target());
+        }
+        let lean = policy.lean_target(budget);
+        // Where nobody knows what a reset costs, it is made rare.
+        let (Some(last), Some(terms)) = (&view.last, moment.terms) else { return lean };
+        let depth = Depth {
+            whole: last.history.growth + context.tokens().less(last.tokens),
+            prefix: context.tier_tokens(Tier::Prefix) + context.meter().overhead().request,
+            growth: last.history.growth_of_call(),
+            force: budget.force(),
+            least: lean,
+            most: budget.target(),
+        };
+        depth.target(terms, moment.cache.asked_lifetime()).unwrap_or(lean)
     }
 
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {

@@ -4,6 +4,7 @@
 mod after_summary;
 #[cfg(test)]
 mod blocks;
+mod conversations;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]

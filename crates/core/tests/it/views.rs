@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use epitome_core::{
-    Fact,
+    Fact, Part,
     budget::Budget,
     context::{Context, Names},
     cost::Terms,
-    event::{Logged, Time},
+    event::{Logged, Time, ToolCall, ToolResult},
     meter::{Meter, Overhead},
     policy::Policy,
     profile::Profiles,
@@ -365,4 +365,28 @@ fn what_cannot_fit_is_refused_with_the_numbers_and_the_view_is_as_it_was() {
 fn reread(passes: &[Pass]) -> Vec<Pass> {
     let json = serde_json::to_string(passes).unwrap();
     serde_json::from_str(&json).unwrap()
+}
+
+/// Some clients put an empty message of the user between a call and its result. It ends no turn, so a summary may be cut
+/// between any two of the calls.
+#[test]
+fn an_empty_message_between_a_call_and_its_result_ends_no_turn() {
+    let policy = Policy::named("epitome").unwrap();
+    let budget = budget(policy, 4_000);
+    let mut stage = Stage::new(meter());
+    let play = |stage: &mut Stage, fact| stage.play(&logged(1, fact));
+    play(&mut stage, Fact::UserSaid { parts: vec![Part::text("Read them all.")] });
+    for number in 0..12 {
+        let call = ToolCall::function(format!("c{number}").as_str(), "read", "{}");
+        let parts = vec![Part::ToolCall(call.clone())];
+        play(&mut stage, Fact::AssistantSaid { answer: None, model: None, parts });
+        play(&mut stage, Fact::UserSaid { parts: Vec::new() });
+        let parts = vec![Part::text("word ".repeat(500))];
+        let result = ToolResult { call: call.id, name: None, parts, error: false };
+        play(&mut stage, Fact::ToolReturned { results: vec![result], parts: Vec::new() });
+        let prepared = stage.view.prepare(policy, &budget, &Moment::default()).unwrap();
+        assert_eq!(prepared.shortfall, None, "after {number}");
+        stage.view.sent(None);
+    }
+    assert!(stage.view.context().summary().is_some());
 }

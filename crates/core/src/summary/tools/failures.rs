@@ -49,6 +49,21 @@ pub fn failure(call: &ToolCall, result: &ToolResult) -> Option<Failure> {
     }
 }
 
+/// Whether a call only looks something up: where that fails, nothing is broken.
+pub(crate) fn looks_up(call: &ToolCall) -> bool {
+    let arguments = Arguments::of(call);
+    match Kind::of(&call.name.0, &arguments) {
+        Kind::Read | Kind::Search => true,
+        Kind::Shell => shell::nature(&command(&arguments).unwrap_or_default()).0.output == Output::Content,
+        _ => false,
+    }
+}
+
+/// What a command line runs, by which two of its runs are the same.
+pub(crate) fn run_kinds(command: &str) -> Vec<String> {
+    shell::kinds(command)
+}
+
 fn of_a_tool(outcome: &Outcome<'_>) -> Option<Failure> {
     let failed = outcome.failed() || errors::tells_of(outcome);
     failed.then(|| Failure { exit: outcome.exit, words: errors::of_a_tool(&outcome.body) })

@@ -30,6 +30,7 @@ use self::{
 };
 
 pub use failures::{Failure, failure};
+pub(crate) use failures::{looks_up, run_kinds};
 
 /// What a call did, as its result confirms it.
 ///

@@ -1,9 +1,9 @@
 //! The exam: a session goes through five chained compactions, and the summaries are compared with its sheet.
 //!
 //! Recall counts what is planted; it is found if an item says it after the span in which it happened and after every
-//! span from there to the last. What the assistant decided, tried and meant to do may also be found in the trail, where
-//! it was said: nobody without a model can know which of its sentences was a decision. Precision counts the items of the last summary; an item is right if the sheet plants or
-//! allows it.
+//! span from there to the last. What people said may also be found in the trail, where it was said: nobody without a model
+//! can know which sentence was a decision, or an order that is meant for longer than its request. Precision counts the items
+//! of the last summary; an item is right if the sheet plants or allows it.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -181,9 +181,15 @@ fn find(session: &Session, section: Section, planted: &Planted, brief: &Brief) -
     Err(format!("is said without what worked, {:?},", planted.worked.0))
 }
 
-/// Whether the trail tells what is planted where it happened, if it is of a kind that only the assistant's words say.
+/// Whether the trail tells what is planted where it happened, if it is of a kind that somebody's words say.
 fn is_in_trail(session: &Session, section: Section, planted: &Planted, brief: &Brief) -> bool {
-    let of_words = [Section::KeyDecisions, Section::FailedApproaches, Section::NextSteps];
+    let of_words = [
+        Section::Constraints,
+        Section::KeyDecisions,
+        Section::FailedApproaches,
+        Section::Errors,
+        Section::NextSteps,
+    ];
     let sources = || planted.from.0.iter().flat_map(|name| &session.names[name]);
     let told = brief.trail.entries.iter().filter(|entry| sources().any(|source| *source == entry.at));
     let told: String = told.map(|entry| words_of(entry) + "\n").collect();

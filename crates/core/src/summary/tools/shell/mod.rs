@@ -86,6 +86,45 @@ pub(super) fn nature(command: &str) -> (Nature, Vec<String>) {
     (nature, programs.iter().filter_map(|words| words.first().map(|name| (*name).to_owned())).collect())
 }
 
+/// What a command line runs, by which two of its runs are the same: each program with its subcommand or script. Changes of
+/// folder, filters behind a pipe, flags and redirections do not count.
+pub(super) fn kinds(command: &str) -> Vec<String> {
+    const PREPARING: [&str; 10] =
+        ["cd", "export", "set", "source", ".", "echo", "mkdir", "sleep", "true", "pwd"];
+    let script = Script::of(command);
+    let outside = script.commands.iter();
+    let outside = outside.filter(|command| command.place == Place::Outside && command.join != Join::Pipe);
+    let words =
+        outside.map(|command| options::unwrapped(command.words.iter().filter_map(Word::text).collect()));
+    let working = words.filter(|words| words.first().is_some_and(|name| !PREPARING.contains(name)));
+    let kinds: Vec<String> = working.map(|words| kind(&words)).collect();
+    if kinds.is_empty() { vec![command.to_owned()] } else { kinds }
+}
+
+fn kind(words: &[&str]) -> String {
+    let words = match words {
+        ["python" | "python3", "-m", rest @ ..] if !rest.is_empty() => rest,
+        _ => words,
+    };
+    // Code on the command line is the same only as a whole.
+    if words.iter().any(|word| matches!(*word, "-c" | "-e" | "-lc" | "--eval")) {
+        return words.join(" ");
+    }
+    let interprets = words[0].starts_with("python")
+        || matches!(words[0], "bash" | "sh" | "zsh" | "node" | "ruby" | "perl" | "deno" | "tsx" | "php");
+    let name = |word: &&str| {
+        interprets || word.chars().all(|letter| letter.is_alphanumeric() || "-_:".contains(letter))
+    };
+    let operands = words[1..].iter().copied().filter(|word| !word.starts_with('-'));
+    let operands: Vec<&str> = operands.take_while(name).take(2).collect();
+    let own = match operands.first() {
+        Some(&"run" | &"compose") => 2,
+        _ => 1,
+    };
+    let own = &operands[..own.min(operands.len())];
+    [&words[..1], own].concat().join(" ")
+}
+
 /// Whether a program writes what it was given or found rather than what it thinks of it.
 fn shows_content(words: &[&str]) -> bool {
     match words {
@@ -180,6 +219,23 @@ fn compares(words: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_of_a_kind_by_its_program_and_what_that_runs() {
+        let check = |command: &str, expect: &str| assert_eq!(kinds(command).join(" + "), expect, "{command}");
+        check("cargo test -p core", "cargo test");
+        check("cd x && RUST_LOG=1 sudo cargo test", "cargo test");
+        check("cd x; npm run check 2>&1 | tail -3", "npm run check");
+        check("npm run lint&&npm test > out.txt; echo $?", "npm run lint + npm test");
+        check("uv run python3 -m pytest -q tests/a.py", "pytest");
+        check("timeout 60 ./gradlew build || true", "gradlew build");
+        check("python tools/gen.py --all", "python tools/gen.py");
+        check("python -c 'import a; b | c'", "python -c import a; b | c");
+        check("docker compose up -d", "docker compose up");
+        check("make", "make");
+        check("cd x", "cd x");
+        check("", "");
+    }
 
     #[test]
     fn a_zero_is_trusted_unless_the_line_hides_another_code() {
