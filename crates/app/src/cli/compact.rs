@@ -10,8 +10,8 @@ use clap::Args as ClapArgs;
 use epitome::{
     compact::{Compacted, Eviction, Report, Size, size},
     core::{
-        Fact, Tokens,
-        context::{Body, Fidelity, Segment},
+        Fact,
+        context::{Body, Segment},
         event::Summary,
         policy::Policy,
         summary::Focus,
@@ -22,8 +22,9 @@ use epitome::{
 use serde_json::json;
 
 use super::{
+    compaction_report,
     open::Store,
-    output::{BOLD, DIM, NAME, NOTE, Output},
+    output::{DIM, NAME, NOTE, Output},
     structured, text,
     turn::{self, TurnArgs},
     view::{self, Chosen, Played, Source, ViewArgs},
@@ -37,8 +38,12 @@ that the provider accepts. It needs no configuration, no database and no key:
   epitome compact session.jsonl --budget 50k --out smaller.json
   epitome compact request.json --model gpt-5.1 --budget 45% | curl …
 
-What is old becomes a summary that tells what happened in order, as the default policy would have it; --policy fit cuts and \
-leaves out instead, without a summary.
+What is old becomes a summary that tells what happened in order, as the default policy would have it; the newest messages stay \
+word for word. --focus says what the summary should tell first; --policy fit cuts and leaves out instead, without a summary; \
+--format structured writes a summary by sections and no request:
+
+  epitome compact session.jsonl --budget 12k --focus \"the failing upload test\" --out smaller.json
+  epitome compact session.jsonl --format structured --out summary.md
 
 A SESSION of the store is compacted itself: a summary is appended to its log, and stands for its past from the next \
 request on. --policy says what is kept and how long the summary may be; `epitome undo` takes it back:
@@ -154,13 +159,12 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
     if out.is_json() {
         out.object(&report_json(&compacted.report, whole()?, &chosen, args))?;
     } else if args.out.is_some() || out.is_terminal() {
-        tell(&mut out, &compacted.report, whole()?, &chosen)?;
+        compaction_report::outcome(&mut out, &compacted, whole()?, &chosen)?;
         match &args.out {
-            Some(path) => out.line(format_args!("\nwritten to {NAME}{}{NAME:#}", path.display()))?,
-            None => {
-                out.line(format_args!("\n{DIM}--out FILE writes the request; a pipe gets it too{DIM:#}"))?;
-            }
+            Some(path) => out.line(format_args!("\nWritten to {NAME}{}{NAME:#}.", path.display()))?,
+            None => out.line("\nNothing was written: --out FILE writes the request, and so does a pipe.")?,
         }
+        out.line(format_args!("{DIM}Each step: {}{DIM:#}", explain_command(args, &chosen)))?;
     } else {
         for note in &chosen.notes {
             anstream::eprintln!("{NOTE}note:{NOTE:#} {note}");
@@ -169,6 +173,22 @@ pub(crate) fn run(args: &Args, store: &Store, mut out: Output) -> anyhow::Result
         out.bytes(b"\n")?;
     }
     Ok(code)
+}
+
+/// The command that tells what was done step by step.
+fn explain_command(args: &Args, chosen: &Chosen) -> String {
+    let mut command = format!("epitome explain {}", args.source);
+    if let Some(budget) = args.view.budget {
+        command = format!("{command} --budget {budget}");
+    }
+    if let Some(model) = &args.view.model {
+        command = format!("{command} --model {model}");
+    }
+    let named = args.view.policy.as_deref().filter(|name| *name != view::FIT);
+    match named.or(chosen.policy.as_ref().map(|policy| policy.name.as_str())) {
+        Some(policy) => format!("{command} --policy {policy}"),
+        None => command,
+    }
 }
 
 /// Says what the provider would refuse about a file that is a whole request in the format that is written.
@@ -267,152 +287,4 @@ fn report_json(report: &Report, before: Size, chosen: &Chosen, args: &Args) -> s
         "passes": chosen.rehearsed.as_ref().map(|rehearsed| &rehearsed.passes),
         "out": args.out,
     })
-}
-
-/// Tells people what was done.
-pub(crate) fn tell(out: &mut Output, report: &Report, before: Size, chosen: &Chosen) -> anyhow::Result<()> {
-    out.line(format_args!("{BOLD}{}{BOLD:#}", text::one_line(&chosen.title, text::width())))?;
-    let plan = &chosen.plan;
-    let model =
-        plan.profile.as_ref().map_or_else(|| "no model named".to_owned(), |profile| profile.name.clone());
-    out.line(format_args!("{DIM}{model} · {} · tokens by {}{DIM:#}\n", plan.format, report.counter))?;
-    let most = before.tokens.max(report.budget);
-    let after = &report.after;
-    for (what, tokens, messages) in
-        [("in", before.tokens, before.messages), ("out", after.tokens, after.messages)]
-    {
-        out.line(format_args!(
-            "{what:>6}  {} {BOLD}{:>6}{BOLD:#} tokens, {}",
-            bar(tokens, most),
-            text::tokens(tokens),
-            text::count(messages as u64, "message"),
-        ))?;
-    }
-    out.line(format_args!(
-        "{:>6}  {} {:>6} tokens",
-        "budget",
-        bar(report.budget, most),
-        text::tokens(report.budget)
-    ))?;
-    out.line(format_args!("{:>6}  {DIM}{}{DIM:#}\n", "margin", report.margin))?;
-    match (&chosen.policy, &chosen.rehearsed) {
-        (Some(policy), Some(rehearsed)) => passes(out, &policy.name, rehearsed, report)?,
-        _ if report.steps.is_empty() => out.line("It fits as it is: nothing was touched.")?,
-        _ => steps(out, report)?,
-    }
-    for note in &chosen.notes {
-        out.line(format_args!("{NOTE}note:{NOTE:#} {note}"))?;
-    }
-    Ok(())
-}
-
-/// What a policy did on the way.
-fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -> anyhow::Result<()> {
-    let resets = rehearsed.passes.iter().filter(|pass| pass.cause.is_some()).count();
-    let summaries = rehearsed.passes.iter().filter(|pass| pass.summarised_through.is_some()).count();
-    out.line(format_args!(
-        "{NAME}{policy}{NAME:#} over {}: {}, {}",
-        text::count(rehearsed.calls, "call"),
-        match resets {
-            1 => "1 reset of the cache".to_owned(),
-            resets => format!("{resets} resets of the cache"),
-        },
-        match summaries {
-            1 => "1 summary".to_owned(),
-            summaries => format!("{summaries} summaries"),
-        },
-    ))?;
-    if rehearsed.refused > 0 {
-        out.line(format_args!(
-            "{} refused: what must be sent did not fit",
-            text::count(rehearsed.refused, "call")
-        ))?;
-    }
-    if rehearsed.passes.is_empty() {
-        return out.line("It fits as it is: nothing was touched.");
-    }
-    let mut table = text::table(&["call", "why", "what was done", "tokens"], &[0, 3]);
-    for pass in &rehearsed.passes {
-        let mut done: Vec<String> = pass.steps.iter().map(|step| step.reducer.replace('_', " ")).collect();
-        if let Some(through) = pass.summarised_through {
-            done.insert(0, format!("summary through {through}"));
-        }
-        let cause = pass.cause.as_ref().map_or_else(|| "before it was sent".to_owned(), ToString::to_string);
-        table.add_row([(pass.call + 1).to_string(), cause, done.join(", "), text::tokens(pass.tokens)]);
-    }
-    out.line(table)?;
-    if let Some(plan) = rehearsed.passes.iter().rev().find_map(|pass| pass.plan.as_ref()) {
-        out.line(format_args!("{DIM}the planner, last: {plan}{DIM:#}"))?;
-    }
-    if let Some(shortfall) = rehearsed.passes.iter().rev().find_map(|pass| pass.shortfall.as_ref()) {
-        out.line(format_args!("{NOTE}note:{NOTE:#} {shortfall}"))?;
-    }
-    kinds(out, report)
-}
-
-/// The trace: what each reducer did.
-pub(crate) fn steps(out: &mut Output, report: &Report) -> anyhow::Result<()> {
-    let mut table = text::table(&["what was done", "tokens", "saved", "changed", "left out"], &[1, 2, 3, 4]);
-    for step in &report.steps {
-        let saved = step.before.0.saturating_sub(step.after.0);
-        if saved == 0 && step.replaced == 0 && step.removed == 0 {
-            continue;
-        }
-        table.add_row([
-            step.reducer.replace('_', " "),
-            text::tokens(step.after),
-            text::short(saved),
-            text::short(step.replaced),
-            text::short(step.removed),
-        ]);
-    }
-    out.line(table)?;
-    kinds(out, report)
-}
-
-/// What is not shown as it was, by kind.
-fn kinds(out: &mut Output, report: &Report) -> anyhow::Result<()> {
-    let kinds = [
-        (Fidelity::Cut, "cut to head and tail"),
-        (Fidelity::Reference, "replaced by how to fetch it again"),
-        (Fidelity::Stub, "replaced by a line"),
-        (Fidelity::Summary, "gathered into a note"),
-    ];
-    let mut counted: Vec<String> = kinds
-        .iter()
-        .filter_map(|(kind, words)| {
-            let count = report.evictions.iter().filter(|eviction| eviction.shown_as == Some(*kind)).count();
-            (count > 0).then(|| format!("{count} {words}"))
-        })
-        .collect();
-    let silent = without_a_line(report);
-    let promise = match (counted.is_empty(), silent) {
-        (_, 0) => "every one of them says what was there and how to get it back",
-        (false, _) => {
-            "what is left out has no line (epitome explain lists it); all else says what was there and how to get it \
-             back"
-        }
-        (true, _) => "what is left out has no line; epitome explain lists it",
-    };
-    counted.extend((silent > 0).then(|| format!("pieces of {} left out", text::count(silent, "event"))));
-    if counted.is_empty() {
-        return Ok(());
-    }
-    out.line(format_args!("\n{}", counted.join(" · ")))?;
-    out.line(format_args!("{DIM}{promise}{DIM:#}"))
-}
-
-/// How many events a reducer left out something of without a line that says so.
-fn without_a_line(report: &Report) -> u64 {
-    let by_a_step = |eviction: &&Eviction| report.steps.iter().any(|step| step.reducer == eviction.by);
-    let silent = report.evictions.iter().filter(|eviction| eviction.shown_as.is_none()).filter(by_a_step);
-    silent.map(|eviction| eviction.events).sum()
-}
-
-/// A bar of 32 columns.
-pub(crate) fn bar(tokens: Tokens, most: Tokens) -> String {
-    const WIDTH: u64 = 32;
-    let filled = (tokens.0 * WIDTH).div_ceil(most.0.max(1)).min(WIDTH);
-    let repeat = |piece: &str, times: u64| piece.repeat(usize::try_from(times).unwrap_or_default());
-    format!("{}{DIM}{}{DIM:#}", repeat("█", filled), repeat("░", WIDTH - filled))
 }

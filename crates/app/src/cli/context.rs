@@ -10,7 +10,8 @@ use epitome::{
 use serde_json::{Value, json};
 
 use super::{
-    compact::{bar, compact, whole},
+    compact::{compact, whole},
+    compaction_report::{self, bar},
     open::Store,
     output::{BOLD, DIM, NAME, NOTE, Output},
     structured, text,
@@ -127,7 +128,7 @@ pub(crate) fn explain(args: &ExplainArgs, store: &Store, mut out: Output) -> any
         out.object(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::compact::tell(&mut out, report, whole(&chosen, report)?, &chosen)?;
+    compaction_report::steps(&mut out, report, whole(&chosen, report)?, &chosen)?;
     if report.steps.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

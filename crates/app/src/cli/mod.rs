@@ -3,6 +3,7 @@
 mod backup;
 mod calls;
 mod compact;
+mod compaction_report;
 mod context;
 mod diff;
 mod doctor;

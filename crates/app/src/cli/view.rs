@@ -1,7 +1,7 @@
 //! What `compact`, `context`, `explain` and `diff` share: a session or a file, a model, a budget.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use epitome::{
         Event, Seq, ThreadId, Tokens,
         budget::{Budget, Reserves},
         context::Names,
-        policy::Policy,
+        policy::{Policy, PolicyError},
         profile::{Profile, Profiles, Window},
         project::Line,
         summary::Focus,
@@ -117,6 +117,16 @@ impl From<FormatArg> for Format {
 pub(crate) enum Amount {
     Tokens(u64),
     Percent(f64),
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens(tokens) if tokens % 1_000 == 0 => write!(f, "{}k", tokens / 1_000),
+            Self::Tokens(tokens) => tokens.fmt(f),
+            Self::Percent(share) => write!(f, "{share}%"),
+        }
+    }
 }
 
 pub(crate) fn parse_amount(text: &str) -> Result<Amount, String> {
@@ -309,6 +319,18 @@ fn looks_like_a_path(name: &str) -> bool {
 /// The name for no policy at all: messages are cut and left out until the rest fits.
 pub(crate) const FIT: &str = "fit";
 
+/// A policy by its name or in a file. Where there is none, `fit` is named among those there are.
+fn find_policy(name: &str) -> anyhow::Result<Policy> {
+    policies::find(name).map_err(|error| match error.downcast::<PolicyError>() {
+        Ok(PolicyError::Unknown { name, mut known }) => {
+            known.push(FIT.to_owned());
+            PolicyError::Unknown { name, known }.into()
+        }
+        Ok(other) => other.into(),
+        Err(error) => error,
+    })
+}
+
 impl ViewArgs {
     /// The same, under a policy where none was named.
     pub(crate) fn under(&self, policy: &str) -> Self {
@@ -351,7 +373,7 @@ impl ViewArgs {
             ));
         }
         let (budget, margin) = self.budget(&plan, window, &mut notes)?;
-        let policy = self.policy.as_deref().filter(|name| *name != FIT).map(policies::find).transpose()?;
+        let policy = self.policy.as_deref().filter(|name| *name != FIT).map(find_policy).transpose()?;
         Ok(Chosen {
             plan,
             names,

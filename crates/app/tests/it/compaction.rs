@@ -178,7 +178,8 @@ fn talk_with_varnish() -> String {
     let mut messages = vec![json!({"role": "system", "content": "Be brief."})];
     for turn in 1..=30 {
         let wood = if turn == 2 { "varnish" } else { "wood" };
-        let words: String = (0..60).map(|at| format!("{wood} fact {turn}-{at}. ")).collect();
+        let fact = |at: u64| format!("{wood} fact {turn}-{at}. ");
+        let words = (0..60).map(fact).collect::<Vec<_>>().concat();
         messages.push(json!({"role": "user", "content": format!("Question {turn}: which {wood}?")}));
         messages.push(json!({"role": "assistant", "content": format!("Answer {turn}. {words}")}));
     }
@@ -211,7 +212,7 @@ fn a_focus_has_what_speaks_of_it_told_without_a_model() {
 #[test]
 fn a_file_takes_a_focus_too() {
     let bench = Bench::new();
-    let file = bench.write("talk.json", &talk_with_varnish());
+    let file = bench.write("talk.json", talk_with_varnish());
     let args = ["compact", text(&file), "--budget", "3k"];
     let told = |request: &str| request.matches("varnish fact").count();
     let (plain, focused) = (bench.ok(&args), bench.ok(&[&args[..], &["--focus", "varnish"]].concat()));

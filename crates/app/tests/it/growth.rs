@@ -20,6 +20,11 @@ const FORMATS: [ClientFormat; 4] = [
     ClientFormat { file: "plain.json", write: plain },
 ];
 
+/// A record as a line of a file.
+fn line(record: &Value) -> String {
+    format!("{record}\n")
+}
+
 fn claude_code(turns: &[(String, String)]) -> String {
     let mut parent = Value::Null;
     let mut lines = String::new();
@@ -30,10 +35,10 @@ fn claude_code(turns: &[(String, String)]) -> String {
                 "timestamp": format!("2026-01-05T10:{at:02}:00.000Z"), "message": message})
         };
         let said = json!({"role": "user", "content": asked});
-        lines += &format!("{}\n", common("user", &user, &parent, said));
+        lines += &line(&common("user", &user, &parent, said));
         let said = json!({"id": format!("msg_{at}"), "role": "assistant", "model": "claude-sonnet-4-5",
             "content": [{"type": "text", "text": answered}], "usage": {"input_tokens": 10, "output_tokens": 5}});
-        lines += &format!("{}\n", common("assistant", &answer, &json!(user), said));
+        lines += &line(&common("assistant", &answer, &json!(user), said));
         parent = json!(answer);
     }
     lines
@@ -106,7 +111,7 @@ fn seen(bench: &Bench, session: &str) -> String {
 /// The texts of a log, with what is ours left out.
 fn messages(log: &[Value]) -> Vec<&Value> {
     let is_message =
-        |event: &&Value| ["user_said", "assistant_said"].contains(&event["kind"].as_str().unwrap());
+        |event: &&Value| ["user_said", "assistant_said"].contains(&event["kind"].as_str().expect("a kind"));
     log.iter().filter(is_message).map(|event| &event["fact"]["parts"]).collect()
 }
 

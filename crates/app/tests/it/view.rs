@@ -94,7 +94,19 @@ fn what_is_left_out_without_a_line_is_counted_and_said() {
     let out = bench.path("smaller.json");
     let said = bench.ok(&["compact", text(&file), "--policy", "fit", "--budget", "1k", "--out", text(&out)]);
     assert!(said.contains("pieces of 20 events left out"), "{said}");
+    let said = bench.ok(&["explain", text(&file), "--budget", "1k"]);
     assert!(said.contains("what is left out has no line") && !said.contains("every one of them"), "{said}");
+}
+
+#[test]
+fn an_unknown_policy_is_told_with_all_there_are() {
+    let bench = Bench::new();
+    let file = bench.write("chat.json", long_chat(3, 6));
+    let said = bench.fails(&["compact", text(&file), "--budget", "6k", "--policy", "nope"]);
+    assert!(
+        said.contains("there is no policy `nope`") && said.contains("epitome, ") && said.contains(", fit,"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -105,11 +117,12 @@ fn compact_tells_people_what_was_done() {
     let tell = |policy| {
         bench.ok(&["compact", text(&file), "--policy", policy, "--budget", "6k", "--out", text(&out)])
     };
-    for words in ["in ", "out ", "budget", "what was done", "how to get it back", "written to"] {
+    for words in ["before ", "after ", "budget", "shortened", "kept whole", "Written to", "epitome explain"] {
         let said = tell("fit");
         assert!(said.contains(words), "`{words}` is missing in\n{said}");
     }
-    for words in ["in ", "out ", "budget", "what was done", "summaries", "summary through", "written to"] {
+    for words in ["before ", "after ", "budget", "summarised  messages", "kept whole  the last", "Written to"]
+    {
         let said = tell("epitome");
         assert!(said.contains(words), "`{words}` is missing in\n{said}");
     }
@@ -423,7 +436,7 @@ fn a_structured_summary_tells_every_section_and_writes_no_request() {
     let file = bench.path("summary.md");
     let said = text_of(&["--out", text(&file)]);
     assert!(said.contains("written to"), "{said}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), whole.trim_end());
+    assert_eq!(fs::read_to_string(&file).unwrap().trim_end(), whole.trim_end());
     let refused = bench.fails(&["explain", text(&example), "--format", "structured"]);
     assert!(refused.contains("`compact` and `context` write it"), "{refused}");
     let refused = bench.fails(&["compact", text(&example), "--format", "structured", "--policy", "fit"]);

@@ -96,7 +96,7 @@ impl SummaryRules {
             keep,
             length,
             caps,
-            most: Some(even(target)),
+            most: Some(rounded_down(target)),
             limit: Some(budget.trigger()),
             unanswered: None,
         }
@@ -105,7 +105,7 @@ impl SummaryRules {
 
 /// A size, rounded down by at most a sixteenth. A trail fills what there is; if it did so to the token, whatever is learnt of a
 /// model's counts between two calls would make another summary of the same past.
-fn even(tokens: Tokens) -> Tokens {
+fn rounded_down(tokens: Tokens) -> Tokens {
     let step = (tokens.0 / 32).next_power_of_two();
     Tokens(tokens.0 / step * step)
 }
