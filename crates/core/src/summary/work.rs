@@ -208,7 +208,7 @@ impl Work {
         let back = replaced.iter().any(|(old, new)| known.contains(&(*new, *old)));
         known.extend(replaced);
         if back {
-            let text = format!("The change of {} was taken back by a later edit.", one_line(&path, SUBJECT));
+            let text = format!("The change of {} {TAKEN_BACK} by a later edit.", one_line(&path, SUBJECT));
             attempt(ledger, text, key(&format!("back {path}")), sources.clone(), Ending::Known);
         }
     }
@@ -229,7 +229,7 @@ impl Work {
         }
         let what = format!("{} {}", one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
         let text = format!(
-            "The change of {} was taken back with `{}`.",
+            "The change of {} {TAKEN_BACK} with `{}`.",
             one_line(&paths.join(", "), SUBJECT),
             one_line(command, SUBJECT)
         );
@@ -465,6 +465,9 @@ fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate<'_>) -> u64 {
     ledger.put(Item { section: Section::Errors, text, key: Some(identity), sources, detail });
     times
 }
+
+/// What is said of a change that no longer stands.
+pub(crate) const TAKEN_BACK: &str = "was taken back";
 
 fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, ending: Ending) {
     let detail = Some(Detail::Attempt(ending));
