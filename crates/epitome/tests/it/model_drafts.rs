@@ -230,9 +230,9 @@ fn lies_over_real_sessions_are_not_installed() {
         for (kind, _) in &lies {
             *told.entry(kind).or_default() += 1;
         }
-        let lines: Vec<&String> = lies.iter().map(|(_, lie)| lie).collect();
+        let drafted: Vec<&String> = lies.iter().map(|(_, lie)| lie).collect();
         for section in [Section::KeyDecisions, Section::FailedApproaches] {
-            for text in installed(&events, section, &lines) {
+            for text in installed(&events, section, &drafted) {
                 // Of two sentences one may be true.
                 let whole = |lie: &str| letters(lie.trim_end_matches(" [1]")) == letters(&text);
                 let lie = lies.iter().find(|(_, lie)| whole(lie));
