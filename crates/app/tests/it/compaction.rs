@@ -69,7 +69,7 @@ fn said(text: &str) -> (u16, String) {
 }
 
 const DRAFT: &str = "## Session Intent\n- Plan a workshop with a bench.\n\n## Current Task\n- Choosing wood.\n\n\
-                     ## Key Decisions\n- Ash is chosen for the bench because it is tough.\n\n## Next Steps\n- Buy ash.\n";
+                     ## Key Decisions\n- I chose ash for the bench because it is tough.\n\n## Next Steps\n- Buy ash.\n";
 
 /// Twelve questions about wood, with enough words that a summary saves some.
 fn talk() -> String {
@@ -82,7 +82,7 @@ fn talk_of(sentences: usize) -> String {
     for turn in 1..=12 {
         let words = "It is for a bench in the workshop, and it must not warp. ".repeat(sentences);
         messages.push(json!({"role": "user", "content": format!("Question {turn}: which wood? {words}")}));
-        messages.push(json!({"role": "assistant", "content": format!("Answer {turn}: ash, for the bench.")}));
+        messages.push(json!({"role": "assistant", "content": format!("I chose ash for the bench because it is tough. Answer {turn}.")}));
     }
     json!(messages).to_string()
 }
@@ -239,7 +239,10 @@ fn a_model_writes_the_summary_with_a_key_that_nothing_shows() {
         let turn: Value = serde_json::from_str(&stdout).expect("JSON");
         assert_eq!(turn["by"], format!("small at {}", server.address[7..].trim_end_matches("/v1")));
         let summary = turn["summary"].as_str().expect("a summary");
-        assert!(summary.contains("Ash is chosen for the bench because it is tough."), "{summary}");
+        assert!(
+            summary.contains("## Key Decisions\n- I chose ash for the bench because it is tough."),
+            "{summary}"
+        );
         shown.push_str(&stdout);
         shown.push_str(&String::from_utf8_lossy(&output.stderr));
         bench.ok(&["undo", &session]);
@@ -294,7 +297,10 @@ fn a_job_is_queued_and_worked_off_though_its_summariser_fails_at_first() {
     assert!(seen(&bench, &session).contains("Answer 3:"), "what is ready is not yet in force");
 
     let turn = &bench.json(&["compact", &session])[0];
-    assert!(turn["summary"].as_str().is_some_and(|summary| summary.contains("Ash is chosen")), "{turn}");
+    assert!(
+        turn["summary"].as_str().is_some_and(|summary| summary.contains("- I chose ash for the bench")),
+        "{turn}"
+    );
     let job = &bench.json(&["jobs"])[0];
     assert_eq!((&job["state"], &job["compaction"]), (&json!("adopted"), &turn["compaction"]));
     let id = job["id"].as_str().expect("an id");

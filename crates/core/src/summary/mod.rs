@@ -30,11 +30,10 @@ use serde::{Deserialize, Serialize};
 
 use self::tools::Change;
 pub(crate) use self::{
-    calls::{is_same_file, subject as call_subject},
-    extract::{TOLD_INTENTS, TOLD_TASKS},
-    ledger::{FIRST_REQUEST, Ledger},
-    prose::{one_line, sentences},
-    work::key as work_key,
+    calls::subject as call_subject,
+    ledger::Ledger,
+    prose::one_line,
+    work::{TAKEN_BACK, key as work_key},
 };
 pub use self::{
     extract::{summarise, summarise_for},

@@ -177,10 +177,8 @@ impl Work {
             let tried = |old: u64, new: u64| key(&format!("back {old:x} {new:x} {path}"));
             if known.contains(&(new, old)) && !known.contains(&(old, new)) {
                 let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
-                let text = format!(
-                    "The change of {}{what} was taken back by a later edit.",
-                    one_line(&path, SUBJECT)
-                );
+                let text =
+                    format!("The change of {}{what} {TAKEN_BACK} by a later edit.", one_line(&path, SUBJECT));
                 attempt(ledger, text, tried(new, old), sources.clone(), Ending::Known);
             }
             // It was made again after all.
@@ -202,7 +200,7 @@ impl Work {
             return;
         }
         let (paths, command) = (one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
-        let text = format!("The change of {paths} was taken back with `{command}`.");
+        let text = format!("The change of {paths} {TAKEN_BACK} with `{command}`.");
         attempt(ledger, text, key(&format!("{paths} {command}")), sources.clone(), Ending::Known);
     }
 
@@ -407,6 +405,9 @@ fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate) -> u64 {
     ledger.put(Item { section: Section::Errors, text, key: Some(identity), sources, detail });
     times
 }
+
+/// What is said of a change that no longer stands.
+pub(crate) const TAKEN_BACK: &str = "was taken back";
 
 fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, ending: Ending) {
     let detail = Some(Detail::Attempt(ending));

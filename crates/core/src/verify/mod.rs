@@ -1,22 +1,23 @@
 //! The gate: a model's draft becomes a summary, or is turned away.
 //!
 //! Nothing that must be kept depends on the draft. The built-in summary of the span is the ground, with the items of the
-//! summary before carried in it by identity; of the draft only items are added that the span bears out, each with the
-//! events that do. So a model that forgets loses nothing, one that invents adds nothing, and one that obeys what it was to
-//! summarise gains no authority: pins and constraints are the user's words, whatever a draft calls them.
+//! summary before carried in it by identity; of the draft only sentences are added that the agent itself said and nothing
+//! has refuted since, each with the events that bear it. So a model that forgets loses nothing, one that invents adds
+//! nothing, and one that obeys what it was to summarise gains no authority: task, orders, constraints and next steps are
+//! told by code.
 
 mod admit;
 mod draft;
-mod evidence;
 mod form;
-mod names;
 mod report;
 mod secrets;
 pub(crate) use self::secrets::{holds_secret, without_keys};
+mod support;
 mod text;
 mod whole;
+mod words;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,13 +25,12 @@ use thiserror::Error;
 use self::{
     admit::Gate,
     draft::{Draft, read},
-    evidence::{Claim, Evidence},
-    form::{PENDING, is_the_models, named},
+    support::Speech,
     whole::{judge, without_reasoning},
 };
 pub use self::{
     form::form,
-    report::{Dropped, Kept, Report, Superseded, WhyKept},
+    report::{Dropped, Report, Retired},
 };
 use crate::{
     event::Logged,
@@ -38,7 +38,7 @@ use crate::{
     pairing::{Exchange, Outcome, pair},
     seq_set::SeqSet,
     summary::{
-        Brief, Caps, Detail, Focus, Item, Ledger, Section, StepOrigin, call_subject, one_line, summarise_for,
+        Brief, Caps, Detail, Focus, Item, Ledger, Section, StepOrigin, call_subject, summarise_for,
         tools::deeds, work_key,
     },
     tokens::Tokens,
@@ -46,11 +46,11 @@ use crate::{
 
 /// Makes a summary of a draft, or says why it is none.
 ///
-/// What comes out is the built-in summary of the span on top of the one before, with the items of the draft that the span
-/// bears out. It is a function of its arguments alone.
+/// What comes out is the built-in summary of the span on top of the one before, with the sentences of the draft that the
+/// span bears. It is a function of its arguments alone.
 ///
 /// ```
-/// use std::{collections::HashSet, sync::Arc};
+/// use std::sync::Arc;
 /// use epitome_core::{
 ///     meter::{Meter, Overhead}, summary::Caps, tokens::{Estimate, Tokens},
 ///     verify::{Finish, Rejected, Source, verify},
@@ -59,38 +59,22 @@ use crate::{
 /// let meter = Meter::new(Arc::new(Estimate), Overhead::default());
 /// let (caps, replaces, limit) = (Caps::default(), Tokens(9_000), Tokens(900));
 /// let source = Source { span: &[], previous: None, caps: &caps, replaces, limit, focus: None };
-/// let refused = verify("I can't help with that.", Finish::Complete, &source, &meter);
-/// assert_eq!(refused, Err(Rejected::Refusal));
+/// let refused = verify(" ", Finish::Complete, &source, &meter);
+/// assert_eq!(refused, Err(Rejected::Empty));
 /// ```
 pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> Result<Verified, Rejected> {
     let draft = readable(draft, finish, source, meter)?;
     let ground = summarise_for(source.focus, source.span, source.previous, source.caps);
-    let mut evidence = Evidence::default();
-    let claims: Vec<Claim> = draft.items.iter().map(|said| evidence.look_for(&said.text)).collect();
-    let reasons: Vec<Claim> = draft.superseded.iter().map(|(_, reason)| evidence.look_for(reason)).collect();
-    hear(&mut evidence, source, &ground);
-    let mut gate = Gate::new(&ground, source, &evidence, &draft);
+    let speech = Speech::of(source.span, &ground);
+    let mut gate = Gate::new(&ground, &speech);
     gate.report = Report { items: draft.items.len() as u64, unread: draft.unread, ..Report::default() };
-    for ((name, reason), claim) in draft.superseded.iter().zip(&reasons) {
-        let founded = evidence.missing(claim).is_none() && !holds_secret(reason);
-        let reason = if founded { reason.as_str() } else { "" };
-        supersede(&mut gate, source.previous, name, reason);
-    }
-    for (said, claim) in draft.items.iter().zip(&claims) {
-        if holds_secret(&said.text) {
-            gate.report.secrets += 1;
-        } else if let Some(name) = evidence.missing(claim) {
-            gate.report.drop(said.section, &said.text, Some(name.shown()));
-        } else {
-            gate.decide(said, claim);
-        }
-    }
-    let Report { items, repeated, ref admitted, .. } = gate.report;
-    if items > 0 && repeated == 0 && admitted.is_empty() {
+    gate.retire(&ground);
+    draft.items.iter().for_each(|item| gate.decide(item));
+    let Report { items, repeated, secrets, ref admitted, .. } = gate.report;
+    if items > secrets && repeated == 0 && admitted.is_empty() {
         return Err(Rejected::NothingTrue { items });
     }
     gate.report.pending = wait(&mut gate.ledger, source);
-    gate.restore(&ground);
     let Gate { ledger, mut report, .. } = gate;
     let brief = Brief { focus: ground.focus.clone(), ..ledger.settle(source.caps) };
     let is_told = |section: &Section| {
@@ -159,14 +143,6 @@ pub enum Rejected {
     /// The model wanted something done.
     #[error("the summary is refused: the model called a tool instead of summarising. Use another model")]
     ToolCall,
-    /// What came back is the message of an error.
-    #[error(
-        "the summary is refused: it is the text of an error (“{begins}”). Look at the summariser's server"
-    )]
-    ErrorText {
-        /// How it begins.
-        begins: String,
-    },
     /// Every section says that there is nothing to say.
     #[error("the summary is refused: every section of it is empty, and the span is not. Use another model")]
     AllNone,
@@ -198,8 +174,8 @@ pub enum Rejected {
         /// How it begins.
         begins: String,
     },
-    /// Everything it says is made up, forbidden or nobody's word.
-    #[error("the summary is refused: the span bears out none of its {items} items. Use another model")]
+    /// Nothing it says was said by the agent and still holds.
+    #[error("the summary is refused: the agent said none of its {items} items. Use another model")]
     NothingTrue {
         /// How many items there were.
         items: u64,
@@ -224,58 +200,14 @@ fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> 
         return Err(Rejected::OverTarget { draft: tokens, limit: source.limit });
     }
     let said_something = source.span.iter().any(|event| event.event.fact.is_message());
-    if draft.items.is_empty() && said_something {
+    if draft.items.is_empty() && draft.unasked == 0 && said_something {
         return Err(Rejected::AllNone);
     }
     Ok(draft)
 }
 
-/// Reads everything that may bear a draft out: the span, and what summaries say already.
-fn hear(evidence: &mut Evidence, source: &Source<'_>, ground: &Brief) {
-    for event in source.span {
-        let at = SeqSet::one(event.id.seq);
-        event.event.fact.visit_text(&mut |text| evidence.read(text, &at));
-    }
-    let earlier = source.previous.into_iter().flat_map(|previous| &previous.items);
-    let mut heard: HashSet<&str> = HashSet::new();
-    // Most items are carried as they are, and most keys are words of their item.
-    for item in ground.items.iter().chain(earlier).filter(|item| heard.insert(&item.text)) {
-        evidence.read(&item.text, &item.sources);
-        let words = match &item.detail {
-            Some(Detail::Error { words, .. }) => Some(words),
-            _ => None,
-        };
-        for hidden in item.key.iter().chain(words).filter(|words| !item.text.contains(words.as_str())) {
-            evidence.read(hidden, &item.sources);
-        }
-    }
-}
-
-/// Takes out an item that no longer holds. It is counted from then on, so that it can still be found.
-fn supersede(gate: &mut Gate<'_>, previous: Option<&Brief>, name: &str, reason: &str) {
-    let Some(item) = named(previous, name) else {
-        gate.report.keep(name, WhyKept::Unknown);
-        return;
-    };
-    let now = gate.ledger.get(item.section, item.identity());
-    let why = match now {
-        _ if reason.is_empty() => Some(WhyKept::NoReason),
-        _ if !is_the_models(item) => Some(WhyKept::NotTheModels),
-        None => Some(WhyKept::Unknown),
-        // Whatever the reason: the span has shown it again, or shown it otherwise.
-        Some(now) if now.sources.last() > item.sources.last() || now.text != item.text => {
-            Some(WhyKept::StillSpokenOf)
-        }
-        Some(_) => None,
-    };
-    if let Some(why) = why {
-        gate.report.keep(name, why);
-        return;
-    }
-    gate.ledger.retire(item.section, item.identity());
-    let (text, reason) = (item.text.clone(), one_line(reason, 300));
-    gate.report.supersede(Superseded { section: item.section, text, reason });
-}
+/// With what the key of a call begins that nothing came back from.
+const PENDING: &str = "pending call ";
 
 /// Notes the calls that nothing came back from, and strikes those that something did come back from by now. Says how many
 /// calls of the span are waited for.

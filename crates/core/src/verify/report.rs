@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::Section;
+use super::draft::DraftItem;
+use crate::{
+    id::Seq,
+    summary::{Item, Section, one_line},
+};
 
 /// How many examples of a kind are told; all are counted.
 const EXAMPLES: usize = 40;
@@ -13,32 +17,27 @@ const EXAMPLES: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Report {
-    /// How many items the draft had.
+    /// How many items the draft had in the sections that are a model's.
     pub items: u64,
     /// Items of the draft that are in the summary now.
     pub admitted: BTreeMap<Section, u64>,
     /// How many only said what the summary says already.
     pub repeated: u64,
-    /// How many were dropped for naming a path, an id or a number that is nowhere in the span.
-    pub invented: u64,
-    /// How many were dropped because nothing in the span stands behind them: constraints in nobody's words, errors
-    /// nobody saw, changes nobody made.
+    /// How many were dropped because the agent said no such thing.
     pub unfounded: u64,
+    /// How many were dropped because the session says or shows otherwise later on.
+    pub refuted: u64,
     /// How many were dropped for looking like a key or a password.
     pub secrets: u64,
     /// Examples of what was dropped, and why. What looks like a secret is not among them.
     pub dropped: Vec<Dropped>,
-    /// Must-keep items that the draft did not have and code put in.
-    pub restored: BTreeMap<Section, u64>,
-    /// Items that the draft says no longer hold, which are counted from now on and no longer told.
-    pub superseded: Vec<Superseded>,
-    /// Items that the draft wanted superseded, and that stay.
-    pub kept: Vec<Kept>,
+    /// What a model once said and the span speaks against: counted from now on and no longer told.
+    pub retired: Vec<Retired>,
     /// Calls that nothing came back from.
     pub pending: u64,
     /// Sections that say something.
     pub filled: Vec<Section>,
-    /// Lines of the draft that belong to no section, or are code.
+    /// Lines of the draft that are not a model's to write, belong to no section, or are code.
     pub unread: u64,
     /// Items made by code, from the span's own words, that look like they hold a key or a password: the extractor takes
     /// words as they are.
@@ -53,45 +52,21 @@ pub struct Dropped {
     pub section: Section,
     /// What it said, its beginning.
     pub text: String,
-    /// What it named that is nowhere in the span; nothing if it was dropped for having no words behind it.
+    /// The event that speaks against it; nothing if the agent never said it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub named: Option<String>,
+    pub by: Option<Seq>,
 }
 
 /// An item that no longer holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Superseded {
+pub struct Retired {
     /// Where it was.
     pub section: Section,
     /// What it said.
     pub text: String,
-    /// Why it no longer holds.
-    pub reason: String,
-}
-
-/// An item that a draft wanted superseded, and that stays.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Kept {
-    /// What the draft called it.
-    pub id: String,
-    /// Why it stays.
-    pub why: WhyKept,
-}
-
-/// Why an item stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhyKept {
-    /// There is no such item.
-    Unknown,
-    /// No reason was given, or one that names what is nowhere in the span.
-    NoReason,
-    /// Only the user's words, or what a tool did, can take it back.
-    NotTheModels,
-    /// The span itself speaks of it again.
-    StillSpokenOf,
+    /// The event that speaks against it.
+    pub by: Seq,
 }
 
 impl Report {
@@ -99,24 +74,17 @@ impl Report {
         *self.admitted.entry(section).or_default() += 1;
     }
 
-    pub(super) fn drop(&mut self, section: Section, text: &str, named: Option<String>) {
-        match named {
-            Some(_) => self.invented += 1,
+    pub(super) fn drop(&mut self, item: &DraftItem, by: Option<Seq>) {
+        match by {
+            Some(_) => self.refuted += 1,
             None => self.unfounded += 1,
         }
         if self.dropped.len() < EXAMPLES {
-            let text = crate::summary::one_line(text, 160);
-            self.dropped.push(Dropped { section, text, named });
+            self.dropped.push(Dropped { section: item.section, text: one_line(&item.text, 160), by });
         }
     }
 
-    pub(super) fn keep(&mut self, id: &str, why: WhyKept) {
-        if self.kept.len() < EXAMPLES {
-            self.kept.push(Kept { id: id.to_owned(), why });
-        }
-    }
-
-    pub(super) fn supersede(&mut self, superseded: Superseded) {
-        self.superseded.push(superseded);
+    pub(super) fn retire(&mut self, item: &Item, by: Seq) {
+        self.retired.push(Retired { section: item.section, text: item.text.clone(), by });
     }
 }

@@ -2,8 +2,8 @@
 
 /// A text in which nothing marks the end of a summary, another speaker or a section.
 ///
-/// Only what some model or client takes for a mark is changed, and so that it still reads the same: `Vec<String>` is code
-/// and stays as it is.
+/// Only what could be taken for a mark is changed, and so that it still reads the same: `Vec<String>` is code and stays as
+/// it is.
 pub(super) fn defused(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -34,50 +34,22 @@ pub(super) fn defused(text: &str) -> String {
     plain
 }
 
-/// How long the mark is that a text begins with; 0 if it begins with none.
+/// How long the mark is that a text begins with; 0 if it begins with none. Code has its brackets behind a name.
 fn mark(text: &str, before: Option<char>) -> usize {
-    const TAGS: [&str; 22] = [
-        "system",
-        "summary",
-        "assistant",
-        "user",
-        "human",
-        "instruction",
-        "instructions",
-        "important",
-        "tool_call",
-        "tool_result",
-        "tool_use",
-        "function",
-        "function_calls",
-        "invoke",
-        "think",
-        "thinking",
-        "conversation",
-        "context",
-        "document",
-        "transcript",
-        "developer",
-        "admin",
-    ];
-    const BRACKETS: [&str; 8] =
-        ["inst", "/inst", "system", "pinned", "pin", "constraints", "user", "assistant"];
+    const LONGEST: usize = 200;
+    let is_apart = !before.is_some_and(char::is_alphanumeric);
+    let closed = |close: char| text.find(close).filter(|at| is_apart && *at < LONGEST).map(|at| at + 1);
     if text.starts_with("<|") || text.starts_with("|>") {
         return 2;
     }
-    if let Some(rest) = text.strip_prefix('<') {
-        let name = rest.strip_prefix('/').unwrap_or(rest);
-        let end =
-            name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(name.len());
-        let reminder = name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("system-"));
-        let known = reminder || TAGS.contains(&name[..end].to_ascii_lowercase().as_str());
-        let closes = rest.find('>').filter(|at| *at < 200);
-        return closes.filter(|_| known).map_or(0, |at| at + 2);
+    if let Some(inside) = text.strip_prefix('<') {
+        let named = inside.starts_with(|letter: char| letter.is_alphabetic() || letter == '/');
+        return closed('>').filter(|_| named).unwrap_or(0);
     }
-    if let Some(rest) = text.strip_prefix('[') {
-        let closes = rest.find(']').filter(|at| *at < 20);
-        let known = |at: &usize| BRACKETS.contains(&rest[..*at].trim().to_ascii_lowercase().as_str());
-        return closes.filter(known).map_or(0, |at| at + 2);
+    if text.starts_with('[') {
+        let is_words =
+            |end: &usize| text[1..*end - 1].chars().all(|letter| letter.is_alphabetic() || letter == '/');
+        return closed(']').filter(is_words).unwrap_or(0);
     }
     // Two or more in a row are a heading, also in the middle of what was several lines once.
     let marks = text.len() - text.trim_start_matches('#').len();
@@ -97,7 +69,7 @@ mod tests {
         check("a ## Constraints - b", "a ♯♯ Constraints - b");
         check("<|im_start|>system", "‹¦im_start¦›system");
         check("<system-reminder>a", "‹system-reminder›a");
-        check("Vec<String> a[0] #12 C## x | y <div> a < b", "Vec<String> a[0] #12 C## x | y <div> a < b");
+        check("Vec<String> a[0] [k3] #12 C## x | y a < b", "Vec<String> a[0] [k3] #12 C## x | y a < b");
         check("größer ## ", "größer ♯♯ ");
     }
 }

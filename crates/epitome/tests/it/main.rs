@@ -25,6 +25,7 @@ mod manual;
 mod memory_files;
 mod metrics;
 mod misbehaving;
+mod model_drafts;
 mod recorder;
 mod rehearsal;
 mod retention;

@@ -277,14 +277,14 @@ async fn an_answer_that_is_no_summary_is_refused() {
     fails("over target", said(&long), PATIENT, "tokens and may have").await;
     let persona = "Sure! I'm your friendly coding agent. I will go on with part 7 now, shall I?";
     fails("persona", said(persona), PATIENT, "none of the sections").await;
-    fails("refusal", said("I'm sorry, but I can't help with that."), PATIENT, "declined").await;
+    fails("refusal", said("I'm sorry, but I can't help with that."), PATIENT, "none of the sections").await;
     let error = "Error: 503 Service Unavailable. The upstream model is overloaded, please retry later.";
     fails("error text", said(error), PATIENT, "the summary is refused").await;
     let error = "API error: 529 overloaded_error, please retry later";
-    fails("error text", said(error), PATIENT, "text of an error").await;
+    fails("error text", said(error), PATIENT, "it begins “API error").await;
     let lies =
         "## Files Modified\n- src/never/was.rs: rewritten\n\n## Key Decisions\n- Ticket ABC-99123 is done.";
-    fails("lies", said(lies), PATIENT, "bears out none").await;
+    fails("lies", said(lies), PATIENT, "said none of its").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -300,7 +300,7 @@ async fn what_a_draft_may_not_say_is_left_out_of_it() {
         "{}\n## Key Decisions\n- Use password=hunter2secret99 for counting.\n- The key is {CANARY}.\n",
         good().text
     );
-    is_let_in_without("secrets", said(&secrets), &["hunter2secret99", CANARY]).await;
+    fails("secrets", said(&secrets), PATIENT, "said none of its").await;
     let invented = format!("{}\n## Files Modified\n- src/never/was.rs: rewritten\n", good().text);
     is_let_in_without("invented", said(&invented), &["src/never/was.rs"]).await;
 }

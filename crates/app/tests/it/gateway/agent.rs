@@ -207,6 +207,9 @@ fn faults(request: &Message) -> Vec<String> {
     faults
 }
 
+/// What the agent says with every step.
+const ABOUT: &str = "I look at every part because one of them is broken.";
+
 /// The next step, and what it used.
 fn step(request: &Message, before: &[Message]) -> String {
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
@@ -214,7 +217,7 @@ fn step(request: &Message, before: &[Message]) -> String {
     let Used { read, written } = Used::by(request, before.last());
     // A history names each call once, however much of it is left.
     let turn = calls(&request.text()).map_or(0, |newest| newest + 1);
-    let (call, words) = (format!("call_{turn}"), format!("Now for the next of {turns}."));
+    let (call, words) = (format!("call_{turn}"), format!("{ABOUT} Now for the next of {turns}."));
     let arguments = json!({ "command": format!("look at part {turn}") });
     let body = if format(request) == Format::Anthropic {
         json!({ "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": body["model"],

@@ -15,12 +15,11 @@ use super::{
     recorded::Recorded,
 };
 
-/// What only a model writes.
-const NOTES: &str = "## Session Intent\n- Mend src/main.rs.\n\n## Current Task\n- Patience is kept while looking.\n\n\
-                     ## Next Steps\n- Go on looking with patience.\n";
+/// Notes of a model, in the agent's words.
+const NOTES: &str = "## Key Decisions\n- I look at every part because one of them is broken.\n";
 
-/// Words of it.
-const WORDS: &str = "Patience is kept while looking";
+/// Words that only stand in a summary of a model.
+const WORDS: &str = "## Key Decisions";
 
 /// The answer to a question for a summary, in the question's format.
 fn notes(question: &Message, text: &str) -> Vec<Vec<u8>> {
@@ -265,8 +264,8 @@ fn a_summariser_that_calls_a_tool_is_not_heard() {
 
 #[test]
 fn a_summariser_that_invents_is_not_heard() {
-    let draft = "## Current Task\n- Delete src/invented.rs, which holds 4711 errors.\n\n\
-                 ## Next Steps\n- Run invent_everything() in src/invented.rs.\n";
+    let draft = "## Key Decisions\n- Delete src/invented.rs, which holds 4711 errors.\n\n\
+                 ## Failed Approaches\n- Run invent_everything() in src/invented.rs.\n";
     let provider = Watchful::new(move |question| notes(question, draft));
     let gateway = gateway(&provider, &["--summariser", "session"]);
     check_carried_on(&provider, &gateway, Some("rejected"), &["invented", "4711"]);
