@@ -147,7 +147,9 @@ pub(super) fn newest_rule(ledger: &Ledger) -> Option<Seq> {
 pub(super) fn withdraw_all(ledger: &mut Ledger, message: Seq, at: Seq, words: &str) {
     let of_message = |item: &&Item| item.sources == SeqSet::one(message);
     let items: Vec<Item> = ledger.newest(Section::Constraints).filter(of_message).cloned().collect();
-    items.iter().for_each(|item| withdraw(ledger, at, item, words));
+    for item in &items {
+        withdraw(ledger, at, item, words);
+    }
 }
 
 fn withdraw(ledger: &mut Ledger, at: Seq, item: &Item, words: &str) {

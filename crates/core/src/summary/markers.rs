@@ -315,7 +315,9 @@ impl Clauses {
             }
         }
         for clause in &mut clauses {
-            clause.iter_mut().for_each(|word| word.truncate(word.trim_end_matches(['.', '-']).len()));
+            for word in &mut *clause {
+                word.truncate(word.trim_end_matches(['.', '-']).len());
+            }
             clause.retain(|word| !word.is_empty());
         }
         clauses.retain(|clause| !clause.is_empty());

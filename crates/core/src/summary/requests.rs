@@ -42,7 +42,9 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     if read.iter().any(Clauses::makes_a_new_plan) {
         let steps: Vec<String> =
             ledger.newest(Section::NextSteps).map(|item| item.identity().to_owned()).collect();
-        steps.iter().for_each(|step| drop(ledger.strike(Section::NextSteps, step)));
+        for step in &steps {
+            ledger.strike(Section::NextSteps, step);
+        }
     }
     let said: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
@@ -69,7 +71,9 @@ pub(super) fn settle(ledger: &mut Ledger) {
     if messages.is_empty() {
         return;
     }
-    TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
+    for key in &TASKS {
+        ledger.strike(Section::CurrentTask, key);
+    }
     let long = messages.iter().position(|message| length(&message.text) >= SHORT);
     let told = long.map_or(TOLD, |long| long + 1).min(TOLD).min(messages.len());
     for (message, key) in messages.iter().zip(TASKS).take(told).rev() {
