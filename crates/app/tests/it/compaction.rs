@@ -82,7 +82,7 @@ fn talk_of(sentences: usize) -> String {
     for turn in 1..=12 {
         let words = "It is for a bench in the workshop, and it must not warp. ".repeat(sentences);
         messages.push(json!({"role": "user", "content": format!("Question {turn}: which wood? {words}")}));
-        messages.push(json!({"role": "assistant", "content": format!("I chose ash for the bench because it is tough. Answer {turn}.")}));
+        messages.push(json!({"role": "assistant", "content": format!("Answer {turn}: ash, for the bench. I chose ash for the bench because it is tough.")}));
     }
     json!(messages).to_string()
 }

@@ -417,16 +417,16 @@ impl Desk {
             state.push(self.thread, &event);
             events.push(event);
         }
-        let aimed = |state: &State| state.view.aimed(&setup.policy, &budget, &moment);
         let written = write(state, &setup, &mut prepared, whole)?;
         records.extend(state.contents(&setup, &written));
         let sent = written.prompt.clone();
         let call = state.record(&setup, &prepared, written, &injected, now);
         let (hash, tokens, named) = (call.hash, call.estimated, Named::by(&call));
         records.push(Record::Call(call));
+        let aimed = state.view.aimed(&setup.policy, &budget, &moment);
         if prepared.wish == Wish::Summary
             && let Some((marker, job)) =
-                self.order(state, &aimed(state), Trigger::Threshold, None, Some(number), now)?
+                self.order(state, &aimed, Trigger::Threshold, None, Some(number), now)?
         {
             let marker = Noted::from(marker);
             state.push(self.thread, &marker);

@@ -651,7 +651,7 @@ fn a_request_that_was_refused_as_too_long_is_made_smaller_and_what_follows_stays
             let mut task = Task::of(format, 9);
             let (mut ticket, outgoing) = task.asks();
             let tried = outgoing.done.after;
-            let limit = Tokens(tried.0 / 2);
+            let limit = Tokens(tried.0 * 3 / 4);
             let refused = if said {
                 Overflow { limit: Some(limit), asked: Some(tried) }
             } else {

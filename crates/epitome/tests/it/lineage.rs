@@ -206,48 +206,46 @@ fn thrice() -> Story {
 fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
     insta::assert_snapshot!(once().tell("user: Go on.").show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        11      verbatim      2  Go on.
-    total 103
+    total 81
     "#);
 }
 
 #[test]
 fn the_second_compaction_holds_what_the_first_held() {
-    insta::assert_snapshot!(twice().tell("user: Go on.").show(), @r"
+    insta::assert_snapshot!(twice().tell("user: Go on.").show(), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     119
+    summary     2-13, 15 summary     107
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
-      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      14      verbatim      4  Patched the lock guard.
     user        16      verbatim      2  Go on.
-    total 126
+    total 114
     ");
 }
 
 #[test]
 fn the_third_compaction_holds_what_all_before_it_held() {
-    insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @r"
+    insta::assert_snapshot!(thrice().tell("user: Go on.").show(), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     129
+    summary     2-18, 20 summary     117
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -255,15 +253,14 @@ fn the_third_compaction_holds_what_all_before_it_held() {
       Constraints: Never touch the lock file. [2]
       Current Task: Write a changelog entry. [16]
       Current Task: Last said: Writing. [17]
-      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      19      verbatim      4  The entry is there.
     user        21      verbatim      2  Go on.
-    total 136
+    total 124
     ");
     let story = thrice();
     assert_eq!(story.covered(), [(10, vec![3, 5]), (15, vec![8, 10, 12]), (20, vec![14, 15, 17])]);
@@ -285,34 +282,32 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     .collect();
     insta::assert_snapshot!(shown[1], @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     119
+    summary     2-13, 15 summary     107
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
-      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      14      verbatim      4  Patched the lock guard.
     user        16      verbatim      4  Write a changelog entry.
     answer      17      verbatim      1  Writing.
     exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
     answer      19      verbatim      4  The entry is there.
     left out    20      by pivot, 0 tokens
-    total 285
+    total 273
     "#);
     insta::assert_snapshot!(shown[2], @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
@@ -326,7 +321,7 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
     answer      19      verbatim      4  The entry is there.
     left out    15, 20  by pivot, 0 tokens
-    total 423
+    total 401
     "#);
     insta::assert_snapshot!(shown[3], @r#"
     prefix      1       verbatim      1  Rules.
@@ -367,19 +362,18 @@ fn what_happens_after_an_undo_stays_when_it_is_redone() {
     let story = once().undo().tell("user: And then?\nassistant: Then this.");
     insta::assert_snapshot!(story.clone().redo().show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        12      verbatim      2  And then?
     answer      13      verbatim      2  Then this.
-    total 105
+    total 83
     "#);
     assert_eq!(story.clone().redo().covered(), once().covered());
 }
@@ -430,30 +424,28 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
     insta::assert_snapshot!(at(6), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-4, 7  summary      76
+    summary     2-4, 7  summary      65
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: Reading. [3]
-      Current Task: Since then: 1 call [3-4]
       Files Read: src/cache.rs [3-4]
     answer      5       verbatim     10  We will use an LRU map, because it is simple.
     exchange    5-6     verbatim      3  edit_file {"path":"src/cache.rs","old":"a","new":"b"} -> ok
-    total 90
+    total 79
     "#);
     insta::assert_snapshot!(at(9), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 101
+    total 79
     "#);
 }
 
@@ -461,37 +453,36 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
 fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
-    insta::assert_snapshot!(at(11), @r#"
+    insta::assert_snapshot!(at(11), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-10, 12 summary      72
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
+      Session Intent: Now run the tests. [7]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
-      Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
+      Current Task: Now run the tests. [7]
+      Current Task: Last said: Running. [8]
       Files Modified: src/cache.rs (edited) [3-6]
-    user        7       verbatim      4  Now run the tests.
-    answer      8       verbatim      1  Running.
-    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
+      Commands: `make test` → failed [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; failed when last tried [8-9]
     user        11      verbatim      4  Fix the poisoned cache.
-    total 105
-    "#);
-    insta::assert_snapshot!(at(14), @r"
+    total 77
+    ");
+    insta::assert_snapshot!(at(14), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     119
+    summary     2-13, 15 summary     107
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
-      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      14      verbatim      4  Patched the lock guard.
-    total 124
+    total 112
     ");
 }
 
@@ -499,26 +490,25 @@ fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_s
 fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shares_it() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
-    insta::assert_snapshot!(at(16), @r"
+    insta::assert_snapshot!(at(16), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-15, 17 summary     122
+    summary     2-15, 17 summary      98
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
       Current Task: Fix the poisoned cache. [11]
-      Current Task: Since then: 1 call; changed src/lock.rs [12-13]
       Current Task: Last said: Patched the lock guard. [14]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     user        16      verbatim      4  Write a changelog entry.
-    total 127
+    total 103
     ");
-    insta::assert_snapshot!(at(19), @r"
+    insta::assert_snapshot!(at(19), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     129
+    summary     2-18, 20 summary     117
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -526,18 +516,17 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Constraints: Never touch the lock file. [2]
       Current Task: Write a changelog entry. [16]
       Current Task: Last said: Writing. [17]
-      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      19      verbatim      4  The entry is there.
-    total 134
+    total 122
     ");
-    insta::assert_snapshot!(at(21), @r"
+    insta::assert_snapshot!(at(21), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-18, 20 summary     129
+    summary     2-18, 20 summary     117
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
@@ -545,15 +534,14 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Constraints: Never touch the lock file. [2]
       Current Task: Write a changelog entry. [16]
       Current Task: Last said: Writing. [17]
-      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      19      verbatim      4  The entry is there.
     user        21      verbatim      2  Go on.
-    total 136
+    total 124
     ");
     // At a compaction, the fork is as its parent was.
     assert_eq!([at(10), at(15), at(20)], [once().show(), twice().show(), thrice().show()]);
@@ -746,18 +734,17 @@ fn what_a_model_wrote_is_kept_if_it_was_of_the_past_and_left_away_if_it_gives_aw
     let story = story.append([Event::own(Fact::Compacted(compaction), None)]);
     insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      98
+    summary     2-6, 10 summary      76
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
       Key Decisions: Eviction stays simple on purpose. [2-3]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 111
+    total 89
     "#);
 }
 
@@ -766,17 +753,16 @@ fn a_fork_of_what_only_has_a_text_for_a_summary_gets_the_built_in_one() {
     let story = beginning().tell("compacted through 9: The lock guard was patched later.\n");
     insta::assert_snapshot!(story.fork(9, ForkMode::WithSummary).show(), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-6, 10 summary      88
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
       Current Task: Last said: We will use an LRU map, because it is simple. [5]
-      Current Task: Since then: 2 calls; changed src/cache.rs [3-6]
       Files Modified: src/cache.rs (edited) [3-6]
     user        7       verbatim      4  Now run the tests.
     answer      8       verbatim      1  Running.
     exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
-    total 101
+    total 79
     "#);
 }
 
@@ -800,39 +786,38 @@ fn what_was_pinned_by_the_fork_is_pinned_there_whatever_came_later() {
 
 #[test]
 fn a_handoff_takes_along_a_summary_of_everything_and_the_goal() {
-    insta::assert_snapshot!(beginning().handoff(None).show(), @r"
+    insta::assert_snapshot!(beginning().handoff(None).show(), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-10    summary     113
+    summary     2-10    summary     108
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
       Current Task: Now run the tests. [7]
       Current Task: Last said: Running. [8]
-      Current Task: Since then: 1 call; last ran `make test` → failed [8-9]
       Files Modified: src/cache.rs (edited) [3-6]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; failed when last tried [8-9]
     user        11      verbatim      3  Now the docs.
-    total 117
+    total 112
     ");
-    insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @r"
+    insta::assert_snapshot!(twice().tell(END).handoff(None).show(), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-20    summary     129
+    summary     2-20    summary     125
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Session Intent: Write a changelog entry. [16]
       Constraints: Never touch the lock file. [2]
       Current Task: Write a changelog entry. [16]
-      Current Task: Since then: 1 call; changed CHANGELOG.md [17-18]
       Current Task: Last said: The entry is there. [19]
       Files Modified: src/cache.rs (edited) [3-6]
       Files Modified: src/lock.rs (edited) [12-13]
       Files Modified: CHANGELOG.md (written) [17-18]
       Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; not resolved [8-9]
+      Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     user        21      verbatim      3  Now the docs.
-    total 133
+    total 129
     ");
 }
 

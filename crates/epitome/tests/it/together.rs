@@ -42,7 +42,7 @@ impl Summarize for Counted {
     fn summarize<'a>(&'a self, _: &'a SummaryRequest) -> Summarizing<'a> {
         Box::pin(async move {
             self.0.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
             Ok(good())
         })
     }
@@ -81,7 +81,8 @@ async fn two_who_append_and_ask_at_once_lose_nothing_and_adopt_nothing_twice() {
             patiently(|| session.answered(&said)).await;
             let words = format!("{} said by {who} in turn {turn}", output(turn));
             patiently(|| session.user(&words)).await;
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            // Slow enough that a summary is ready before the window is full.
+            tokio::time::sleep(Duration::from_millis(8)).await;
         }
         calls
     };
