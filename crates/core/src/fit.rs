@@ -1,7 +1,7 @@
 //! Making a context fit: within the ceiling, or a refusal that says by how much it is not.
 //!
 //! The pipeline goes first. If what it leaves is still over the ceiling, the last resorts follow whatever the pipeline
-//! was: the newest turn is split, then everything that is not essential goes, in the end even the lines that say so. So
+//! was: the newest turn is split, summaries are cut, then everything that is not essential goes, in the end even the lines that say so. So
 //! a refusal always means that the essential set, cut as far as it can be, is larger than the ceiling.
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     budget::Budget,
     context::{Body, Context, Edit, Tier},
     pipeline::{Pipeline, Reduced, Reducer, State, Step},
-    reducers::{DropMiddle, SplitTurn},
+    reducers::{DropMiddle, ShortenSummaries, SplitTurn},
     standing::STANDING_LETTERS,
     tokens::Tokens,
 };
@@ -89,12 +89,19 @@ pub(crate) fn last_resorts_but_standing(
     let mut steps = Vec::new();
     if reduced.context.tokens() > budget.ceiling() {
         let ceiling = Budget::new(budget.ceiling());
-        let last_resorts = Pipeline::new(vec![
-            Box::new(SplitTurn::default()),
-            Box::new(DropMiddle::default()),
-            Box::new(DropNotes),
-        ]);
-        (reduced, steps) = last_resorts.run(reduced.context, &ceiling, reduced.state);
+        let split = Pipeline::new(vec![Box::new(SplitTurn::default())]);
+        (reduced, steps) = split.run(reduced.context, &ceiling, reduced.state);
+        if let Some(cap) = summary_cap(&reduced.context, budget.ceiling()) {
+            let shorten = Pipeline::new(vec![Box::new(ShortenSummaries::default())]);
+            let capped = ceiling.clone().cap(Tier::Summaries, cap);
+            let (cut, more) = shorten.run(reduced.context, &capped, reduced.state);
+            reduced = cut;
+            steps.extend(more);
+        }
+        let drop = Pipeline::new(vec![Box::new(DropMiddle::default()), Box::new(DropNotes)]);
+        let (dropped, more) = drop.run(reduced.context, &ceiling, reduced.state);
+        reduced = dropped;
+        steps.extend(more);
     }
     let context = &reduced.context;
     if context.tokens() > budget.ceiling() {
@@ -104,6 +111,15 @@ pub(crate) fn last_resorts_but_standing(
         return Err(Refusal { needed, budget, prefix, newest, open, around });
     }
     Ok((reduced, steps))
+}
+
+/// What summaries may take so that the rest fits, if a quarter of them is enough to say which rules hold. A line in place of a
+/// summary says nothing of them.
+fn summary_cap(context: &Context, ceiling: Tokens) -> Option<Tokens> {
+    let over = context.tokens().less(ceiling);
+    let summaries = context.tier_tokens(Tier::Summaries);
+    let cap = summaries.less(over);
+    (over > Tokens(0) && cap.0 >= summaries.0 / 4 && cap > Tokens(0)).then_some(cap)
 }
 
 /// Leaves out the lines about what is not shown: there is no room even for those. The events stay accounted for.

@@ -232,7 +232,14 @@ impl<'b> Composition<'_, '_, 'b> {
         };
         let Some((setup, limit)) = self.setup() else { return self.pass(place, Left::Unfit).map(Some) };
         let mut place = self.beside_its_answer(place)?;
-        if self.cramped.get() {
+        let leaves = place.placed == Placed::Began
+            && !self.cramped.get()
+            && self.command().is_none()
+            && goes_on_whole(self.seen, &frame, self.composing, &setup, limit);
+        // Whatever counts comes after this: all of a first request is new.
+        if leaves {
+            self.ahead.leave();
+        } else if self.cramped.get() {
             place = self.without_examples(place)?;
         } else if place.placed == Placed::Began {
             let room = example_room(&setup, &setup.budget_within(limit, Learned::default()));
@@ -248,7 +255,8 @@ impl<'b> Composition<'_, '_, 'b> {
         if is_fork {
             return self.fork(place, (&setup, limit), frame);
         }
-        if place.opens.is_some() && goes_on_whole(self.seen, &frame, self.composing, &setup, limit) {
+        let is_other_first = place.opens.is_some() && place.placed != Placed::Began;
+        if is_other_first && goes_on_whole(self.seen, &frame, self.composing, &setup, limit) {
             self.ahead.leave();
         }
         let (session, thread) = (place.session, place.thread);
