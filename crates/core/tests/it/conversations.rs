@@ -43,7 +43,7 @@ fn log(conversation: &str) -> String {
     for line in conversation.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_prefix("> ") {
             Some(done) => log.push_str(&done_by_assistant(done)),
-            None => log.push_str(&format!("user: {line}\nassistant: Very well.\n{WORK}")),
+            None => log.extend(["user: ", line, "\nassistant: Very well.\n", WORK]),
         }
     }
     log + &WORK.repeat(6)

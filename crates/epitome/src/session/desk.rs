@@ -349,6 +349,25 @@ impl Desk {
         Ok(Heard::FromStore)
     }
 
+    /// Adds what hooks have to say to the conversation, and gives the names of those that spoke.
+    fn inject(
+        &self,
+        state: &mut State,
+        events: &mut Vec<Noted>,
+        now: Time,
+    ) -> Result<Vec<String>, SessionError> {
+        let mut spoke = Vec::new();
+        for event in self.hooks.inject(state.view.line().events(), &state.setup.meter, Some(now))? {
+            if let Fact::Injected { hook, .. } = &event.fact {
+                spoke.push(hook.clone());
+            }
+            let event = Noted::from(event);
+            state.push(self.thread, &event);
+            events.push(event);
+        }
+        Ok(spoke)
+    }
+
     fn make(
         &self,
         state: &mut State,
@@ -365,16 +384,7 @@ impl Desk {
         for event in &events {
             state.push(self.thread, event);
         }
-        let added = self.hooks.inject(state.view.line().events(), &setup.meter, Some(now))?;
-        let mut injected = Vec::new();
-        for event in added {
-            if let Fact::Injected { hook, .. } = &event.fact {
-                injected.push(hook.clone());
-            }
-            let event = Noted::from(event);
-            state.push(self.thread, &event);
-            events.push(event);
-        }
+        let injected = self.inject(state, &mut events, now)?;
         state.offer_recall(recall);
         let whole = state.view.context().tokens();
         let number = state.last.map_or(0, |(number, _)| number + 1);

@@ -83,7 +83,9 @@ fn lies(story: &Story) -> Vec<Lie> {
         ("unsaid", story.unsaid),
     ];
     for (kind, texts) in plain {
-        texts.iter().for_each(|text| tell(kind, (*text).to_owned()));
+        for text in texts {
+            tell(kind, (*text).to_owned());
+        }
     }
     let events = read(story.log).len();
     for (at, text) in story.unsaid.iter().chain(story.successes).enumerate() {
@@ -141,9 +143,9 @@ fn no_lie_is_installed_in_any_section() {
     let mut believed: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for story in &STORIES {
         let lies = lies(story);
-        let lines: Vec<String> = lies.iter().map(|lie| lie.text.clone()).collect();
+        let drafted: Vec<String> = lies.iter().map(|lie| lie.text.clone()).collect();
         let installed: BTreeSet<String> =
-            TRIED.into_iter().flat_map(|section| installed(story, section, &lines)).collect();
+            TRIED.into_iter().flat_map(|section| installed(story, section, &drafted)).collect();
         for lie in lies {
             let name = format!("{}: {}", story.name, lie.text);
             if installed.contains(&lie.text) {
