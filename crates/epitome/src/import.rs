@@ -5,7 +5,7 @@
 //! whose past was rewritten becomes a fork from the last event both agree on: nothing stored is ever replaced.
 //!
 //! A session may have been compacted or pinned here since: events of ours then stand between those of the file, which goes on
-//! behind them. Whatever a file says of places is renumbered by that ([`numbering`](self::numbering)).
+//! behind them. Whatever a file says of places is renumbered by that (`numbering`).
 
 mod numbering;
 
