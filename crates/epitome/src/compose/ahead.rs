@@ -74,7 +74,7 @@ pub(super) fn goes_on_whole(
     let is_small = |text: &str, most: Tokens| text.len() as u64 <= most.0 || Estimate.count(text) <= most;
     let mut units = frame.units.iter().filter_map(|unit| body.get(unit.clone()));
     // Where an estimate is far off, the provider would refuse what has left; there is room enough below the line.
-    let most = Tokens(untouched.whole.0 * 4 / 5);
+    let most = Tokens(untouched.whole.0 - untouched.whole.0 / 5);
     is_small(body, most) && units.all(|unit| is_small(unit, untouched.item))
 }
 
