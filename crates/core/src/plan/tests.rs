@@ -484,13 +484,14 @@ impl Trace {
         world.money()
     }
 
-    /// Follows the planner. Also gives back what the first plan said the session would cost.
-    fn play_planned(&self) -> (Money, Money) {
+    /// Follows the planner. Also gives back what the first plan said the session would cost; nothing if a change was put off
+    /// for its risk, which no plan reckons with.
+    fn play_planned(&self) -> (Money, Option<Money>) {
         let profile = profile(self.model);
         let terms = Terms::new(&profile.cache, &profile.prices);
         let budget = self.budget();
         let mut world = World::new(self);
-        let mut said = None;
+        let (mut said, mut was_put_off) = (None, false);
         for (call, step) in self.calls.iter().enumerate() {
             world.begin(call);
             let since = match step.cache {
@@ -517,12 +518,13 @@ impl Trace {
                 Action::Edit => numbers.edit.unwrap(),
                 _ => numbers.keep.unwrap(),
             });
+            was_put_off |= plan.reason == Reason::Uncertain;
             if plan.action == Action::Edit {
                 world.edit(call);
             }
             world.send();
         }
-        (world.money(), said.unwrap())
+        (world.money(), said.filter(|_| !was_put_off))
     }
 
     fn budget(&self) -> Budget {
@@ -558,8 +560,7 @@ proptest! {
         let kept = trace.play_keeping();
         let (planned, said) = trace.play_planned();
         prop_assert!(planned <= kept, "planned {:?}, kept {:?}", planned, kept);
-        // A change that pays only if all expected calls come is put off, and may then be made later for a little more.
-        prop_assert!(planned.0 <= said.0 + said.0 / 20, "planned {:?}, said {:?}", planned, said);
+        prop_assert!(said.is_none_or(|said| planned <= said), "planned {:?}, said {:?}", planned, said);
     }
 
     #[test]

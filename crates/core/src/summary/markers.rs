@@ -3,228 +3,282 @@
 //! The tables are short on purpose: they hold what leaves no doubt, in a few languages, and what they do not know is not
 //! guessed at. A marker counts where an order has it, at the opening of a clause; inside of one the same word tells a
 //! story: `never push`, but `it never worked`.
+//!
+//! Messages are long and markers rare, so one pass over a sentence finds which tables have a word in it at all, and the others
+//! are not looked into.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
 
 /// What holds until it is taken back, as the opening of a clause.
-const ALWAYS: &[&str] =
-    &["always", "immer", "stets", "toujours", "siempre", "دائما", "始终", "总是", "务必", "一律"];
-const NEVER: &[&str] =
-    &["never", "nie", "niemals", "jamais", "nunca", "أبدا", "永远不要", "绝不要", "千万不要", "绝对不要"];
+const ALWAYS: Table = Table {
+    bit: 1 << 0,
+    markers: &["always", "immer", "stets", "toujours", "siempre", "دائما", "始终", "总是", "务必", "一律"],
+};
+const NEVER: Table = Table {
+    bit: 1 << 1,
+    markers: &[
+        "never",
+        "nie",
+        "niemals",
+        "jamais",
+        "nunca",
+        "أبدا",
+        "永远不要",
+        "绝不要",
+        "千万不要",
+        "绝对不要",
+    ],
+};
 
 /// An order not to do something, or to do nothing else, as the opening of a clause.
-const FORBIDDING: &[&str] = &[
-    "do not",
-    "dont",
-    "no",
-    "only",
-    "nothing but",
-    "you may not",
-    "you must not",
-    "you must",
-    "kein",
-    "keine",
-    "keinen",
-    "nur",
-    "ne",
-    "لا",
-    "ممنوع",
-    "فقط",
-    "不要",
-    "禁止",
-    "只能",
-];
+const FORBIDDING: Table = Table {
+    bit: 1 << 2,
+    markers: &[
+        "do not",
+        "dont",
+        "no",
+        "only",
+        "nothing but",
+        "you may not",
+        "you must not",
+        "you must",
+        "kein",
+        "keine",
+        "keinen",
+        "nur",
+        "ne",
+        "لا",
+        "ممنوع",
+        "فقط",
+        "不要",
+        "禁止",
+        "只能",
+    ],
+};
 
 /// The same in a language that says so at the end of a sentence, and the words that make it hold on.
-const JAPANESE_ENDS: &[&str] = &["ないでください", "ないで", "ください", "こと", "禁止", "禁止です"];
-const JAPANESE_STANDING: &[&str] = &["絶対", "決して", "必ず", "常に", "いつも", "今後", "これからは"];
+const JAPANESE_ENDS: Table = Table {
+    bit: 1 << 3,
+    markers: &["ないでください", "ないで", "ください", "こと", "禁止", "禁止です"],
+};
+const JAPANESE_STANDING: Table = Table {
+    bit: 1 << 4,
+    markers: &["絶対", "決して", "必ず", "常に", "いつも", "今後", "これからは"],
+};
 
 /// Whatever follows holds from here on, and replaces what was said of it before.
-const FROM_NOW: &[&str] = &[
-    "from now on",
-    "going forward",
-    "from here on",
-    "new rule",
-    "ab jetzt",
-    "ab sofort",
-    "künftig",
-    "désormais",
-    "à partir de maintenant",
-    "a partir de ahora",
-    "من الآن",
-    "今後",
-    "これからは",
-    "从现在起",
-    "以后",
-];
+const FROM_NOW: Table = Table {
+    bit: 1 << 5,
+    markers: &[
+        "from now on",
+        "going forward",
+        "from here on",
+        "new rule",
+        "ab jetzt",
+        "ab sofort",
+        "künftig",
+        "désormais",
+        "à partir de maintenant",
+        "a partir de ahora",
+        "من الآن",
+        "今後",
+        "これからは",
+        "从现在起",
+        "以后",
+    ],
+};
 
 /// Something else than before is wanted.
-const CHANGES: &[&str] = &[
-    "instead",
-    "actually",
-    "rather",
-    "switch to",
-    "on second thought",
-    "changed my mind",
-    "correction",
-    "stattdessen",
-    "doch",
-    "lieber",
-    "plutôt",
-    "mejor",
-    "en su lugar",
-    "بدلا",
-    "代わりに",
-    "やっぱり",
-    "改用",
-    "改成",
-];
+const CHANGES: Table = Table {
+    bit: 1 << 6,
+    markers: &[
+        "instead",
+        "actually",
+        "rather",
+        "switch to",
+        "on second thought",
+        "changed my mind",
+        "correction",
+        "stattdessen",
+        "doch",
+        "lieber",
+        "plutôt",
+        "mejor",
+        "en su lugar",
+        "بدلا",
+        "代わりに",
+        "やっぱり",
+        "改用",
+        "改成",
+    ],
+};
 
 /// What stands before that which is wanted no more.
-const IN_PLACE_OF: &[&str] =
-    &["not", "instead of", "rather than", "no more", "nicht", "statt", "au lieu de", "en vez de"];
+const IN_PLACE_OF: Table = Table {
+    bit: 1 << 7,
+    markers: &["not", "instead of", "rather than", "no more", "nicht", "statt", "au lieu de", "en vez de"],
+};
 
 /// Something holds no more; it is named with it.
-const ENDS: &[&str] = &[
-    "no longer",
-    "anymore",
-    "any more",
-    "can now",
-    "may now",
-    "allowed now",
-    "now allowed",
-    "allowed again",
-    "fine now",
-    "ok now",
-    "okay now",
-    "fine after all",
-    "ok after all",
-    "okay after all",
-    "its fine to",
-    "its ok to",
-    "no need to",
-    "dont need to",
-    "forget about",
-    "forget the",
-    "forget what",
-    "ignore what",
-    "ignore the rule",
-    "drop the rule",
-    "nicht mehr",
-    "kannst jetzt",
-    "darfst jetzt",
-    "wieder erlaubt",
-    "jetzt erlaubt",
-    "peux maintenant",
-    "ne plus",
-    "plus besoin",
-    "ya no",
-    "ahora puedes",
-    "لم يعد",
-    "يمكنك الآن",
-    "لا حاجة",
-    "もう不要",
-    "もういい",
-    "てもいい",
-    "解除",
-    "不再",
-    "现在可以",
-    "不用再",
-];
+const ENDS: Table = Table {
+    bit: 1 << 8,
+    markers: &[
+        "no longer",
+        "anymore",
+        "any more",
+        "can now",
+        "may now",
+        "allowed now",
+        "now allowed",
+        "allowed again",
+        "fine now",
+        "ok now",
+        "okay now",
+        "fine after all",
+        "ok after all",
+        "okay after all",
+        "its fine to",
+        "its ok to",
+        "no need to",
+        "dont need to",
+        "forget about",
+        "forget the",
+        "forget what",
+        "ignore what",
+        "ignore the rule",
+        "drop the rule",
+        "nicht mehr",
+        "kannst jetzt",
+        "darfst jetzt",
+        "wieder erlaubt",
+        "jetzt erlaubt",
+        "peux maintenant",
+        "ne plus",
+        "plus besoin",
+        "ya no",
+        "ahora puedes",
+        "لم يعد",
+        "يمكنك الآن",
+        "لا حاجة",
+        "もう不要",
+        "もういい",
+        "てもいい",
+        "解除",
+        "不再",
+        "现在可以",
+        "不用再",
+    ],
+};
 
 /// The message before is taken back, where a clause says nothing else.
-const TAKES_BACK: &[&str] = &[
-    "scratch that",
-    "never mind",
-    "nevermind",
-    "forget that",
-    "forget it",
-    "ignore that",
-    "disregard that",
-    "cancel that",
-    "i take that back",
-    "vergiss das",
-    "vergiss es",
-    "doch nicht",
-    "laisse tomber",
-    "oublie ça",
-    "olvídalo",
-    "olvida eso",
-    "انس ذلك",
-    "تجاهل ذلك",
-    "انس الأمر",
-    "今のなし",
-    "今のはなし",
-    "忘れて",
-    "忘れてください",
-    "取り消し",
-    "撤回します",
-    "算了",
-    "当我没说",
-];
+const TAKES_BACK: Table = Table {
+    bit: 1 << 9,
+    markers: &[
+        "scratch that",
+        "never mind",
+        "nevermind",
+        "forget that",
+        "forget it",
+        "ignore that",
+        "disregard that",
+        "cancel that",
+        "i take that back",
+        "vergiss das",
+        "vergiss es",
+        "doch nicht",
+        "laisse tomber",
+        "oublie ça",
+        "olvídalo",
+        "olvida eso",
+        "انس ذلك",
+        "تجاهل ذلك",
+        "انس الأمر",
+        "今のなし",
+        "今のはなし",
+        "忘れて",
+        "忘れてください",
+        "取り消し",
+        "撤回します",
+        "算了",
+        "当我没说",
+    ],
+};
 
 /// The plan that was made before is another now.
-const NEW_PLAN: &[&str] = &[
-    "new plan",
-    "change of plan",
-    "change of plans",
-    "neuer plan",
-    "planänderung",
-    "nouveau plan",
-    "nuevo plan",
-    "خطة جديدة",
-    "新しい計画",
-    "計画変更",
-    "新计划",
-];
+const NEW_PLAN: Table = Table {
+    bit: 1 << 10,
+    markers: &[
+        "new plan",
+        "change of plan",
+        "change of plans",
+        "neuer plan",
+        "planänderung",
+        "nouveau plan",
+        "nuevo plan",
+        "خطة جديدة",
+        "新しい計画",
+        "計画変更",
+        "新计划",
+    ],
+};
 
 /// It holds for what is being done now, and not longer.
-const ONLY_NOW: &[&str] = &[
-    "this time",
-    "for now",
-    "for this",
-    "in this",
-    "yet",
-    "right now",
-    "today",
-    "at the moment",
-    "diesmal",
-    "vorerst",
-    "noch nicht",
-    "heute",
-    "für diesen",
-    "für diese",
-    "cette fois",
-    "pour l instant",
-    "esta vez",
-    "por ahora",
-    "هذه المرة",
-    "حاليا",
-    "今回",
-    "今日",
-    "とりあえず",
-    "这次",
-    "暂时",
-];
+const ONLY_NOW: Table = Table {
+    bit: 1 << 11,
+    markers: &[
+        "this time",
+        "for now",
+        "for this",
+        "in this",
+        "yet",
+        "right now",
+        "today",
+        "at the moment",
+        "diesmal",
+        "vorerst",
+        "noch nicht",
+        "heute",
+        "für diesen",
+        "für diese",
+        "cette fois",
+        "pour l instant",
+        "esta vez",
+        "por ahora",
+        "هذه المرة",
+        "حاليا",
+        "今回",
+        "今日",
+        "とりあえず",
+        "这次",
+        "暂时",
+    ],
+};
 
 /// What is as long as the session is: `in this repo`.
 const LASTING: &[&str] = &["repo", "repository", "project", "codebase", "workspace", "session"];
 
 /// Somebody has a piece of work, between who and what.
-const TAKES: &[&str] = &[
-    "takes",
-    "takes over",
-    "will take",
-    "owns",
-    "handles",
-    "will handle",
-    "is responsible for",
-    "übernimmt",
-    "kümmert sich um",
-    "s occupe de",
-    "se encarga de",
-    "يتولى",
-    "担当",
-    "负责",
-];
+const TAKES: Table = Table {
+    bit: 1 << 12,
+    markers: &[
+        "takes",
+        "takes over",
+        "will take",
+        "owns",
+        "handles",
+        "will handle",
+        "is responsible for",
+        "übernimmt",
+        "kümmert sich um",
+        "s occupe de",
+        "se encarga de",
+        "يتولى",
+        "担当",
+        "负责",
+    ],
+};
 
 /// What no person is, and what no work is: `it takes forever`.
 const NOBODY: &[&str] = &["it", "this", "that", "which", "what", "das", "es"];
@@ -277,8 +331,12 @@ const EMPTY: &[&str] = &[
 ];
 
 /// Words that point at something which the sentence does not name.
-const POINTING: &[&str] =
-    &["it", "this", "that", "these", "those", "them", "das", "es", "这个", "これ", "それ", "هذا", "ذلك"];
+const POINTING: Table = Table {
+    bit: 1 << 13,
+    markers: &[
+        "it", "this", "that", "these", "those", "them", "das", "es", "这个", "これ", "それ", "هذا", "ذلك",
+    ],
+};
 
 /// How a clause is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,11 +349,63 @@ pub(super) enum Order {
     Forbidden,
 }
 
+/// Markers of one meaning.
+#[derive(Clone, Copy)]
+struct Table {
+    /// By which a sentence knows that it may have one of them.
+    bit: u32,
+    markers: &'static [&'static str],
+}
+
+/// Every table whose markers are searched for.
+const TABLES: [Table; 14] = [
+    ALWAYS,
+    NEVER,
+    FORBIDDING,
+    JAPANESE_ENDS,
+    JAPANESE_STANDING,
+    FROM_NOW,
+    CHANGES,
+    IN_PLACE_OF,
+    ENDS,
+    TAKES_BACK,
+    NEW_PLAN,
+    ONLY_NOW,
+    TAKES,
+    POINTING,
+];
+
+/// Finds the markers of all tables in one pass over words that are parted by single spaces.
+struct MarkerSearch {
+    search: AhoCorasick,
+    /// The table of each pattern.
+    bits: Vec<u32>,
+}
+
+static MARKERS: LazyLock<MarkerSearch> = LazyLock::new(|| {
+    let markers = TABLES.iter().flat_map(|table| table.markers.iter().map(|marker| (table.bit, *marker)));
+    let pattern = |marker: &str| if is_unspaced(marker) { marker.to_owned() } else { format!(" {marker} ") };
+    let (bits, patterns): (Vec<u32>, Vec<String>) =
+        markers.map(|(bit, marker)| (bit, pattern(marker))).unzip();
+    MarkerSearch { search: AhoCorasick::new(patterns).expect("the tables are small"), bits }
+});
+
+impl MarkerSearch {
+    /// The tables that have a marker in a sentence.
+    fn tables_in(&self, clauses: &[Vec<String>]) -> u32 {
+        let words: String = clauses.iter().flatten().flat_map(|word| [" ", word]).chain([" "]).collect();
+        let found = self.search.find_overlapping_iter(&words);
+        found.fold(0, |tables, marker| tables | self.bits[marker.pattern().as_usize()])
+    }
+}
+
 /// A sentence in words, clause by clause.
 #[derive(Debug)]
 pub(super) struct Clauses {
     clauses: Vec<Vec<String>>,
     asks: bool,
+    /// The tables of which it may have a marker, as bits.
+    tables: u32,
 }
 
 impl Clauses {
@@ -322,7 +432,8 @@ impl Clauses {
         }
         clauses.retain(|clause| !clause.is_empty());
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
-        Self { clauses, asks }
+        let tables = MARKERS.tables_in(&clauses);
+        Self { clauses, asks, tables }
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -336,7 +447,8 @@ impl Clauses {
 
     /// The order that the sentence itself opens with.
     pub(super) fn opening_order(&self) -> Option<Order> {
-        self.clauses.first().and_then(|clause| order(clause)).or_else(|| self.japanese())
+        let orders = self.may_say(&[ALWAYS, NEVER, FORBIDDING]);
+        self.clauses.first().filter(|_| orders).and_then(|clause| order(clause)).or_else(|| self.japanese())
     }
 
     /// Whether all of it is an order that holds until it is taken back.
@@ -346,12 +458,13 @@ impl Clauses {
     }
 
     fn orders(&self) -> impl Iterator<Item = Order> {
-        self.clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
+        let clauses = if self.may_say(&[ALWAYS, NEVER, FORBIDDING]) { &*self.clauses } else { &[] };
+        clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
     }
 
     fn japanese(&self) -> Option<Order> {
-        let last = self.clauses.last()?.last()?;
-        let ordered = JAPANESE_ENDS.iter().any(|end| last.ends_with(end));
+        let last = self.clauses.last().filter(|_| self.may_say(&[JAPANESE_ENDS]))?.last()?;
+        let ordered = JAPANESE_ENDS.markers.iter().any(|end| last.ends_with(end));
         let refused = last.contains("ないで") || last.contains("禁止");
         match (ordered, self.says(JAPANESE_STANDING)) {
             (false, _) => None,
@@ -367,15 +480,18 @@ impl Clauses {
 
     /// Whether it holds for the present request only.
     pub(super) fn is_only_now(&self) -> bool {
-        self.clauses.iter().any(|clause| {
-            places(clause, ONLY_NOW).any(|end| !clause.get(end).is_some_and(|next| is_in(next, LASTING)))
-        })
+        self.may_say(&[ONLY_NOW])
+            && self.clauses.iter().any(|clause| {
+                places(clause, ONLY_NOW).any(|end| !clause.get(end).is_some_and(|next| is_in(next, LASTING)))
+            })
     }
 
     /// Whether it has any word by which something earlier may end.
     pub(super) fn may_end_something(&self) -> bool {
         let tables = [ENDS, FROM_NOW, CHANGES, IN_PLACE_OF];
-        tables.iter().any(|table| self.says(table)) || self.order().is_some() || self.assigned().is_some()
+        tables.into_iter().any(|table| self.says(table))
+            || self.order().is_some()
+            || self.assigned().is_some()
     }
 
     /// Whether something holds no more that is named with it.
@@ -385,11 +501,12 @@ impl Clauses {
 
     /// Whether the message before is taken back.
     pub(super) fn takes_back(&self) -> bool {
-        self.clauses.iter().any(|clause| {
-            let clause = opening(clause);
-            places(clause, TAKES_BACK).any(|end| end == clause.len())
-                && TAKES_BACK.iter().any(|marker| starts_with(clause, marker))
-        })
+        self.may_say(&[TAKES_BACK])
+            && self.clauses.iter().any(|clause| {
+                let clause = opening(clause);
+                places(clause, TAKES_BACK).any(|end| end == clause.len())
+                    && TAKES_BACK.markers.iter().any(|marker| starts_with(clause, marker))
+            })
     }
 
     pub(super) fn makes_a_new_plan(&self) -> bool {
@@ -408,11 +525,15 @@ impl Clauses {
 
     /// What somebody takes over, if the sentence says who does.
     pub(super) fn assigned(&self) -> Option<Vec<String>> {
+        if !self.may_say(&[TAKES]) {
+            return None;
+        }
         self.clauses
             .iter()
             .find_map(|clause| {
                 let (start, end) = (1..clause.len().min(4)).find_map(|start| {
-                    let mut markers = TAKES.iter().filter(|marker| starts_with(&clause[start..], marker));
+                    let mut markers =
+                        TAKES.markers.iter().filter(|marker| starts_with(&clause[start..], marker));
                     let longest = markers.by_ref().map(|marker| marker.split(' ').count()).max()?;
                     Some((start, start + longest))
                 })?;
@@ -432,11 +553,12 @@ impl Clauses {
 
     /// Whether something is named as what is wanted no more: `spaces, not tabs`.
     pub(super) fn refuses(&self, topic: &[String]) -> bool {
-        self.clauses.iter().any(|clause| {
-            places(clause, IN_PLACE_OF).any(|end| {
-                clause[end..].iter().take(2).any(|word| topic.iter().any(|about| is_same(about, word)))
+        self.may_say(&[IN_PLACE_OF])
+            && self.clauses.iter().any(|clause| {
+                places(clause, IN_PLACE_OF).any(|end| {
+                    clause[end..].iter().take(2).any(|word| topic.iter().any(|about| is_same(about, word)))
+                })
             })
-        })
     }
 
     /// What it is about: the words that say something.
@@ -447,12 +569,18 @@ impl Clauses {
     /// Its words but for those that every such order has.
     pub(super) fn frame(&self) -> Vec<&str> {
         let words = self.clauses.iter().flatten().map(String::as_str);
-        let tables = [ALWAYS, NEVER, FROM_NOW, CHANGES, SOFTENERS, &["now"]];
-        words.filter(|word| !tables.iter().any(|table| is_part_of_any(word, table))).collect()
+        let tables = [ALWAYS, NEVER, FROM_NOW, CHANGES].map(|table| table.markers);
+        let tables = tables.into_iter().chain([SOFTENERS, &["now"]]);
+        words.filter(|word| !tables.clone().any(|table| is_part_of_any(word, table))).collect()
     }
 
-    fn says(&self, markers: &[&str]) -> bool {
-        self.clauses.iter().any(|clause| places(clause, markers).next().is_some())
+    fn says(&self, table: Table) -> bool {
+        self.may_say(&[table]) && self.clauses.iter().any(|clause| places(clause, table).next().is_some())
+    }
+
+    /// Whether any of these tables has a marker in the sentence, wherever that stands.
+    fn may_say(&self, tables: &[Table]) -> bool {
+        tables.iter().any(|table| self.tables & table.bit != 0)
     }
 }
 
@@ -474,8 +602,8 @@ pub(super) fn is_equal(one: &[String], other: &[String]) -> bool {
 /// How a clause opens.
 fn order(clause: &[String]) -> Option<Order> {
     let clause = opening(clause);
-    let at = |from: usize, table: &'static [&'static str]| {
-        table.iter().find(|marker| starts_with(clause.get(from..).unwrap_or_default(), marker))
+    let at = |from: usize, table: Table| {
+        table.markers.iter().find(|marker| starts_with(clause.get(from..).unwrap_or_default(), marker))
     };
     let follows = |length: usize| clause.get(length).is_some_and(|next| !is_story(next));
     // In a language that has the verb first the marker comes second; in English that would be a story.
@@ -508,9 +636,10 @@ fn opening(clause: &[String]) -> &[String] {
 }
 
 /// Where markers end in a clause.
-fn places<'c>(clause: &'c [String], markers: &'c [&str]) -> impl Iterator<Item = usize> + 'c {
+fn places(clause: &[String], table: Table) -> impl Iterator<Item = usize> {
     (0..clause.len()).filter_map(move |at| {
-        let marker = markers
+        let marker = table
+            .markers
             .iter()
             .find(|marker| starts_with(&clause[at..], marker) || is_within(&clause[at], marker))?;
         Some(at + marker.split(' ').count())
@@ -547,12 +676,15 @@ fn is_part_of_any(word: &str, table: &[&str]) -> bool {
 }
 
 fn topic_of(clause: &[String]) -> Vec<String> {
-    let tables = [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, SOFTENERS, TAKES, EMPTY, NEW_PLAN];
+    let tables =
+        [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, TAKES, NEW_PLAN].map(|table| table.markers);
     let mut topic = Vec::new();
     for word in clause {
         if is_unspaced(word) {
             topic.extend(pairs(word));
-        } else if word.chars().count() >= 3 && !tables.iter().any(|table| is_part_of_any(word, table)) {
+        } else if word.chars().count() >= 3
+            && !tables.iter().chain(&[SOFTENERS, EMPTY]).any(|table| is_part_of_any(word, table))
+        {
             let bare = ["وال", "بال", "ال"].iter().find_map(|article| word.strip_prefix(article));
             topic.push(bare.unwrap_or(word).to_owned());
         }
@@ -562,9 +694,9 @@ fn topic_of(clause: &[String]) -> Vec<String> {
 
 /// The pairs of letters that carry the meaning of a word without spaces: those that are not only grammar.
 fn pairs(word: &str) -> Vec<String> {
-    let markers = [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, JAPANESE_STANDING, TAKES].concat();
+    let tables = [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, JAPANESE_STANDING, TAKES];
     let mut word = word.to_owned();
-    for marker in markers.iter().filter(|marker| is_unspaced(marker)) {
+    for marker in tables.iter().flat_map(|table| table.markers).filter(|marker| is_unspaced(marker)) {
         word = word.replace(marker, " ");
     }
     let letters: Vec<char> = word.chars().collect();
