@@ -131,8 +131,8 @@ impl Recorder {
         if !self.write_now(ticket)? {
             return Ok(None);
         }
-        if ticket.call.is_none() && ticket.purpose == Purpose::Compaction {
-            return self.compose_own_summary(ticket, (&seen, frame), (arrival, composing), refused);
+        if ticket.call.is_none() {
+            return self.compose_relayed(ticket, (&seen, frame), (arrival, composing), refused);
         }
         let (Some(call), Some(live)) = (ticket.call, self.lives.of(ticket)) else { return Ok(None) };
         let unsent = ticket.unsent;
@@ -151,8 +151,9 @@ impl Recorder {
         self.once_more(ticket, made)
     }
 
-    /// A client's own summary was sent as it came, and its provider refused it as too long: it is made to fit.
-    fn compose_own_summary(
+    /// A request was sent as it came, and its provider refused it as too long: it is made to fit. That is a client's own
+    /// summary, or a first request that left before it was counted.
+    fn compose_relayed(
         &self,
         ticket: &mut Ticket,
         (seen, frame): (&Seen<'_>, Frame<'_>),

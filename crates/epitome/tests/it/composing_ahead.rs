@@ -12,7 +12,7 @@ use epitome::{
     recorder::{Arrival, Ticket},
     session::verify_call,
     store::{Sqlite, records::CallRow},
-    wire::Format,
+    wire::{Format, overflow::Overflow},
 };
 use serde_json::json;
 
@@ -107,9 +107,8 @@ fn what_may_be_changed_or_must_be_recorded_does_not_leave_before() {
     assert!(!left(&gateway(400_000), &cut.body()), "a result is cut when it comes");
 }
 
-#[test]
-fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
-    let format = Format::OpenaiChat;
+/// An agent whose first request is longer than it is estimated, and a gateway with a window between the two.
+fn underestimated(format: Format) -> (Agent, Gateway) {
     // Words that no vocabulary holds cost more than their shape tells.
     let word = |seed: u64| {
         let letter = |at: u64| {
@@ -127,7 +126,29 @@ fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
     let (estimated, exact) = (Estimate.count(&body).0, O200k.count(&body).0);
     assert!(estimated * 5 / 4 < exact, "{estimated} {exact}");
     // A quarter is left for the answer, and the policy acts at 95 % of the rest.
-    let mut gateway = gateway(estimated.midpoint(exact) * 4 / 3 * 100 / 95);
+    let gateway = gateway(estimated.midpoint(exact) * 4 / 3 * 100 / 95);
+    (agent, gateway)
+}
+
+#[test]
+fn what_left_and_is_refused_as_too_long_is_made_smaller() {
+    let format = Format::OpenaiChat;
+    let (agent, mut gateway) = underestimated(format);
+    let body = agent.body();
+    let (mut ticket, outgoing, has_left) = compose(&gateway, format, &body);
+    assert!(has_left && outgoing.done.left == Left::Ahead);
+    let smaller = gateway.smaller(&mut ticket, format, &body, Overflow::default()).expect("it can be");
+    assert!(smaller.done.after < smaller.done.before, "{smaller:?}");
+    gateway.answer(ticket, format, &agent.answer());
+    let calls = calls(gateway.recorder.store());
+    assert!(calls.last().is_some_and(|row| row.outcomes[0].error.is_none()), "{calls:#?}");
+}
+
+#[test]
+fn what_left_and_turns_out_too_long_is_on_record_as_a_call_that_never_left() {
+    let format = Format::OpenaiChat;
+    let (mut agent, mut gateway) = underestimated(format);
+    let body = agent.body();
     let (ticket, outgoing, has_left) = compose(&gateway, format, &body);
     assert!(has_left);
     assert_eq!((sent(&outgoing, &body), outgoing.done.left), (body, Left::Ahead));
