@@ -137,7 +137,7 @@ impl Subject {
             done += 1;
             part_end += part;
             let context = project(&line, Arc::clone(&self.meter), names);
-            let Ok(cutting) = drafting.cut(&context, &line) else { continue };
+            let Ok(cutting) = drafting.cut(None, &context, &line) else { continue };
             let limit = drafting.length.of(cutting.covered);
             let order = Order { cutting: &cutting, limit, meter: &self.meter };
             let brief = author(&order).unwrap_or_else(|why| {

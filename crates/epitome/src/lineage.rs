@@ -250,7 +250,7 @@ impl Drafter<'_> {
         let mut later = compactions.iter().filter(|stood| at < stood.compaction.id.seq);
         let nearest = later.find(|stood| stood.standing == Standing::Holds)?;
         let context = self.project(shared);
-        let cutting = self.drafting.cut(&context, shared).ok()?;
+        let cutting = self.drafting.cut(None, &context, shared).ok()?;
         let mut brief = summarise(&cutting.events, cutting.previous.as_ref(), &cutting.caps);
         if let Some(later) = brief_of(nearest.compaction) {
             let before = without_leaks(later.before(cutting.first_kept), parent, at);

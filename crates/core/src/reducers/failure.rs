@@ -12,14 +12,14 @@ use crate::{
 
 /// A call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// What the command gave back, where that is said.
     pub(super) exit: Option<i64>,
 }
 
 impl Failure {
     /// How the call of a segment failed; `None` if it did not, or nobody knows.
-    pub(super) fn of(segment: &Segment) -> Option<Self> {
+    pub(crate) fn of(segment: &Segment) -> Option<Self> {
         let call = segment.call()?;
         let exit = || exit_code(segment).filter(|code| *code != 0);
         if segment.is_error() {

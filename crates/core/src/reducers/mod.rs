@@ -12,7 +12,7 @@ mod drop_reasoning;
 mod drop_superseded_reads;
 mod evict_media;
 mod expire_tool_results;
-mod failure;
+pub(crate) mod failure;
 pub(crate) mod fetched;
 pub(crate) mod fold_oldest;
 mod prune;

@@ -4,67 +4,50 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-use super::{files::plain_path, prose::one_line, tools::Deed};
+use super::{prose::one_line, tools::ToolEffect};
 use crate::event::ToolCall;
 
 /// How long the name of what a call is about may be.
 pub(super) const SUBJECT: usize = 120;
 
-/// What a call was about, in words that stay the same: a command, or the tool and its target.
-pub(crate) fn subject(call: &ToolCall, done: &[Deed]) -> String {
-    let command = done.iter().find_map(|deed| match deed {
-        Deed::Ran { command, .. } => Some(command),
+/// What a call was about, in words that stay the same: a command, or the tool and its target, which is a file or the first
+/// text that it was given.
+pub(super) fn subject(call: &ToolCall, done: &[ToolEffect]) -> String {
+    let command = done.iter().find_map(|effect| match effect {
+        ToolEffect::Ran { command, .. } => Some(command),
         _ => None,
     });
     if let Some(command) = command {
         return format!("`{}`", one_line(command, SUBJECT));
     }
-    let path = done.iter().find_map(|deed| match deed {
-        Deed::Read { path, .. } | Deed::Changed { path, .. } => Some(plain_path(path)),
+    let given = || match serde_json::from_str(&call.arguments) {
+        Ok(Value::Object(given)) => given.values().find_map(Value::as_str).map(str::to_owned),
         _ => None,
-    });
-    let target = path.or_else(|| target(call));
-    let name = one_line(&call.name.0, 60);
-    target.map_or_else(|| name.clone(), |target| format!("{name} {}", one_line(&target, SUBJECT)))
+    };
+    let path = done.iter().find_map(ToolEffect::path).map(plain_path);
+    let target = path.or_else(given).unwrap_or_default();
+    one_line(&format!("{} {target}", one_line(&call.name.0, 60)), SUBJECT)
 }
 
-/// The first short text among a call's arguments that names something.
-fn target(call: &ToolCall) -> Option<String> {
-    const NAMES: [&str; 14] = [
-        "file_path",
-        "path",
-        "filePath",
-        "filename",
-        "file",
-        "absolute_path",
-        "notebook_path",
-        "command",
-        "cmd",
-        "query",
-        "pattern",
-        "url",
-        "id",
-        "name",
-    ];
-    let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else { return None };
-    NAMES.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str)).map(plain_path)
+/// A path as it is told: without what says nothing, in one line. A line break in it is written as an escape.
+pub(super) fn plain_path(path: &str) -> String {
+    let path = path.trim();
+    let path = path.strip_prefix("./").unwrap_or(path).replace('\r', "\\r").replace('\n', "\\n");
+    one_line(&path, usize::MAX)
 }
 
-/// The files that a command sets back to what was committed last, as it names them; `.` for all.
-pub(super) fn restored(command: &str) -> Vec<String> {
-    let Some(at) = command.find("git ") else { return Vec::new() };
-    let mut words = command[at + 4..].split_whitespace();
-    let verb = words.next().unwrap_or_default();
+/// The files that a command sets back to what was committed, as it names them; `.` for all.
+pub(super) fn restored(command: &str) -> Vec<&str> {
+    let mut words = command.split_once("git ").map_or("", |(_, rest)| rest).split_whitespace();
+    let sets_back = matches!(words.next(), Some("checkout" | "restore"));
     let rest: Vec<&str> = words.take_while(|word| !matches!(*word, "&&" | ";" | "|" | "||")).collect();
-    let kept = rest.iter().any(|word| matches!(*word, "-b" | "--staged"));
-    if !matches!(verb, "checkout" | "restore") || kept {
-        return Vec::new();
-    }
-    rest.iter().filter(|word| !word.starts_with('-')).map(|word| (*word).to_owned()).collect()
+    let is_kept = rest.iter().any(|word| matches!(*word, "-b" | "--staged"));
+    let files = rest.into_iter().filter(|word| !word.starts_with('-'));
+    if sets_back && !is_kept { files.collect() } else { Vec::new() }
 }
 
 /// Whether a name on a command line means a file.
-pub(crate) fn is_same_file(path: &str, name: &str) -> bool {
+pub(super) fn is_same_file(path: &str, name: &str) -> bool {
     let (path, name) = (path.trim_start_matches("./"), name.trim_start_matches("./"));
     let tail = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|head| head.ends_with('/'));
     !name.is_empty() && (path == name || tail(path, name) || tail(name, path))
@@ -79,57 +62,27 @@ pub(super) struct Replacement {
     pub(super) replaced: String,
 }
 
-/// What a call replaces in a file.
+/// What a call replaces in a file: each pair of an old text and a new one that it names as such.
 pub(super) fn replacements(call: &ToolCall) -> Vec<Replacement> {
     const MOST: usize = 64;
-    const NAMES: [(&str, &str); 6] = [
-        ("old_string", "new_string"),
-        ("old_str", "new_str"),
-        ("oldString", "newString"),
-        ("oldText", "newText"),
-        ("old_text", "new_text"),
-        ("search", "replace"),
-    ];
     let Ok(Value::Object(arguments)) = serde_json::from_str::<Value>(&call.arguments) else {
         return Vec::new();
     };
-    let nested =
-        arguments.get("edits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
-    let mut found = Vec::new();
-    for fields in std::iter::once(&arguments).chain(nested).take(MOST) {
-        for (old, new) in NAMES {
-            let texts = (fields.get(old).and_then(Value::as_str), fields.get(new).and_then(Value::as_str));
-            if let (Some(old), Some(new)) = texts
-                && !old.trim().is_empty()
-                && !new.trim().is_empty()
-            {
-                let replaced = one_line(old, 60);
-                found.push(Replacement { old: digest(old), new: digest(new), replaced });
-            }
-        }
-    }
-    found
+    let nested = arguments.get("edits").and_then(Value::as_array).into_iter().flatten();
+    let all = std::iter::once(&arguments).chain(nested.filter_map(Value::as_object)).take(MOST);
+    let pairs = all.filter_map(|fields| {
+        let text = |starts: [&str; 2]| {
+            let named = fields.iter().find(|(name, _)| starts.iter().any(|start| name.starts_with(start)));
+            named.and_then(|(_, value)| value.as_str()).filter(|text| !text.trim().is_empty())
+        };
+        let (old, new) = (text(["old", "search"])?, text(["new", "replace"])?);
+        Some(Replacement { old: digest(old), new: digest(new), replaced: one_line(old, 60) })
+    });
+    pairs.collect()
 }
 
 fn digest(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_that_takes_changes_back_says_of_what() {
-        let check = |command: &str, expect: &[&str]| assert_eq!(restored(command), expect, "{command}");
-        check("git checkout -- a.rs && make", &["a.rs"]);
-        check("git restore .", &["."]);
-        check("git stash", &[]);
-        check("git checkout -b topic", &[]);
-        check("git restore --staged a.rs", &[]);
-        check("git status", &[]);
-        assert!(is_same_file("/repo/src/a.rs", "src/a.rs") && !is_same_file("src/aa.rs", "a.rs"));
-    }
 }

@@ -9,17 +9,14 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Detail, Focus, Item, Section,
-    extract::{SummaryMaterial, summarise_again},
-    prose::one_line,
-    reading::Reading,
-    summarise,
+    Brief, Caps, Focus, Item, Section, extract::SummaryMaterial, prose::one_line, reading::Reading, summarise,
 };
 use crate::{
     context::{Body, Context, Segment},
     event::{Compaction, Fact, Logged, Summary, Trigger},
     id::Seq,
     project::Line,
+    reducers::failure::Failure,
     seq_set::SeqSet,
     tokens::Tokens,
 };
@@ -53,8 +50,7 @@ pub enum Keep {
     Turns(u64),
     /// The last turns, as many as fit into this many tokens.
     Tokens(Tokens),
-    /// As many as fit, but beginning with a turn that matters: one with a message of the user, or with an error that
-    /// nothing has resolved. What stands before the first such turn is left to the summary.
+    /// As many as fit, but beginning with a turn that matters: one with a message of the user, or with an error. What stands before the first such turn is left to the summary.
     Important(Tokens),
 }
 
@@ -206,18 +202,9 @@ pub struct Cutting {
 }
 
 impl Drafting {
-    /// Drafts the compaction of a line, of which `context` is what is shown now. It is not in force until it is logged.
+    /// Drafts the compaction of a line, of which `context` is what is shown now. It is not in force until it is logged. What a
+    /// focus is about gets room before the rest.
     pub fn draft(
-        &self,
-        context: &Context,
-        line: &Line,
-        trigger: Trigger,
-    ) -> Result<Compaction, NothingGained> {
-        self.draft_for(None, context, line, trigger)
-    }
-
-    /// The same, where what a focus is about gets room before the rest.
-    pub fn draft_for(
         &self,
         focus: Option<&Focus>,
         context: &Context,
@@ -230,12 +217,7 @@ impl Drafting {
     }
 
     /// Where to cut, and what lies before.
-    pub fn cut(&self, context: &Context, line: &Line) -> Result<Cutting, NothingGained> {
-        self.cut_for(None, context, line)
-    }
-
-    /// The same for a summary that attends to something.
-    pub fn cut_for(
+    pub fn cut(
         &self,
         focus: Option<&Focus>,
         context: &Context,
@@ -255,7 +237,7 @@ impl Drafting {
         const TRIES: usize = 4;
         let mut drafting = *self;
         let mut reading = Reading::default();
-        let mut cutting = drafting.cut_once(focus, context, line, &mut reading)?;
+        let mut cutting = drafting.cut_once(focus, context, line)?;
         let mut material = cutting.material(focus, &mut reading);
         let mut brief = cutting.filled(context, self, &material);
         for _ in 0..TRIES {
@@ -266,7 +248,7 @@ impl Drafting {
                 break;
             }
             drafting.keep = drafting.keep.at_most(cutting.kept.min(keep).less(excess));
-            let next = drafting.cut_once(focus, context, line, &mut reading)?;
+            let next = drafting.cut_once(focus, context, line)?;
             if next.first_kept == cutting.first_kept {
                 break;
             }
@@ -283,7 +265,6 @@ impl Drafting {
         focus: Option<&Focus>,
         context: &Context,
         line: &Line,
-        reading: &mut Reading,
     ) -> Result<Cutting, NothingGained> {
         // Also where its summary is part of a note. A compaction that was made in a rehearsal has the number of the event
         // before it: that one is not meant.
@@ -291,12 +272,11 @@ impl Drafting {
             |event: &&Arc<Logged>, at| event.id.seq == at && matches!(event.event.fact, Fact::Compacted(_));
         let standing = context.standing().and_then(|at| line.events().rfind(|event| is_it(event, at)));
         let cuts = before_unanswered(cuts(context), self.unanswered);
-        let events: Vec<&Arc<Logged>> = line.events().collect();
         let cut = match self.keep {
             Keep::Turns(turns) => within_turns(&cuts, context, turns),
             Keep::Tokens(tokens) => within_tokens(&cuts, tokens).iter().find(|cut| cut.is_progress),
             Keep::Important(tokens) => {
-                let matters = turns_that_matter(context, &events, self, reading);
+                let matters = turns_that_matter(context);
                 let fitting = within_tokens(&cuts, tokens);
                 fitting.iter().find(|cut| matters.contains(&cut.turn)).or(fitting.first())
             }
@@ -532,29 +512,9 @@ fn within_tokens(cuts: &[Cut], tokens: Tokens) -> &[Cut] {
     &cuts[cuts.partition_point(|cut| cut.kept > tokens)..]
 }
 
-/// The turns with a message of the user or an error that nothing has resolved.
-fn turns_that_matter(
-    context: &Context,
-    events: &[&Arc<Logged>],
-    drafting: &Drafting,
-    reading: &mut Reading,
-) -> BTreeSet<u64> {
-    let span: Vec<Arc<Logged>> = events.iter().map(|event| Arc::clone(event)).collect();
-    let brief = summarise_again(reading, None, &span, None, &drafting.caps);
-    let open = brief
-        .section(Section::Errors)
-        .filter(|item| matches!(item.detail, Some(Detail::Error { resolved: None, .. })))
-        .map(|item| &item.sources);
-    let open = SeqSet::union(open);
-    let matters = |segment: &&Segment| {
-        segment.is_user()
-            || (segment.call().is_some()
-                && segment
-                    .stands_for()
-                    .runs()
-                    .iter()
-                    .any(|run| open.contains(run.first) || open.contains(run.last)))
-    };
+/// The turns with a message of the user or an error.
+fn turns_that_matter(context: &Context) -> BTreeSet<u64> {
+    let matters = |segment: &&Segment| segment.is_user() || Failure::of(segment).is_some();
     context.segments().iter().filter(matters).map(Segment::turn).collect()
 }
 
@@ -647,7 +607,7 @@ assistant: All is well.
 ";
 
     fn draft(keep: Keep, line: &Line) -> Result<Compaction, NothingGained> {
-        drafting(keep).draft(&project(line, meter(), Names::Messages), line, Trigger::Manual)
+        drafting(keep).draft(None, &project(line, meter(), Names::Messages), line, Trigger::Manual)
     }
 
     fn check(keep: Keep, expect: Result<(u64, u64), NothingGained>) {
@@ -710,7 +670,7 @@ assistant: Fine.
         for names in [Names::Messages, Names::MessagesAfter(1), thread] {
             let mut line = Line::new(read(LOG));
             let context = project(&line, meter(), names);
-            let draft = drafting(Keep::Turns(2)).draft(&context, &line, Trigger::Manual).unwrap();
+            let draft = drafting(Keep::Turns(2)).draft(None, &context, &line, Trigger::Manual).unwrap();
             let first_line = draft.summary.text().lines().next().unwrap().to_owned();
             line.push_uncounted(logged(11, Fact::Compacted(draft)));
             let context = project(&line, meter(), names);
@@ -771,7 +731,8 @@ assistant: Fine.
     #[test]
     fn pins_made_since_change_nothing_else() {
         let line = Line::new(read(&LOG.replace("200 words of \"code\"", "struct CacheEntry;")));
-        let cutting = drafting(Keep::Turns(2)).cut(&project(&line, meter(), Names::Messages), &line).unwrap();
+        let cutting =
+            drafting(Keep::Turns(2)).cut(None, &project(&line, meter(), Names::Messages), &line).unwrap();
         // There is no room for what was read: its names are in the index.
         let caps = Caps { trail: 1, index: 1_000, ..Caps::default() };
         let brief = summarise(&cutting.events, None, &caps);
@@ -795,7 +756,7 @@ assistant: Fine.
         let check = |most: u64, first_kept: u64| {
             let keep = drafting(Keep::Tokens(Tokens(700)));
             let drafting = Drafting { length: Length::Fixed(Tokens(0)), most: Some(Tokens(most)), ..keep };
-            let draft = drafting.draft(&context, &line, Trigger::Manual).unwrap();
+            let draft = drafting.draft(None, &context, &line, Trigger::Manual).unwrap();
             assert_eq!(draft.first_kept, Some(Seq(first_kept)), "{most}: {:?}", draft.tokens_after);
             draft.tokens_after.unwrap()
         };

@@ -7,7 +7,7 @@
 use super::{
     Detail, Force, Item, Section,
     ledger::Ledger,
-    markers::{Clauses, Order, is_equal, is_shared},
+    markers::{Clauses, Order, Role, is_equal, is_shared},
     prose::{Form, Sentence, one_line},
     requests::ITEM,
 };
@@ -120,7 +120,7 @@ fn replaces(new: &Clauses, old: &Clauses) -> Option<Ended> {
     if opposite && is_equal(&topic, &about) {
         return Some(Ended::Replaced);
     }
-    if new.ends_something() && is_shared(&topic, &about) {
+    if new.says(Role::Ending) && is_shared(&topic, &about) {
         return Some(Ended::Withdrawn);
     }
     let positive = !matches!(old.order(), Some(Order::Never | Order::Forbidden));

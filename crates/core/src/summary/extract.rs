@@ -1,7 +1,7 @@
 //! The built-in summariser: a summary from the events themselves, without a model.
 //!
-//! One pass over the span, in order. What users said goes to `constraints` and `requests`, what tools did to `work`, and
-//! all of it in order to the trail; the ledger keeps the items, those of the summary before among them. The same span and the same summary
+//! One pass over the span, in order. What users said goes to `constraints` and `requests`, what tools did to
+//! `tool_activity`, and all of it in order to the trail; the ledger keeps the items, those of the summary before among them. The same span and the same summary
 //! before give the same summary, always.
 
 use std::{
@@ -18,7 +18,7 @@ use super::{
     prose::one_line,
     reading::Reading,
     requests::{self, ITEM, asks_nothing, request},
-    work::Work,
+    tool_activity::ToolActivity,
 };
 use crate::{
     client_text::user_words_of,
@@ -28,15 +28,6 @@ use crate::{
     seq_set::SeqSet,
     turn::Turns,
 };
-
-/// The keys of what a model says of the current task.
-pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
-
-/// The keys of what a model says of the session's intent.
-pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
-
-/// The key of what was done, among the current task of summaries of earlier versions.
-const PROGRESS: &str = "progress";
 
 /// The key of the assistant's last words, among the current task.
 pub(super) const LAST_WORDS: &str = "last words";
@@ -57,18 +48,7 @@ pub fn summarise_for(
     previous: Option<&Brief>,
     caps: &Caps,
 ) -> Brief {
-    summarise_again(&mut Reading::default(), focus, span, previous, caps)
-}
-
-/// The same for a span of which much was read before, to be summarised with other caps or another end.
-pub(super) fn summarise_again(
-    reading: &mut Reading,
-    focus: Option<&Focus>,
-    span: &[Arc<Logged>],
-    previous: Option<&Brief>,
-    caps: &Caps,
-) -> Brief {
-    SummaryMaterial::read(reading, focus, span, previous, caps).brief(caps)
+    SummaryMaterial::read(&mut Reading::default(), focus, span, previous, caps).brief(caps)
 }
 
 /// What a span and the summary before it say, read once: it can be summarised with many caps.
@@ -91,8 +71,8 @@ impl<'f> SummaryMaterial<'f> {
         caps: &Caps,
     ) -> Self {
         let mut ledger = Ledger::carrying(previous);
-        ledger.strike(Section::CurrentTask, PROGRESS);
-        let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, reading };
+        let mut extraction =
+            Extraction { activity: ToolActivity::carrying(&ledger), last_words: None, reading };
         let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
         let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
         for exchange in &paired.exchanges {
@@ -106,7 +86,7 @@ impl<'f> SummaryMaterial<'f> {
             let at = event.id.seq;
             extraction.hear(&mut ledger, at, &event.event.fact);
             for exchange in returned.get(&at).into_iter().flatten() {
-                extraction.work.take(&mut ledger, exchange);
+                extraction.activity.take(&mut ledger, exchange);
             }
         }
         pins(&mut ledger, span);
@@ -117,7 +97,12 @@ impl<'f> SummaryMaterial<'f> {
         let trail = is_told.then(|| carried.clone().and(span, &paired, reading));
         let ranking = focus.zip(trail.as_ref()).and_then(|(focus, trail)| FocusRanking::of(focus, trail));
         let index = if caps.index > 0 {
-            Index::of(&IndexMaterial { span, previous: ledger.index(), carried })
+            Index::of(&IndexMaterial {
+                calls: &paired.exchanges,
+                newest: last,
+                previous: ledger.index(),
+                carried,
+            })
         } else {
             Index::default()
         };
@@ -133,13 +118,13 @@ impl<'f> SummaryMaterial<'f> {
             _ => Trail::default(),
         };
         brief.index = self.index.beside(&brief.trail, ranking, caps.index);
-        brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
+        brief.focus = ranking.map(|ranking| ranking.focus.text().to_owned());
         brief
     }
 }
 
 struct Extraction<'r> {
-    work: Work,
+    activity: ToolActivity,
     last_words: Option<(Seq, String)>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
@@ -147,52 +132,34 @@ struct Extraction<'r> {
 
 impl<'r> Extraction<'r> {
     fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact) {
-        match fact {
-            Fact::UserSaid { parts } => {
-                let text = user_words_of(parts);
-                if text.trim().is_empty() || asks_nothing(&text) {
-                    return;
-                }
-                let said = self.reading.sentences(at, &text);
-                // Who only says what holds asks for nothing else than before.
-                if hear(ledger, at, &said) == Heard::Whole {
-                    return;
-                }
+        if let Fact::UserSaid { parts } = fact {
+            let text = user_words_of(parts);
+            if text.trim().is_empty() || asks_nothing(&text) {
+                return;
+            }
+            let said = self.reading.sentences(at, &text);
+            // Who only says what holds asks for nothing else than before.
+            if hear(ledger, at, &said) == Heard::Part {
                 request(ledger, at, &said, &text);
-                // What a model or the assistant said of an earlier request is past.
+                // What was said of an earlier request is past.
                 self.last_words = None;
-                for key in TOLD_TASKS.into_iter().chain([LAST_WORDS]) {
-                    ledger.strike(Section::CurrentTask, key);
-                }
+                ledger.clear(Section::CurrentTask);
             }
+        } else if let Fact::ToolReturned { parts, .. } = fact {
             // What stands beside results is the user's, who spoke while tools ran.
-            Fact::ToolReturned { parts, .. } => {
-                hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
+            hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
+        } else if let Fact::AssistantSaid { parts, .. } = fact {
+            let text = text(parts);
+            if !text.trim().is_empty() {
+                self.last_words = Some((at, text));
             }
-            Fact::AssistantSaid { parts, .. } => {
-                let text = text(parts);
-                if !text.trim().is_empty() {
-                    self.last_words = Some((at, text));
-                }
-            }
-            Fact::Instructed { .. }
-            | Fact::CompactionRequested { .. }
-            | Fact::Compacted(_)
-            | Fact::CompactionReverted { .. }
-            | Fact::CompactionRestored { .. }
-            | Fact::Pinned { .. }
-            | Fact::Unpinned { .. }
-            | Fact::Injected { .. }
-            | Fact::UsageReported { .. }
-            | Fact::ModelChanged { .. }
-            | Fact::Carried { .. } => {}
         }
     }
 
     /// Says how things stand by the last event, and gives back what was read.
     fn finish(self, ledger: &mut Ledger, last: Seq) -> &'r mut Reading {
         requests::settle(ledger);
-        self.work.settle(ledger, last);
+        self.activity.settle(ledger, last);
         if let Some((at, words)) = self.last_words {
             ledger.strike(Section::CurrentTask, LAST_WORDS);
             ledger.put(Item {
@@ -218,56 +185,37 @@ pub(super) fn closing(span: &[Arc<Logged>]) -> HashSet<Seq> {
 /// named by its place.
 fn pins(ledger: &mut Ledger, span: &[Arc<Logged>]) {
     for event in span {
-        let pin = match &event.event.fact {
-            Fact::Pinned { pin } => pin,
-            Fact::Unpinned { pin } => {
-                unpin(ledger, pin);
-                continue;
-            }
-            _ => continue,
+        let (Fact::Pinned { pin } | Fact::Unpinned { pin }) = &event.event.fact else { continue };
+        let identity = match pin {
+            Pin::Text(text) => one_line(text, PIN_LENGTH),
+            Pin::Event(seq) => format!("event {seq}"),
         };
+        if matches!(event.event.fact, Fact::Unpinned { .. }) {
+            ledger.strike(Section::Pins, &identity);
+            continue;
+        }
         let mut sources = SeqSet::one(event.id.seq);
-        let (text, identity) = match pin {
-            Pin::Text(text) => (one_line(text, PIN_LENGTH), None),
+        let (text, key) = match pin {
+            Pin::Text(_) => (identity, None),
             Pin::Event(seq) => {
-                let identity = format!("event {seq}");
                 let found = span.binary_search_by_key(seq, |event| event.id.seq).ok().map(|at| &span[at]);
-                let text = found
-                    .map(|event| one_line(&event.event.fact.text(), PIN_LENGTH))
-                    .filter(|text| !text.is_empty());
-                if found.is_some() {
-                    sources.insert(*seq);
-                }
+                sources.extend(&found.map(|_| SeqSet::one(*seq)).unwrap_or_default());
+                let text = found.map(|event| one_line(&event.event.fact.text(), PIN_LENGTH));
+                let text = text.filter(|text| !text.is_empty());
                 // A pin that was told before is not told worse.
                 if text.is_none() && ledger.get(Section::Pins, &identity).is_some() {
                     continue;
                 }
-                (text.unwrap_or_else(|| format!("event {seq}")), Some(identity))
+                (text.unwrap_or_else(|| identity.clone()), Some(identity))
             }
         };
         if !text.is_empty() {
-            ledger.put(Item { section: Section::Pins, text, key: identity, sources, detail: None });
+            ledger.put(Item { section: Section::Pins, text, key, sources, detail: None });
         }
     }
 }
 
-fn unpin(ledger: &mut Ledger, pin: &Pin) {
-    let identity = match pin {
-        Pin::Text(text) => one_line(text, PIN_LENGTH),
-        Pin::Event(seq) => format!("event {seq}"),
-    };
-    ledger.strike(Section::Pins, &identity);
-}
-
-pub(super) fn text(parts: &[Part]) -> String {
-    let mut text = String::new();
-    for part in parts {
-        if let Part::Text { text: said } = part {
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(said);
-        }
-    }
-    text
+/// The plain texts of a message, apart.
+pub(crate) fn text(parts: &[Part]) -> String {
+    Part::texts(parts).collect::<Vec<_>>().join("\n\n")
 }

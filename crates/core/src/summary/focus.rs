@@ -61,7 +61,7 @@ fn is_joining(word: &str) -> bool {
 }
 
 /// How much something has to do with a focus.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Relevance {
     /// Nothing that is known.
     #[default]
@@ -80,9 +80,9 @@ impl Relevance {
 /// A trail and an index, ranked by a focus.
 #[derive(Debug)]
 pub(super) struct FocusRanking<'f> {
-    focus: &'f Focus,
+    pub(super) focus: &'f Focus,
     /// For each entry of the trail.
-    entries: Vec<Relevance>,
+    pub(super) entries: Vec<Relevance>,
     /// The most relevant entry of each event.
     events: BTreeMap<Seq, Relevance>,
 }
@@ -121,11 +121,6 @@ impl<'f> FocusRanking<'f> {
         Some(Self { focus, entries, events })
     }
 
-    /// How much each entry of the trail has to do with it.
-    pub(super) fn entries(&self) -> &[Relevance] {
-        &self.entries
-    }
-
     /// How much an event has to do with it.
     pub(super) fn event(&self, at: Seq) -> Relevance {
         self.events.get(&at).copied().unwrap_or_default()
@@ -135,11 +130,6 @@ impl<'f> FocusRanking<'f> {
     pub(super) fn is_in(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         self.focus.words.iter().any(|word| holds(&name, word))
-    }
-
-    /// The focus.
-    pub(super) fn focus(&self) -> &'f Focus {
-        self.focus
     }
 }
 

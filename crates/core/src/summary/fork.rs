@@ -1,6 +1,6 @@
 //! A summary as of an earlier place: for a fork inside the span that it tells of.
 
-use super::{Brief, Caps, FoldedItems, Section, index, ledger::Ledger};
+use super::{Brief, Caps, FoldedItems, Item, Section, ledger::Ledger};
 use crate::{id::Seq, seq_set::SeqSet};
 
 impl Brief {
@@ -35,38 +35,23 @@ impl Brief {
         }
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
         brief.trail = self.trail.before(seq);
-        brief.index = index::before(&self.index, seq);
+        brief.index = self.index.iter().filter(|entry| entry.at < seq).cloned().collect();
         brief.standing = self.standing.before(seq);
         brief
     }
 
-    /// This summary, and beside it what `other` says of the same events in words of its own: what was wanted, decided,
-    /// tried and left to do. How things stood, which files and commands there were and what was pinned is this one's to
-    /// say.
+    /// This summary, and beside it what `other` says of the same events in words of its own: what was decided and tried.
+    /// How things stood is this one's to say.
     pub fn joined(&self, other: &Self, caps: &Caps) -> Self {
         let mut ledger = Ledger::carrying(Some(self));
-        for item in other.items.iter().filter(|item| is_told_in_words(item.section)) {
+        let is_told =
+            |item: &&Item| matches!(item.section, Section::KeyDecisions | Section::FailedApproaches);
+        for item in other.items.iter().filter(is_told) {
             if ledger.get(item.section, item.identity()).is_none() {
                 ledger.put(item.clone());
             }
         }
         Self { standing: self.standing.clone(), ..ledger.settle(caps) }
-    }
-}
-
-fn is_told_in_words(section: Section) -> bool {
-    match section {
-        Section::SessionIntent
-        | Section::Constraints
-        | Section::KeyDecisions
-        | Section::FailedApproaches
-        | Section::Errors
-        | Section::NextSteps => true,
-        Section::Pins
-        | Section::CurrentTask
-        | Section::FilesModified
-        | Section::FilesRead
-        | Section::Commands => false,
     }
 }
 

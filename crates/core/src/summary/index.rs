@@ -7,28 +7,26 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
-    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
-    Trail, TrailCall,
+    Trail,
     calls::subject,
     focus::{FocusRanking, Relevance},
     prose::one_line,
-    tools::deeds,
-    trail::{whole_words, without_tags},
+    tools::effects,
+    trail::{visit_texts, whole_words, without_tags},
     values::{is_value, name_of, values_in},
 };
 use crate::{
     context::Names,
-    event::{Logged, Part, ToolCall, ToolResult},
+    event::{Part, ToolCall, ToolResult},
     id::Seq,
-    pairing::{Outcome, pair},
+    pairing::{Exchange, Outcome},
     verify::holds_secret,
 };
 
@@ -80,8 +78,10 @@ const SMALL: usize = 4_000;
 
 /// What an index is made of.
 pub(super) struct IndexMaterial<'a> {
-    /// What happened.
-    pub(super) span: &'a [Arc<Logged>],
+    /// The calls of what happened, with their results.
+    pub(super) calls: &'a [Exchange<'a>],
+    /// The newest event.
+    pub(super) newest: Seq,
     /// What the index of what came before it says.
     pub(super) previous: &'a [Entry],
     /// The trail of what came before it: names that stood in it may stand there no longer.
@@ -110,13 +110,11 @@ struct Known {
 impl Index {
     /// Reads everything.
     pub(super) fn of(material: &IndexMaterial<'_>) -> Self {
-        let IndexMaterial { span, previous, carried } = *material;
-        let newest = span.last().map(|event| event.id.seq).max(previous.first().map(|entry| entry.at));
-        let mut index = Self { newest: newest.unwrap_or_default(), ..Self::default() };
-        index.carry(previous);
-        index.carry_trail(carried);
-        let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
-        let returned = paired.exchanges.iter().filter_map(|exchange| match exchange.outcome {
+        let IndexMaterial { calls, newest, previous, carried } = *material;
+        let newest = previous.first().map_or(newest, |entry| newest.max(entry.at));
+        let mut index = Self { newest, ..Self::default() };
+        index.carry(previous, carried);
+        let returned = calls.iter().filter_map(|exchange| match exchange.outcome {
             Outcome::Returned { at, result } => Some((at, exchange.call, result)),
             Outcome::Unanswered => None,
         });
@@ -137,41 +135,29 @@ impl Index {
         self.chosen(&self.told_in(trail), ranking, cap)
     }
 
-    fn carry(&mut self, previous: &[Entry]) {
-        for Entry { of, at, names } in previous.iter().rev() {
-            self.sources.push((*at, of.clone()));
-            for name in names {
-                self.meet(&name.name, name.met, CROWD);
-            }
-        }
-    }
-
-    fn carry_trail(&mut self, trail: &Trail) {
-        let mut calls: Vec<(Seq, &TrailCall)> = trail.calls().collect();
-        // Results of calls made at once may come in any order; a name is where it stood last.
-        calls.sort_by_key(|(at, _)| *at);
-        for (at, call) in calls {
-            let mut names: BTreeSet<&str> = BTreeSet::new();
+    /// Takes over what index and trail of what came before say, by the places that they name: a name is where it stood last.
+    fn carry(&mut self, previous: &[Entry], trail: &Trail) {
+        let indexed = previous.iter().rev().map(|entry| {
+            let names = entry.names.iter().map(|name| (name.name.clone(), name.met)).collect();
+            (entry.at, entry.of.clone(), names)
+        });
+        let told = trail.calls().map(|(at, call)| {
+            let mut names: BTreeMap<String, u32> = BTreeMap::new();
             let arguments = arguments(&call.arguments);
-            for text in arguments.iter().map(AsRef::as_ref).chain([call.output.as_str()]) {
-                for piece in whole_words(text) {
-                    names_in(piece, &mut |name| {
-                        names.insert(name);
-                    });
-                }
-            }
-            self.sources.push((at, one_line(&format!("{} {}", call.tool, call.arguments), OF)));
-            for name in names {
-                self.meet(name, 1, CROWD);
-            }
+            let texts = arguments.iter().map(AsRef::as_ref).chain([call.output.as_str()]);
+            texts.flat_map(whole_words).for_each(|piece| {
+                names_in(piece, &mut |name| {
+                    names.insert(name.to_owned(), 1);
+                });
+            });
+            (at, one_line(&format!("{} {}", call.tool, call.arguments), OF), names)
+        });
+        let mut carried: Vec<(Seq, String, BTreeMap<String, u32>)> = indexed.chain(told).collect();
+        carried.sort_by_key(|(at, ..)| *at);
+        for (at, of, names) in carried {
+            self.sources.push((at, of));
+            names.iter().for_each(|(name, met)| self.meet(name, *met, CROWD));
         }
-        // What was carried in the index and in the trail is of the same time: the newest stays last.
-        let mut order: Vec<usize> = (0..self.sources.len()).collect();
-        order.sort_by_key(|place| self.sources[*place].0);
-        let mut place_of = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, before)| place_of[*before] = place);
-        self.known.values_mut().for_each(|known| known.source = place_of[known.source]);
-        self.sources = order.iter().map(|place| self.sources[*place].clone()).collect();
     }
 
     /// The names that a trail shows.
@@ -193,12 +179,13 @@ impl Index {
     }
 
     fn read(&mut self, at: Seq, call: &ToolCall, result: &ToolResult) {
-        let texts = texts(call, result);
+        let texts: Vec<Cow<'_, str>> =
+            Part::texts(&result.parts).map(Cow::Borrowed).chain(arguments(&call.arguments)).collect();
         let mut names: BTreeMap<&str, u32> = BTreeMap::new();
         for text in &texts {
             names_in(text, &mut |name| *names.entry(name).or_default() += 1);
         }
-        self.sources.push((at, one_line(&subject(call, &deeds(call, Some(result))), OF)));
+        self.sources.push((at, one_line(&subject(call, &effects(call, Some(result))), OF)));
         let crowd = names.len();
         for (name, times) in names {
             self.meet(name, 1 + times.min(8) / 2, crowd);
@@ -254,32 +241,14 @@ impl Index {
     }
 }
 
-/// What a result says, and its call.
-fn texts<'a>(call: &'a ToolCall, result: &'a ToolResult) -> Vec<Cow<'a, str>> {
-    let said = result.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(Cow::Borrowed(text.as_str())),
-        _ => None,
-    });
-    said.chain(arguments(&call.arguments)).collect()
-}
-
 /// What a call was given, without what each of its arguments is called.
 fn arguments(json: &str) -> Vec<Cow<'_, str>> {
     let mut texts = Vec::new();
     match serde_json::from_str(json) {
-        Ok(value) => texts_of(value, &mut texts),
+        Ok(mut value) => visit_texts(&mut value, &mut |text| texts.push(Cow::Owned(std::mem::take(text)))),
         Err(_) => texts.push(Cow::Borrowed(json)),
     }
     texts
-}
-
-fn texts_of(value: Value, texts: &mut Vec<Cow<'_, str>>) {
-    match value {
-        Value::String(text) => texts.push(Cow::Owned(text)),
-        Value::Array(values) => values.into_iter().for_each(|value| texts_of(value, texts)),
-        Value::Object(fields) => fields.into_iter().for_each(|(_, value)| texts_of(value, texts)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// How much more a name is worth that stood in something which has to do with a focus. Results hold many names that do not:
@@ -336,7 +305,7 @@ fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
         let word = word
             .trim_start_matches(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '/');
         let word = word.trim_end_matches(|letter: char| !letter.is_alphanumeric() && letter != '_');
-        if word.contains('/') || is_file_name(word) || is_version(word) {
+        if word.contains('/') || is_file_name(word) {
             if LENGTH.contains(&word.len()) && word.bytes().any(|letter| letter.is_ascii_alphanumeric()) {
                 see(word);
             }
@@ -355,7 +324,7 @@ fn is_id(word: &str) -> bool {
     const LEAST: usize = 6;
     word.len() >= LEAST
         && LENGTH.contains(&word.len())
-        && word.contains('-')
+        && (word.contains('-') || word.matches('.').count() > 1)
         && word.bytes().any(|letter| letter.is_ascii_digit())
         && word.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"-_.+@".contains(&letter))
 }
@@ -385,17 +354,6 @@ fn is_option(word: &str) -> bool {
     })
 }
 
-/// `v1.2.3`, `0.12.1-beta`.
-fn is_version(word: &str) -> bool {
-    let word = word.strip_prefix('v').unwrap_or(word);
-    let numbers = word.split(['-', '+']).next().unwrap_or_default().split('.');
-    let mut count = 0;
-    let all = numbers
-        .inspect(|_| count += 1)
-        .all(|number| !number.is_empty() && number.bytes().all(|letter| letter.is_ascii_digit()));
-    all && count >= 3
-}
-
 /// Whether a word is an identifier or a hash, and no plain word.
 fn is_name(word: &str) -> bool {
     let inner = word.trim_matches('_');
@@ -405,11 +363,6 @@ fn is_name(word: &str) -> bool {
     let letters = inner.bytes().any(|letter| letter.is_ascii_alphabetic());
     let digits = inner.bytes().any(|letter| letter.is_ascii_digit());
     letters && (inner.contains('_') || humped() || (digits && word.len() >= 7))
-}
-
-/// What of an index was there before an event.
-pub(super) fn before(index: &[Entry], seq: Seq) -> Vec<Entry> {
-    index.iter().filter(|entry| entry.at < seq).cloned().collect()
 }
 
 /// As a section of a summary, which says how to use it; nothing, if it is empty.
@@ -433,13 +386,22 @@ pub(super) fn write(index: &[Entry], names: Names, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{
-        event::Fact,
+        event::{Fact, Logged},
         id::ThreadId,
         notation::{logged, read},
+        pairing::pair,
         summary::reading::Reading,
     };
+
+    fn of(span: &[Arc<Logged>], previous: &[Entry], carried: &Trail) -> Index {
+        let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
+        let newest = span.last().map_or(Seq::START, |event| event.id.seq);
+        Index::of(&IndexMaterial { calls: &paired.exchanges, newest, previous, carried })
+    }
 
     /// A command and what it said, as events `at` and the one after it.
     fn ran(at: u64, command: &str, output: &str) -> [Arc<Logged>; 2] {
@@ -455,7 +417,7 @@ mod tests {
 
     fn index(span: &[Arc<Logged>], previous: &[Entry], cap: usize) -> Vec<Entry> {
         let none = Trail::default();
-        Index::of(&IndexMaterial { span, previous, carried: &none }).beside(&none, None, cap)
+        of(span, previous, &none).beside(&none, None, cap)
     }
 
     fn rendered(index: &[Entry], names: Names) -> String {
@@ -575,8 +537,6 @@ assistant: Reading.
             })
             .collect();
         assert_eq!(shown, ["4 someName 2", "2 otherName 1"]);
-        assert_eq!(before(&second, Seq(4)), second[1..]);
-        assert_eq!(before(&second, Seq(2)), []);
         // Nothing new changes nothing.
         assert_eq!(index(&[], &second, 1_000), second);
     }
@@ -589,8 +549,7 @@ assistant: Reading.
         let short = whole.clone().within(300, None);
         let none = Trail::default();
         let told = |span, carried, beside| {
-            let material = IndexMaterial { span, previous: &[], carried };
-            let found = Index::of(&material).beside(beside, None, 10_000);
+            let found = of(span, &[], carried).beside(beside, None, 10_000);
             let mut found: Vec<String> = names(&found).into_iter().map(str::to_owned).collect();
             found.sort();
             found

@@ -122,7 +122,6 @@ impl Caps {
 pub(crate) struct Ledger {
     items: Vec<Option<Item>>,
     places: HashMap<(Section, String), usize>,
-    by_section: BTreeMap<Section, Vec<usize>>,
     folded: Vec<FoldedItems>,
     trail: Trail,
     index: Vec<Entry>,
@@ -149,15 +148,13 @@ impl Ledger {
 
     /// The items of a section, the last put in first.
     pub(crate) fn newest(&self, section: Section) -> impl Iterator<Item = &Item> {
-        let places = self.by_section.get(&section).map_or(&[][..], Vec::as_slice);
-        places.iter().rev().filter_map(|place| self.items[*place].as_ref())
+        self.items.iter().rev().flatten().filter(move |item| item.section == section)
     }
 
     /// Puts an item in, in place of the one with its identity, whose sources become its own.
     pub(crate) fn put(&mut self, mut item: Item) {
         let identity = (item.section, item.identity().to_owned());
         let place = *self.places.entry(identity).or_insert_with(|| {
-            self.by_section.entry(item.section).or_default().push(self.items.len());
             self.items.push(None);
             self.items.len() - 1
         });
@@ -172,6 +169,12 @@ impl Ledger {
     pub(crate) fn strike(&mut self, section: Section, identity: &str) -> Option<Item> {
         let place = self.places.remove(&(section, identity.to_owned()))?;
         self.items[place].take()
+    }
+
+    /// Takes all items of a section out.
+    pub(crate) fn clear(&mut self, section: Section) {
+        let items: Vec<Item> = self.newest(section).cloned().collect();
+        items.iter().for_each(|item| drop(self.strike(section, item.identity())));
     }
 
     /// Takes an item out that no longer holds; it is counted instead.
@@ -199,8 +202,7 @@ impl Ledger {
         }
         let mut brief =
             Brief { folded: self.folded, trail: self.trail, index: self.index, ..Brief::default() };
-        for (section, items) in sections {
-            let mut items = if is_prose(section) { without_repeats(items) } else { items };
+        for (section, mut items) in sections {
             let too_many = items.len().saturating_sub(caps.of(section));
             if too_many > 0 {
                 items.sort_by_key(|item| (weight(item), item.sources.last()));
@@ -214,57 +216,6 @@ impl Ledger {
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
         brief
     }
-}
-
-/// Whether the items of a section are sentences that somebody said.
-fn is_prose(section: Section) -> bool {
-    matches!(section, Section::Constraints | Section::KeyDecisions | Section::NextSteps)
-}
-
-/// Takes out what another item says in the same words, as one of its sentences: a sentence is told with its neighbour
-/// where it needs it, and the neighbour may have been told alone. The item that stays is as much as both.
-fn without_repeats(items: Vec<Item>) -> Vec<Item> {
-    // A key says that an item is about something and not only its words.
-    let places: HashMap<String, usize> = items
-        .iter()
-        .enumerate()
-        .filter(|(_, item)| item.key.is_none())
-        .map(|(at, item)| (item.text.clone(), at))
-        .collect();
-    let mut items: Vec<Option<Item>> = items.into_iter().map(Some).collect();
-    for at in 0..items.len() {
-        let Some(mut whole) = items[at].take_if(|item| item.key.is_none()) else { continue };
-        for said in parts(&whole.text) {
-            let repeat = places.get(said).and_then(|place| items[*place].take());
-            let Some(repeat) = repeat else { continue };
-            whole.sources.extend(&repeat.sources);
-            if let (Some(Detail::Wish(force)), Some(Detail::Wish(other))) =
-                (&mut whole.detail, &repeat.detail)
-            {
-                *force = (*force).max(*other);
-            }
-        }
-        whole.sources = whole.sources.ends(SOURCES);
-        items[at] = Some(whole);
-    }
-    items.into_iter().flatten().collect()
-}
-
-/// The shorter texts that a text consists of: its sentences, and some in a row.
-fn parts(text: &str) -> Vec<&str> {
-    const MOST: usize = 6;
-    let ends = text.match_indices(['.', '!', '?']).map(|(at, _)| at + 1);
-    let ends: Vec<usize> = ends.filter(|end| text[*end..].starts_with(' ')).take(MOST).collect();
-    let starts: Vec<usize> = std::iter::once(0).chain(ends.iter().map(|end| end + 1)).collect();
-    let mut parts = Vec::new();
-    for (index, start) in starts.iter().enumerate() {
-        for end in ends[index..].iter().chain([&text.len()]) {
-            if *start > 0 || *end < text.len() {
-                parts.push(&text[*start..*end]);
-            }
-        }
-    }
-    parts
 }
 
 /// Counts items instead of telling them.
@@ -363,27 +314,6 @@ mod tests {
         let mut ledger = Ledger::carrying(Some(&brief));
         ledger.put(item(Section::Commands, "c5", None, 10));
         assert_eq!(show(&ledger.settle(&caps)), "c4 [8]; c5 [10]; +3 [2, 4, 6]");
-    }
-
-    #[test]
-    fn a_sentence_that_another_item_says_is_not_told_twice() {
-        let check = |texts: &[&str], expect: &str| {
-            let mut ledger = Ledger::default();
-            for (seq, text) in (1..).zip(texts) {
-                ledger.put(item(Section::Constraints, text, None, seq));
-            }
-            let brief = ledger.settle(&Caps::default());
-            assert_eq!(show(&brief), expect);
-            assert_eq!(Ledger::carrying(Some(&brief)).settle(&Caps::default()), brief);
-        };
-        check(
-            &["At most 25 lines.", "At most 25 lines. No names there."],
-            "At most 25 lines. No names there. [1-2]",
-        );
-        check(&["One. Two! Three", "Three", "Two!", "One. Two!"], "One. Two! Three [1-4]");
-        // What is part of a sentence may say something else.
-        check(&["Never push", "Never push to main."], "Never push [1]; Never push to main. [2]");
-        check(&["use v1.2", "2"], "use v1.2 [1]; 2 [2]");
     }
 
     #[test]

@@ -1,314 +1,105 @@
 //! Marker words: by which a user says that something holds on, holds no more, holds only now, or is somebody's work.
 //!
-//! The tables are short on purpose: they hold what leaves no doubt, in a few languages, and what they do not know is not
+//! The table is short on purpose: it holds what leaves no doubt, in a few languages, and what it does not know is not
 //! guessed at. A marker counts where an order has it, at the opening of a clause; inside of one the same word tells a
 //! story: `never push`, but `it never worked`.
 //!
-//! Messages are long and markers rare, so one pass over a sentence finds which tables have a word in it at all, and the others
-//! are not looked into.
+//! Messages are long and markers rare, so one pass over a sentence finds which roles have a word in it at all, and the
+//! others are not looked into.
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What holds until it is taken back, as the opening of a clause.
-const ALWAYS: Table = Table {
-    bit: 1 << 0,
-    markers: &["always", "immer", "stets", "toujours", "siempre", "دائما", "始终", "总是", "务必", "一律"],
-};
-const NEVER: Table = Table {
-    bit: 1 << 1,
-    markers: &[
-        "never",
-        "nie",
-        "niemals",
-        "jamais",
-        "nunca",
-        "أبدا",
-        "永远不要",
-        "绝不要",
-        "千万不要",
-        "绝对不要",
-    ],
-};
+/// What a marker does to a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It opens what holds until it is taken back.
+    Always,
+    Never,
+    /// It opens an order not to do something, or to do nothing else.
+    Forbidding,
+    /// It ends an order, in a language that says so there, and makes one hold on.
+    JapaneseEnd,
+    JapaneseStanding,
+    /// Whatever follows holds from here on, and replaces what was said of it before.
+    FromNow,
+    /// Something else than before is wanted.
+    Changing,
+    /// It stands before that which is wanted no more.
+    InPlaceOf,
+    /// Something holds no more; it is named with it.
+    Ending,
+    /// The message before is taken back, where a clause says nothing else.
+    TakingBack,
+    /// The plan that was made before is another now.
+    NewPlan,
+    /// It holds for what is being done now, and not longer.
+    OnlyNow,
+    /// Somebody has a piece of work, between who and what.
+    Taking,
+    /// It points at something which the sentence does not name.
+    Pointing,
+}
 
-/// An order not to do something, or to do nothing else, as the opening of a clause.
-const FORBIDDING: Table = Table {
-    bit: 1 << 2,
-    markers: &[
-        "do not",
-        "dont",
-        "no",
-        "only",
-        "nothing but",
-        "you may not",
-        "you must not",
-        "you must",
-        "kein",
-        "keine",
-        "keinen",
-        "nur",
-        "ne",
-        "لا",
-        "ممنوع",
-        "فقط",
-        "不要",
-        "禁止",
-        "只能",
-    ],
-};
-
-/// The same in a language that says so at the end of a sentence, and the words that make it hold on.
-const JAPANESE_ENDS: Table = Table {
-    bit: 1 << 3,
-    markers: &["ないでください", "ないで", "ください", "こと", "禁止", "禁止です"],
-};
-const JAPANESE_STANDING: Table = Table {
-    bit: 1 << 4,
-    markers: &["絶対", "決して", "必ず", "常に", "いつも", "今後", "これからは"],
-};
-
-/// Whatever follows holds from here on, and replaces what was said of it before.
-const FROM_NOW: Table = Table {
-    bit: 1 << 5,
-    markers: &[
-        "from now on",
-        "going forward",
-        "from here on",
-        "new rule",
-        "ab jetzt",
-        "ab sofort",
-        "künftig",
-        "désormais",
-        "à partir de maintenant",
-        "a partir de ahora",
-        "من الآن",
-        "今後",
-        "これからは",
-        "从现在起",
-        "以后",
-    ],
-};
-
-/// Something else than before is wanted.
-const CHANGES: Table = Table {
-    bit: 1 << 6,
-    markers: &[
-        "instead",
-        "actually",
-        "rather",
-        "switch to",
-        "on second thought",
-        "changed my mind",
-        "correction",
-        "stattdessen",
-        "doch",
-        "lieber",
-        "plutôt",
-        "mejor",
-        "en su lugar",
-        "بدلا",
-        "代わりに",
-        "やっぱり",
-        "改用",
-        "改成",
-    ],
-};
-
-/// What stands before that which is wanted no more.
-const IN_PLACE_OF: Table = Table {
-    bit: 1 << 7,
-    markers: &["not", "instead of", "rather than", "no more", "nicht", "statt", "au lieu de", "en vez de"],
-};
-
-/// Something holds no more; it is named with it.
-const ENDS: Table = Table {
-    bit: 1 << 8,
-    markers: &[
-        "no longer",
-        "anymore",
-        "any more",
-        "can now",
-        "may now",
-        "allowed now",
-        "now allowed",
-        "allowed again",
-        "fine now",
-        "ok now",
-        "okay now",
-        "fine after all",
-        "ok after all",
-        "okay after all",
-        "its fine to",
-        "its ok to",
-        "no need to",
-        "dont need to",
-        "forget about",
-        "forget the",
-        "forget what",
-        "ignore what",
-        "ignore the rule",
-        "drop the rule",
-        "nicht mehr",
-        "kannst jetzt",
-        "darfst jetzt",
-        "wieder erlaubt",
-        "jetzt erlaubt",
-        "peux maintenant",
-        "ne plus",
-        "plus besoin",
-        "ya no",
-        "ahora puedes",
-        "لم يعد",
-        "يمكنك الآن",
-        "لا حاجة",
-        "もう不要",
-        "もういい",
-        "てもいい",
-        "解除",
-        "不再",
-        "现在可以",
-        "不用再",
-    ],
-};
-
-/// The message before is taken back, where a clause says nothing else.
-const TAKES_BACK: Table = Table {
-    bit: 1 << 9,
-    markers: &[
-        "scratch that",
-        "never mind",
-        "nevermind",
-        "forget that",
-        "forget it",
-        "ignore that",
-        "disregard that",
-        "cancel that",
-        "i take that back",
-        "vergiss das",
-        "vergiss es",
-        "doch nicht",
-        "laisse tomber",
-        "oublie ça",
-        "olvídalo",
-        "olvida eso",
-        "انس ذلك",
-        "تجاهل ذلك",
-        "انس الأمر",
-        "今のなし",
-        "今のはなし",
-        "忘れて",
-        "忘れてください",
-        "取り消し",
-        "撤回します",
-        "算了",
-        "当我没说",
-    ],
-};
-
-/// The plan that was made before is another now.
-const NEW_PLAN: Table = Table {
-    bit: 1 << 10,
-    markers: &[
-        "new plan",
-        "change of plan",
-        "change of plans",
-        "neuer plan",
-        "planänderung",
-        "nouveau plan",
-        "nuevo plan",
-        "خطة جديدة",
-        "新しい計画",
-        "計画変更",
-        "新计划",
-    ],
-};
-
-/// It holds for what is being done now, and not longer.
-const ONLY_NOW: Table = Table {
-    bit: 1 << 11,
-    markers: &[
-        "this time",
-        "for now",
-        "for this",
-        "in this",
-        "yet",
-        "right now",
-        "today",
-        "at the moment",
-        "diesmal",
-        "vorerst",
-        "noch nicht",
-        "heute",
-        "für diesen",
-        "für diese",
-        "cette fois",
-        "pour l instant",
-        "esta vez",
-        "por ahora",
-        "هذه المرة",
-        "حاليا",
-        "今回",
-        "今日",
-        "とりあえず",
-        "这次",
-        "暂时",
-    ],
-};
+/// The markers, a row a role and group of languages.
+const MARKERS: &[(Role, &[&str])] = &[
+    (Role::Always, &["always", "immer", "toujours", "siempre", "دائما", "始终", "总是"]),
+    (
+        Role::Never,
+        &["never", "nie", "niemals", "jamais", "nunca", "أبدا", "永远不要", "千万不要", "绝对不要"],
+    ),
+    (Role::Forbidding, &["do not", "dont", "no", "only", "nothing but", "must not", "may not"]),
+    (
+        Role::Forbidding,
+        &["kein", "keine", "keinen", "nur", "ne", "لا", "ممنوع", "فقط", "不要", "禁止", "只能"],
+    ),
+    (Role::JapaneseEnd, &["ないで", "ください", "こと", "禁止", "禁止です"]),
+    (Role::JapaneseStanding, &["絶対", "決して", "必ず", "常に", "いつも"]),
+    (Role::FromNow, &["from now on", "going forward", "new rule", "ab jetzt", "künftig", "désormais"]),
+    (Role::FromNow, &["a partir de ahora", "من الآن", "今後", "これからは", "从现在起", "以后"]),
+    (
+        Role::Changing,
+        &["instead", "actually", "rather", "switch to", "stattdessen", "doch", "plutôt", "mejor"],
+    ),
+    (Role::Changing, &["بدلا", "代わりに", "やっぱり", "改用"]),
+    (Role::InPlaceOf, &["not", "instead of", "rather than", "nicht", "statt", "au lieu de", "en vez de"]),
+    (
+        Role::Ending,
+        &["no longer", "anymore", "any more", "can now", "may now", "allowed again", "now allowed"],
+    ),
+    (Role::Ending, &["fine now", "ok now", "after all", "no need to", "dont need to", "forget about"]),
+    (Role::Ending, &["forget what", "drop the rule", "nicht mehr", "kannst jetzt", "wieder erlaubt"]),
+    (Role::Ending, &["peux maintenant", "ne plus", "ya no", "ahora puedes", "لم يعد", "يمكنك الآن"]),
+    (Role::Ending, &["もういい", "てもいい", "解除", "不再", "现在可以"]),
+    (
+        Role::TakingBack,
+        &["scratch that", "never mind", "nevermind", "forget that", "forget it", "ignore that"],
+    ),
+    (
+        Role::TakingBack,
+        &["cancel that", "vergiss das", "doch nicht", "laisse tomber", "oublie ça", "olvídalo"],
+    ),
+    (Role::TakingBack, &["انس ذلك", "今のなし", "忘れて", "取り消し", "算了", "当我没说"]),
+    (Role::NewPlan, &["new plan", "change of plans", "neuer plan", "nouveau plan", "nuevo plan"]),
+    (Role::NewPlan, &["خطة جديدة", "新しい計画", "新计划"]),
+    (Role::OnlyNow, &["this time", "for now", "for this", "in this", "yet", "today", "diesmal", "vorerst"]),
+    (Role::OnlyNow, &["für diesen", "cette fois", "esta vez", "هذه المرة", "今回", "とりあえず", "这次"]),
+    (Role::Taking, &["takes", "takes over", "owns", "is responsible for", "übernimmt", "s occupe de"]),
+    (Role::Taking, &["se encarga de", "يتولى", "担当", "负责"]),
+    (Role::Pointing, &["it", "this", "that", "these", "those", "them", "das", "es"]),
+    (Role::Pointing, &["这个", "これ", "それ", "هذا", "ذلك"]),
+];
 
 /// What is as long as the session is: `in this repo`.
-const LASTING: &[&str] = &["repo", "repository", "project", "codebase", "workspace", "session"];
+const LASTING: &[&str] = &["repo", "repository", "project", "codebase", "session"];
 
-/// Somebody has a piece of work, between who and what.
-const TAKES: Table = Table {
-    bit: 1 << 12,
-    markers: &[
-        "takes",
-        "takes over",
-        "will take",
-        "owns",
-        "handles",
-        "will handle",
-        "is responsible for",
-        "übernimmt",
-        "kümmert sich um",
-        "s occupe de",
-        "se encarga de",
-        "يتولى",
-        "担当",
-        "负责",
-    ],
-};
-
-/// What no person is, and what no work is: `it takes forever`.
-const NOBODY: &[&str] = &["it", "this", "that", "which", "what", "das", "es"];
-const DURATIONS: &[&str] =
-    &["forever", "long", "longer", "ages", "too", "a", "about", "up", "so", "time", "place"];
+/// What is no work that somebody takes: `it takes forever`.
+const DURATIONS: &[&str] = &["forever", "long", "longer", "too", "a", "about", "up", "time", "place"];
 
 /// Words before an order that change nothing of it.
 const SOFTENERS: &[&str] = &[
-    "please",
-    "pls",
-    "and",
-    "but",
-    "also",
-    "so",
-    "ok",
-    "okay",
-    "just",
-    "then",
-    "you",
-    "should",
-    "bitte",
-    "und",
-    "aber",
-    "du",
-    "s il te plaît",
-    "por favor",
-    "من فضلك",
-    "请",
-    "也",
-    "但",
+    "please", "and", "but", "also", "so", "ok", "just", "then", "you", "should", "bitte", "und", "aber", "du",
 ];
 
 /// What titles a list of rules.
@@ -316,27 +107,17 @@ const RULES: &[&str] = &["rules", "constraints", "regeln", "règles", "reglas", 
 
 /// After the word of an order, what makes it a saying or the beginning of a story.
 const NO_ORDER: &[&str] = &[
-    "mind", "problem", "worries", "worry", "idea", "need", "know", "think", "thanks", "luck", "doubt",
-    "longer", "seen", "saw", "had", "heard", "been", "got", "knew", "was", "one", "more", "the", "it", "i",
-    "this", "that", "we", "you",
+    "mind", "problem", "worries", "worry", "idea", "need", "know", "think", "longer", "seen", "saw", "had",
+    "been", "was", "one", "more", "the", "it", "i", "this", "that", "we", "you",
 ];
 
 /// Words that say nothing of what a sentence is about.
 const EMPTY: &[&str] = &[
     "the", "and", "for", "you", "can", "may", "are", "its", "not", "now", "all", "any", "use", "add", "with",
-    "without", "from", "into", "that", "this", "them", "then", "when", "will", "have", "has", "must",
-    "should", "again", "fine", "okay", "ever", "just", "only", "please", "touch", "change", "make",
-    "allowed", "over", "too", "our", "your", "der", "die", "das", "den", "dem", "auf", "und", "mit", "für",
-    "ist", "les", "des", "una", "los", "las", "que", "pour",
+    "from", "into", "that", "this", "them", "then", "when", "will", "have", "has", "must", "should", "again",
+    "fine", "ever", "just", "only", "please", "touch", "change", "make", "allowed", "our", "your", "der",
+    "die", "das", "den", "auf", "und", "mit", "für", "les", "des", "una", "los", "las",
 ];
-
-/// Words that point at something which the sentence does not name.
-const POINTING: Table = Table {
-    bit: 1 << 13,
-    markers: &[
-        "it", "this", "that", "these", "those", "them", "das", "es", "这个", "これ", "それ", "هذا", "ذلك",
-    ],
-};
 
 /// How a clause is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,53 +130,39 @@ pub(super) enum Order {
     Forbidden,
 }
 
-/// Markers of one meaning.
-#[derive(Clone, Copy)]
-struct Table {
-    /// By which a sentence knows that it may have one of them.
-    bit: u32,
-    markers: &'static [&'static str],
+impl Role {
+    /// By which a sentence knows that it may have a marker of it.
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    fn markers(self) -> impl Iterator<Item = &'static str> + Clone {
+        MARKERS.iter().filter(move |(role, _)| *role == self).flat_map(|(_, markers)| markers.iter().copied())
+    }
 }
 
-/// Every table whose markers are searched for.
-const TABLES: [Table; 14] = [
-    ALWAYS,
-    NEVER,
-    FORBIDDING,
-    JAPANESE_ENDS,
-    JAPANESE_STANDING,
-    FROM_NOW,
-    CHANGES,
-    IN_PLACE_OF,
-    ENDS,
-    TAKES_BACK,
-    NEW_PLAN,
-    ONLY_NOW,
-    TAKES,
-    POINTING,
-];
-
-/// Finds the markers of all tables in one pass over words that are parted by single spaces.
+/// Finds the markers of all roles in one pass over words that are parted by single spaces.
 struct MarkerSearch {
     search: AhoCorasick,
-    /// The table of each pattern.
+    /// The role of each pattern.
     bits: Vec<u32>,
 }
 
-static MARKERS: LazyLock<MarkerSearch> = LazyLock::new(|| {
-    let markers = TABLES.iter().flat_map(|table| table.markers.iter().map(|marker| (table.bit, *marker)));
+static SEARCH: LazyLock<MarkerSearch> = LazyLock::new(|| {
     let pattern = |marker: &str| if is_unspaced(marker) { marker.to_owned() } else { format!(" {marker} ") };
+    let markers =
+        MARKERS.iter().flat_map(|(role, markers)| markers.iter().map(|marker| (role.bit(), *marker)));
     let (bits, patterns): (Vec<u32>, Vec<String>) =
         markers.map(|(bit, marker)| (bit, pattern(marker))).unzip();
-    MarkerSearch { search: AhoCorasick::new(patterns).expect("the tables are small"), bits }
+    MarkerSearch { search: AhoCorasick::new(patterns).expect("the table is small"), bits }
 });
 
 impl MarkerSearch {
-    /// The tables that have a marker in a sentence.
-    fn tables_in(&self, clauses: &[Vec<String>]) -> u32 {
+    /// The roles that have a marker in a sentence.
+    fn roles_in(&self, clauses: &[Vec<String>]) -> u32 {
         let words: String = clauses.iter().flatten().flat_map(|word| [" ", word]).chain([" "]).collect();
         let found = self.search.find_overlapping_iter(&words);
-        found.fold(0, |tables, marker| tables | self.bits[marker.pattern().as_usize()])
+        found.fold(0, |roles, marker| roles | self.bits[marker.pattern().as_usize()])
     }
 }
 
@@ -404,8 +171,8 @@ impl MarkerSearch {
 pub(super) struct Clauses {
     clauses: Vec<Vec<String>>,
     asks: bool,
-    /// The tables of which it may have a marker, as bits.
-    tables: u32,
+    /// The roles of which it may have a marker, as bits.
+    roles: u32,
 }
 
 impl Clauses {
@@ -432,8 +199,8 @@ impl Clauses {
         }
         clauses.retain(|clause| !clause.is_empty());
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
-        let tables = MARKERS.tables_in(&clauses);
-        Self { clauses, asks, tables }
+        let roles = SEARCH.roles_in(&clauses);
+        Self { clauses, asks, roles }
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -447,26 +214,29 @@ impl Clauses {
 
     /// The order that the sentence itself opens with.
     pub(super) fn opening_order(&self) -> Option<Order> {
-        let orders = self.may_say(&[ALWAYS, NEVER, FORBIDDING]);
-        self.clauses.first().filter(|_| orders).and_then(|clause| order(clause)).or_else(|| self.japanese())
+        self.clauses.first().filter(|_| self.may_order()).and_then(|clause| order(clause)).or(self.japanese())
     }
 
     /// Whether all of it is an order that holds until it is taken back.
     pub(super) fn is_standing(&self) -> bool {
-        let lasting = self.orders().any(|order| order != Order::Forbidden) || self.says(FROM_NOW);
+        let lasting = self.orders().any(|order| order != Order::Forbidden) || self.says(Role::FromNow);
         lasting && !self.is_only_now()
     }
 
     fn orders(&self) -> impl Iterator<Item = Order> {
-        let clauses = if self.may_say(&[ALWAYS, NEVER, FORBIDDING]) { &*self.clauses } else { &[] };
+        let clauses = if self.may_order() { &*self.clauses } else { &[] };
         clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
     }
 
+    fn may_order(&self) -> bool {
+        [Role::Always, Role::Never, Role::Forbidding].into_iter().any(|role| self.may_say(role))
+    }
+
     fn japanese(&self) -> Option<Order> {
-        let last = self.clauses.last().filter(|_| self.may_say(&[JAPANESE_ENDS]))?.last()?;
-        let ordered = JAPANESE_ENDS.markers.iter().any(|end| last.ends_with(end));
+        let last = self.clauses.last().filter(|_| self.may_say(Role::JapaneseEnd))?.last()?;
+        let ordered = Role::JapaneseEnd.markers().any(|end| last.ends_with(end));
         let refused = last.contains("ないで") || last.contains("禁止");
-        match (ordered, self.says(JAPANESE_STANDING)) {
+        match (ordered, self.says(Role::JapaneseStanding)) {
             (false, _) => None,
             (true, true) => Some(if refused { Order::Never } else { Order::Always }),
             (true, false) => refused.then_some(Order::Forbidden),
@@ -475,90 +245,70 @@ impl Clauses {
 
     /// Whether it says of what it speaks, so that it can be understood alone.
     pub(super) fn stands_alone(&self) -> bool {
-        !self.says(POINTING) && !self.topic().is_empty()
+        !self.says(Role::Pointing) && !self.topic().is_empty()
     }
 
     /// Whether it holds for the present request only.
     pub(super) fn is_only_now(&self) -> bool {
-        self.may_say(&[ONLY_NOW])
-            && self.clauses.iter().any(|clause| {
-                places(clause, ONLY_NOW).any(|end| !clause.get(end).is_some_and(|next| is_in(next, LASTING)))
-            })
+        let lasts = |clause: &[String], end: usize| {
+            clause.get(end).is_some_and(|next| LASTING.contains(&next.as_str()))
+        };
+        self.any_clause(Role::OnlyNow, |clause, end| !lasts(clause, end))
     }
 
     /// Whether it has any word by which something earlier may end.
     pub(super) fn may_end_something(&self) -> bool {
-        let tables = [ENDS, FROM_NOW, CHANGES, IN_PLACE_OF];
-        tables.into_iter().any(|table| self.says(table))
-            || self.order().is_some()
-            || self.assigned().is_some()
-    }
-
-    /// Whether something holds no more that is named with it.
-    pub(super) fn ends_something(&self) -> bool {
-        self.says(ENDS)
+        let roles = [Role::Ending, Role::FromNow, Role::Changing, Role::InPlaceOf];
+        roles.into_iter().any(|role| self.says(role)) || self.order().is_some() || self.assigned().is_some()
     }
 
     /// Whether the message before is taken back.
     pub(super) fn takes_back(&self) -> bool {
-        self.may_say(&[TAKES_BACK])
-            && self.clauses.iter().any(|clause| {
-                let clause = opening(clause);
-                places(clause, TAKES_BACK).any(|end| end == clause.len())
-                    && TAKES_BACK.markers.iter().any(|marker| starts_with(clause, marker))
-            })
-    }
-
-    pub(super) fn makes_a_new_plan(&self) -> bool {
-        self.says(NEW_PLAN)
+        let mut clauses =
+            self.clauses.iter().filter(|_| self.may_say(Role::TakingBack)).map(|clause| opening(clause));
+        clauses.any(|clause| {
+            Role::TakingBack.markers().any(|marker| starts_with(clause, marker))
+                && places(clause, Role::TakingBack).any(|end| end == clause.len())
+        })
     }
 
     /// Whether something else is wanted than before.
     pub(super) fn changes_something(&self) -> bool {
-        self.says(FROM_NOW) || self.says(CHANGES)
+        self.says(Role::FromNow) || self.says(Role::Changing)
     }
 
     pub(super) fn titles_rules(&self) -> bool {
         let last = self.clauses.last().and_then(|clause| clause.last());
-        last.is_some_and(|last| is_in(last, RULES))
+        last.is_some_and(|last| RULES.contains(&last.as_str()))
     }
 
     /// What somebody takes over, if the sentence says who does.
     pub(super) fn assigned(&self) -> Option<Vec<String>> {
-        if !self.may_say(&[TAKES]) {
+        if !self.may_say(Role::Taking) {
             return None;
         }
-        self.clauses
-            .iter()
-            .find_map(|clause| {
-                let (start, end) = (1..clause.len().min(4)).find_map(|start| {
-                    let mut markers =
-                        TAKES.markers.iter().filter(|marker| starts_with(&clause[start..], marker));
-                    let longest = markers.by_ref().map(|marker| marker.split(' ').count()).max()?;
-                    Some((start, start + longest))
-                })?;
-                let what = &clause[end..];
-                let nobody = start > 2 || is_in(&clause[0], NOBODY) || is_in(&clause[0], EMPTY);
-                let lasts = what.first().is_none_or(|first| {
-                    is_in(first, DURATIONS) || first.starts_with(|digit: char| digit.is_ascii_digit())
-                });
-                (!nobody && !lasts).then(|| topic_of(what))
-            })
-            .or_else(|| {
-                let clause =
-                    self.clauses.iter().find(|clause| clause.iter().any(|word| word.contains("担当")))?;
-                Some(topic_of(clause))
-            })
+        let taken = |clause: &Vec<String>| {
+            let end = (1..clause.len().min(3)).find_map(|start| {
+                let markers = Role::Taking.markers().filter(|marker| starts_with(&clause[start..], marker));
+                Some(start + markers.map(|marker| marker.split(' ').count()).max()?)
+            })?;
+            let is_named = |word: &String| {
+                !EMPTY.contains(&word.as_str()) && !Role::Pointing.markers().any(|marker| marker == word)
+            };
+            let is_work = |word: &String| !DURATIONS.contains(&word.as_str()) && !word.starts_with(is_digit);
+            let is_taken = is_named(&clause[0]) && clause.get(end).is_some_and(is_work);
+            is_taken.then(|| topic_of(&clause[end..]))
+        };
+        // In a language that has the verb last, the whole clause says it.
+        let is_last = |clause: &&Vec<String>| clause.iter().any(|word| word.contains("担当"));
+        let last = || self.clauses.iter().find(is_last).map(|clause| topic_of(clause));
+        self.clauses.iter().find_map(taken).or_else(last)
     }
 
     /// Whether something is named as what is wanted no more: `spaces, not tabs`.
     pub(super) fn refuses(&self, topic: &[String]) -> bool {
-        self.may_say(&[IN_PLACE_OF])
-            && self.clauses.iter().any(|clause| {
-                places(clause, IN_PLACE_OF).any(|end| {
-                    clause[end..].iter().take(2).any(|word| topic.iter().any(|about| is_same(about, word)))
-                })
-            })
+        let is_about = |word: &String| topic.iter().any(|about| is_same(about, word));
+        self.any_clause(Role::InPlaceOf, |clause, end| clause[end..].iter().take(2).any(is_about))
     }
 
     /// What it is about: the words that say something.
@@ -568,19 +318,26 @@ impl Clauses {
 
     /// Its words but for those that every such order has.
     pub(super) fn frame(&self) -> Vec<&str> {
+        const ROLES: [Role; 4] = [Role::Always, Role::Never, Role::FromNow, Role::Changing];
         let words = self.clauses.iter().flatten().map(String::as_str);
-        let tables = [ALWAYS, NEVER, FROM_NOW, CHANGES].map(|table| table.markers);
-        let tables = tables.into_iter().chain([SOFTENERS, &["now"]]);
-        words.filter(|word| !tables.clone().any(|table| is_part_of_any(word, table))).collect()
+        words
+            .filter(|word| !is_part_of(word, &ROLES) && !SOFTENERS.contains(word) && *word != "now")
+            .collect()
     }
 
-    fn says(&self, table: Table) -> bool {
-        self.may_say(&[table]) && self.clauses.iter().any(|clause| places(clause, table).next().is_some())
+    pub(super) fn says(&self, role: Role) -> bool {
+        self.any_clause(role, |_, _| true)
     }
 
-    /// Whether any of these tables has a marker in the sentence, wherever that stands.
-    fn may_say(&self, tables: &[Table]) -> bool {
-        tables.iter().any(|table| self.tables & table.bit != 0)
+    /// Whether a clause has a marker of a role, with something about where it ends.
+    fn any_clause(&self, role: Role, is_meant: impl Fn(&[String], usize) -> bool) -> bool {
+        let mut clauses = self.clauses.iter().filter(|_| self.may_say(role));
+        clauses.any(|clause| places(clause, role).any(|end| is_meant(clause, end)))
+    }
+
+    /// Whether a role has a marker in the sentence, wherever that stands.
+    fn may_say(&self, role: Role) -> bool {
+        self.roles & role.bit() != 0
     }
 }
 
@@ -602,60 +359,54 @@ pub(super) fn is_equal(one: &[String], other: &[String]) -> bool {
 /// How a clause opens.
 fn order(clause: &[String]) -> Option<Order> {
     let clause = opening(clause);
-    let at = |from: usize, table: Table| {
-        table.markers.iter().find(|marker| starts_with(clause.get(from..).unwrap_or_default(), marker))
+    let at = |from: usize, role: Role| {
+        role.markers().find(|marker| starts_with(clause.get(from..).unwrap_or_default(), marker))
     };
-    let follows = |length: usize| clause.get(length).is_some_and(|next| !is_story(next));
+    // Where words are not parted, what follows is part of the same one.
+    let goes_on = |marker: &str| {
+        !marker.is_ascii() && clause[0].len() > marker.len()
+            || clause.get(marker.split(' ').count()).is_some_and(|next| !is_story(next))
+    };
     // In a language that has the verb first the marker comes second; in English that would be a story.
-    for (table, order) in [(ALWAYS, Order::Always), (NEVER, Order::Never)] {
-        if let Some(marker) = at(0, table) {
-            let alone = !marker.is_ascii() && clause[0].len() > marker.len();
-            return (alone || follows(1)).then_some(order);
+    for (role, order) in [(Role::Always, Order::Always), (Role::Never, Order::Never)] {
+        if let Some(marker) = at(0, role) {
+            return goes_on(marker).then_some(order);
         }
-        if at(1, table).is_some_and(|marker| !matches!(*marker, "always" | "never")) && clause.len() > 2 {
+        if at(1, role).is_some_and(|marker| !matches!(marker, "always" | "never")) && clause.len() > 2 {
             return Some(order);
         }
     }
-    let marker = at(0, FORBIDDING)?;
-    let length = marker.split(' ').count();
-    let goes_on = follows(length) || (!marker.is_ascii() && clause[0].len() > marker.len());
-    let holds_on = places(clause, NEVER).next().is_some() || clause.iter().any(|word| word == "ever");
-    goes_on.then_some(if holds_on { Order::Never } else { Order::Forbidden })
+    let marker = at(0, Role::Forbidding)?;
+    let holds_on = places(clause, Role::Never).next().is_some() || clause.iter().any(|word| word == "ever");
+    goes_on(marker).then_some(if holds_on { Order::Never } else { Order::Forbidden })
 }
 
 /// Whether the word after a marker makes it part of a story: `never worked`, `only happens`.
 fn is_story(next: &str) -> bool {
     let told = next.is_ascii() && (next.ends_with("ed") || next.ends_with('s') && !next.ends_with("ss"));
-    is_in(next, NO_ORDER) || told && next.len() > 4
+    NO_ORDER.contains(&next) || told && next.len() > 4
 }
 
 /// A clause without what only softens it.
 fn opening(clause: &[String]) -> &[String] {
-    let soft = clause.iter().take_while(|word| is_in(word, SOFTENERS)).count();
+    let soft = clause.iter().take_while(|word| SOFTENERS.contains(&word.as_str())).count();
     &clause[soft..]
 }
 
 /// Where markers end in a clause.
-fn places(clause: &[String], table: Table) -> impl Iterator<Item = usize> {
+fn places(clause: &[String], role: Role) -> impl Iterator<Item = usize> {
     (0..clause.len()).filter_map(move |at| {
-        let marker = table
-            .markers
-            .iter()
-            .find(|marker| starts_with(&clause[at..], marker) || is_within(&clause[at], marker))?;
+        let is_within = |marker: &str| is_unspaced(marker) && clause[at].contains(marker);
+        let marker = role.markers().find(|marker| starts_with(&clause[at..], marker) || is_within(marker))?;
         Some(at + marker.split(' ').count())
     })
 }
 
 /// Whether words begin with a marker. Where words are not parted, its letters are enough.
 fn starts_with(words: &[String], marker: &str) -> bool {
-    let mut parts = marker.split(' ');
-    let same = parts.by_ref().zip(words).all(|(part, word)| word == part);
-    let whole = same && marker.split(' ').count() <= words.len();
-    whole || words.first().is_some_and(|first| is_unspaced(marker) && first.starts_with(marker))
-}
-
-fn is_within(word: &str, marker: &str) -> bool {
-    is_unspaced(marker) && word.contains(marker)
+    let length = marker.split(' ').count();
+    let whole = words.len() >= length && marker.split(' ').zip(words).all(|(part, word)| word == part);
+    whole || is_unspaced(marker) && words.first().is_some_and(|first| first.starts_with(marker))
 }
 
 /// Whether a text is in a script that does not part its words.
@@ -667,41 +418,45 @@ fn is_ideographic(letter: char) -> bool {
     matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}')
 }
 
-fn is_in(word: &str, table: &[&str]) -> bool {
-    table.contains(&word)
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit()
 }
 
-fn is_part_of_any(word: &str, table: &[&str]) -> bool {
-    table.iter().any(|marker| marker.split(' ').any(|part| part == word))
+fn is_part_of(word: &str, roles: &[Role]) -> bool {
+    roles.iter().flat_map(|role| role.markers()).any(|marker| marker.split(' ').any(|part| part == word))
 }
 
+/// The words of a clause that say what it is about; of one without spaces, pairs of letters that are not only grammar.
 fn topic_of(clause: &[String]) -> Vec<String> {
-    let tables =
-        [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, TAKES, NEW_PLAN].map(|table| table.markers);
+    const ROLES: [Role; 9] = [
+        Role::Always,
+        Role::Never,
+        Role::Forbidding,
+        Role::FromNow,
+        Role::Changing,
+        Role::Ending,
+        Role::JapaneseStanding,
+        Role::NewPlan,
+        Role::Taking,
+    ];
     let mut topic = Vec::new();
     for word in clause {
         if is_unspaced(word) {
-            topic.extend(pairs(word));
+            let unspaced = ROLES.iter().flat_map(|role| role.markers()).filter(|marker| is_unspaced(marker));
+            let bare = unspaced.fold(word.clone(), |word, marker| word.replace(marker, " "));
+            let letters: Vec<char> = bare.chars().collect();
+            let says = |letter: &char| letter.is_alphanumeric() && !matches!(letter, '\u{3040}'..='\u{309f}');
+            let pairs = letters.windows(2).filter(|pair| pair.iter().all(says));
+            topic.extend(pairs.map(|pair| pair.iter().collect::<String>()));
         } else if word.chars().count() >= 3
-            && !tables.iter().chain(&[SOFTENERS, EMPTY]).any(|table| is_part_of_any(word, table))
+            && !is_part_of(word, &ROLES)
+            && ![SOFTENERS, EMPTY].concat().contains(&word.as_str())
         {
             let bare = ["وال", "بال", "ال"].iter().find_map(|article| word.strip_prefix(article));
             topic.push(bare.unwrap_or(word).to_owned());
         }
     }
     topic
-}
-
-/// The pairs of letters that carry the meaning of a word without spaces: those that are not only grammar.
-fn pairs(word: &str) -> Vec<String> {
-    let tables = [ALWAYS, NEVER, FORBIDDING, FROM_NOW, CHANGES, ENDS, JAPANESE_STANDING, TAKES];
-    let mut word = word.to_owned();
-    for marker in tables.iter().flat_map(|table| table.markers).filter(|marker| is_unspaced(marker)) {
-        word = word.replace(marker, " ");
-    }
-    let letters: Vec<char> = word.chars().collect();
-    let says = |letter: &char| letter.is_alphanumeric() && !matches!(letter, '\u{3040}'..='\u{309f}');
-    letters.windows(2).filter(|pair| pair.iter().all(says)).map(|pair| pair.iter().collect()).collect()
 }
 
 /// Whether two words are the same but for their endings.

@@ -7,7 +7,6 @@ mod calls;
 pub mod compaction;
 mod constraints;
 mod extract;
-mod files;
 mod focus;
 mod fork;
 mod index;
@@ -20,21 +19,16 @@ mod reading;
 mod render;
 mod requests;
 mod stored;
+mod tool_activity;
 pub mod tools;
 mod trail;
+mod user_quotes;
 mod values;
-mod voices;
-mod work;
 
 use serde::{Deserialize, Serialize};
 
 use self::tools::Change;
-pub(crate) use self::{
-    calls::subject as call_subject,
-    ledger::Ledger,
-    prose::one_line,
-    work::{TAKEN_BACK, key as work_key},
-};
+pub(crate) use self::{extract::text, ledger::Ledger, prose::one_line, tool_activity::TAKEN_BACK};
 pub use self::{
     extract::{summarise, summarise_for},
     focus::Focus,
@@ -87,25 +81,19 @@ pub struct Item {
     pub detail: Option<Detail>,
 }
 
-/// What is known of an item beside its words.
+/// What is known of an item beside its words. Fields that earlier versions wrote beside these are passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Detail {
     /// Of a constraint: how much it was meant.
     Wish(Force),
-    /// Of a file: where it was touched.
+    /// Of a file: how it was changed.
     File {
-        /// How it was changed, each way once; empty if it was only read.
+        /// Each way once; empty if it was only read.
         how: Vec<Change>,
-        /// Which lines, merged; empty if that is unknown, or all.
-        lines: Vec<(u64, u64)>,
     },
     /// Of a command: how it went.
     Command {
-        /// How often it ran.
-        runs: u64,
-        /// How often it failed.
-        failed: u64,
         /// How it ended the last time.
         exit: Option<i64>,
     },
@@ -243,32 +231,15 @@ impl Section {
 
     /// Whether it is one of those that every structured summary has, filled or not.
     pub const fn is_in_checklist(self) -> bool {
-        match self {
-            Self::SessionIntent
-            | Self::CurrentTask
-            | Self::FilesModified
-            | Self::FilesRead
-            | Self::KeyDecisions
-            | Self::FailedApproaches
-            | Self::Errors
-            | Self::NextSteps => true,
-            Self::Pins | Self::Constraints | Self::Commands => false,
-        }
+        !matches!(self, Self::Pins | Self::Constraints | Self::Commands)
     }
 
     /// Whether code carries its items from summary to summary, whatever a model writes.
     pub const fn must_keep(self) -> bool {
-        match self {
-            Self::Pins | Self::Constraints | Self::FilesModified | Self::FailedApproaches | Self::Errors => {
-                true
-            }
-            Self::SessionIntent
-            | Self::CurrentTask
-            | Self::FilesRead
-            | Self::Commands
-            | Self::KeyDecisions
-            | Self::NextSteps => false,
-        }
+        matches!(
+            self,
+            Self::Pins | Self::Constraints | Self::FilesModified | Self::FailedApproaches | Self::Errors
+        )
     }
 }
 

@@ -90,7 +90,7 @@ mod tests {
         let line = Line::new(read(log));
         let context = project(&line, meter(), Names::Messages);
         let drafting = Drafting { keep: Keep::Turns(turns), caps: Caps::default(), ..Drafting::default() };
-        let compaction = drafting.draft(&context, &line, Trigger::Threshold).unwrap();
+        let compaction = drafting.draft(None, &context, &line, Trigger::Threshold).unwrap();
         let Summary::Structured { text, brief } = compaction.summary else { panic!("code has made it") };
         for section in [Section::CurrentTask, Section::Errors, Section::NextSteps] {
             assert!(brief.section(section).next().is_some(), "{section:?} is carried on");

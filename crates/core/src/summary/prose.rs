@@ -120,21 +120,8 @@ fn own_words(text: &str) -> Cow<'_, str> {
 }
 
 /// Tags in which people wrap what is not their own word.
-const ATTACHMENTS: [&str; 13] = [
-    "file",
-    "file_contents",
-    "document",
-    "attachment",
-    "context",
-    "tool_result",
-    "function_results",
-    "stdout",
-    "stderr",
-    "logs",
-    "log",
-    "traceback",
-    "output",
-];
+const ATTACHMENTS: [&str; 9] =
+    ["file", "document", "attachment", "context", "tool_result", "stdout", "stderr", "logs", "output"];
 
 /// What stands before an attachment that begins in a line, its tag, and what stands behind that.
 fn opens_attachment(line: &str) -> Option<(&str, &str, &str)> {
@@ -205,7 +192,14 @@ fn split(line: &str) -> Vec<&str> {
         let breaks = letters.peek().is_none_or(|(_, next)| next.is_whitespace());
         let ends = match letter {
             '!' | '?' | '。' | '！' | '？' => breaks || !letter.is_ascii(),
-            '.' => breaks && !is_abbreviation(&line[start..at]),
+            // A word with a full stop inside is an abbreviation: `e.g.`
+            '.' => {
+                breaks
+                    && !line[start..at]
+                        .rsplit([' ', '('])
+                        .next()
+                        .is_some_and(|word| word.contains('.') && word.len() < 4)
+            }
             _ => false,
         };
         if (ends && !quoted) || end - start >= SENTENCE {
@@ -217,14 +211,6 @@ fn split(line: &str) -> Vec<&str> {
     pieces.push(line[start..].trim());
     pieces.retain(|piece| !piece.is_empty());
     pieces
-}
-
-/// Whether a full stop after this only shortens a word.
-fn is_abbreviation(before: &str) -> bool {
-    let word =
-        before.rsplit(|letter: char| letter.is_whitespace() || letter == '(').next().unwrap_or_default();
-    let shortened = ["e.g", "i.e", "etc", "vs", "cf", "approx", "incl", "mr", "mrs", "dr", "resp", "z.b"];
-    shortened.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

@@ -6,19 +6,13 @@
 //! items first, and what is left is counted with the handle by which it is found again.
 //!
 //! Around the sections stands what has room of its own: before them standing context, which stays as it is until its
-//! client sends another, behind them the index and last the trail, which leads up to the messages that follow. Where there
-//! is not even room for what is always written, nothing is said twice: what stands in the user's own words is only pointed
-//! at.
+//! client sends another, behind them the index and last the trail, which leads up to the messages that follow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
-    Brief, Detail, Force, Item, Section, Trail, TrailKind,
-    extract::{LAST_WORDS, TOLD_INTENTS},
-    index,
-    ledger::FIRST_REQUEST,
-    requests::THE_FIRST_REQUEST,
-    trail::without_tags,
+    Brief, Detail, Force, Item, Section, Trail, extract::LAST_WORDS, index, ledger::FIRST_REQUEST,
+    requests::THE_FIRST_REQUEST, trail::without_tags,
 };
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
@@ -47,8 +41,9 @@ const UNNAMED: &str = "This message stands for an earlier part of the session, n
 const STANDING: &str = "\n## Standing Context\nStill in force, as it was sent:\n\n";
 
 impl Brief {
-    /// The summary as Markdown, within `limit` tokens if that can be: never below [`minimum`](Self::minimum). Its first
-    /// line says which events it stands for, `covered`, and how to get them back; they are named as `names` says.
+    /// The summary as Markdown, within `limit` tokens if that can be: pins and rules, the first request and the current task,
+    /// and the newest changed file, failed approach and error are always told, and of everything else a count. Its first line
+    /// says which events it stands for, `covered`, and how to get them back; they are named as `names` says.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -63,44 +58,15 @@ impl Brief {
     /// assert!(text.starts_with("This message stands for messages 1-63 of the session"));
     /// ```
     pub fn render(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
-        Page::new(self, covered, meter, names, limit).within(limit)
+        Page::new(self, covered, meter, names).within(limit)
     }
 
     /// The summary by sections alone, for whoever goes on elsewhere: every section of the checklist, filled or said to be
     /// empty. What happened is told by its items and not in order.
     pub fn render_sections(&self, covered: &SeqSet, limit: Tokens, meter: &Meter, names: Names) -> String {
         let sections = Self { trail: Trail::default(), index: Vec::new(), ..self.clone() };
-        let page = Page { empty: EmptySections::Named, ..Page::new(&sections, covered, meter, names, limit) };
+        let page = Page { names_empty: true, ..Page::new(&sections, covered, meter, names) };
         page.within(limit)
-    }
-
-    /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
-    /// preference, changed file, failed approach and error, and of everything else a count.
-    pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
-        let page = Page::new(self, covered, meter, names, Tokens(0));
-        meter.text(&page.whole(&page.least()))
-    }
-}
-
-impl Brief {
-    /// The items that are nothing but words of a user which stand in a message that is told as a whole, by their places, and
-    /// the newest such message.
-    fn said(&self) -> BTreeMap<usize, Seq> {
-        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let whole = self.trail.entries.iter().filter_map(|entry| match &entry.what {
-            TrailKind::User { text } => Some((entry.at, plain(text))),
-            _ => None,
-        });
-        let whole: Vec<(Seq, String)> = whole.collect();
-        let message = |item: &Item| {
-            let words = plain(item.text.trim_end_matches('…'));
-            let found = whole.iter().rfind(|(_, text)| !words.is_empty() && text.contains(&words))?;
-            Some(found.0)
-        };
-        let of_users =
-            |section| matches!(section, Section::SessionIntent | Section::Constraints | Section::CurrentTask);
-        let items = self.items.iter().enumerate().filter(|(_, item)| of_users(item.section));
-        items.filter_map(|(at, item)| Some((at, message(item)?))).collect()
     }
 }
 
@@ -115,17 +81,10 @@ fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
     if !item.sources.intersects(told) {
         return false;
     }
-    let key = item.key.as_deref();
     match item.section {
-        Section::SessionIntent => !key.is_some_and(|key| TOLD_INTENTS.contains(&key)),
         Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. }) | None),
-        Section::FilesModified | Section::FilesRead | Section::Commands => item.detail.is_some(),
-        Section::Pins
-        | Section::CurrentTask
-        | Section::FailedApproaches
-        | Section::Constraints
-        | Section::KeyDecisions
-        | Section::NextSteps => false,
+        Section::SessionIntent | Section::FilesModified | Section::FilesRead | Section::Commands => true,
+        _ => false,
     }
 }
 
@@ -140,39 +99,17 @@ struct Page<'p> {
     covered: &'p SeqSet,
     meter: &'p Meter,
     names: Names,
-    /// The items that stand in a message of the user as it is told, and in which: these are not written again.
-    said: BTreeMap<usize, Seq>,
     /// The items that the trail tells, in order and with what came of them.
     in_trail: BTreeSet<usize>,
-    empty: EmptySections,
-}
-
-/// Whether a section that holds nothing is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EmptySections {
-    /// It is left out.
-    LeftOut,
-    /// It says so, if it is one of the checklist.
-    Named,
+    /// Whether a section of the checklist that holds nothing says so, instead of being left out.
+    names_empty: bool,
 }
 
 impl<'p> Page<'p> {
-    fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names, limit: Tokens) -> Self {
+    fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names) -> Self {
         let events = brief.trail.events();
         let told = (0..brief.items.len()).filter(|at| is_in_trail(&brief.items[*at], &events));
-        let mut page = Self {
-            brief,
-            covered,
-            meter,
-            names,
-            said: BTreeMap::new(),
-            in_trail: told.collect(),
-            empty: EmptySections::LeftOut,
-        };
-        if !brief.trail.is_empty() && meter.text(&page.write(&page.least())) > limit {
-            page.said = brief.said();
-        }
-        page
+        Self { brief, covered, meter, names, in_trail: told.collect(), names_empty: false }
     }
 
     /// All of it, within so many tokens if that can be.
@@ -207,37 +144,24 @@ impl<'p> Page<'p> {
         let mut shown: BTreeSet<usize> = (0..items.len()).filter(|at| always(&items[*at])).collect();
         let sections = Section::ALL.into_iter().filter(|section| section.must_keep());
         shown.extend(sections.filter_map(|section| items.iter().rposition(|item| item.section == section)));
-        shown.retain(|at| !self.is_elsewhere(*at));
+        shown.retain(|at| !self.in_trail.contains(at));
         Shown { items: shown, handles: BTreeSet::new() }
-    }
-
-    /// Whether an item is told in another place of the summary.
-    fn is_elsewhere(&self, at: usize) -> bool {
-        self.said.contains_key(&at) || self.in_trail.contains(&at)
     }
 
     /// What there is room for, beside the least.
     fn choose(&self, least: &Shown, room: Tokens) -> Shown {
         let mut shown = least.clone();
         let mut used = self.meter.text(&self.write(&shown));
-        let mut waiting: Vec<Vec<usize>> = BY_WORTH.map(|section| self.places(section, &shown)).to_vec();
-        let mut take = |places: &mut Vec<usize>, most: usize, shown: &mut Shown| {
-            for _ in 0..most {
-                let Some(at) = places.last() else { return };
-                let cost = self.meter.text(&line(&self.brief.items[*at], None));
-                if used + cost > room {
-                    return;
-                }
+        let waiting =
+            BY_WORTH.iter().flat_map(|section| self.places(*section, &shown).into_iter().rev().enumerate());
+        let mut waiting: Vec<(usize, usize)> = waiting.collect();
+        waiting.sort_by_key(|(place, _)| *place >= FAIR);
+        for (_, at) in waiting {
+            let cost = self.meter.text(&line(&self.brief.items[at], None));
+            if used + cost <= room {
                 used += cost;
-                shown.items.insert(*at);
-                places.pop();
+                shown.items.insert(at);
             }
-        };
-        for places in &mut waiting {
-            take(places, FAIR, &mut shown);
-        }
-        for places in &mut waiting {
-            take(places, usize::MAX, &mut shown);
         }
         self.add_handles(&mut shown, used, room);
         shown
@@ -246,7 +170,7 @@ impl<'p> Page<'p> {
     /// The places of a section's items that are not shown yet, the newest last.
     fn places(&self, section: Section, shown: &Shown) -> Vec<usize> {
         let items = &self.brief.items;
-        let is_told = |at: &usize| shown.items.contains(at) || self.is_elsewhere(*at);
+        let is_told = |at: &usize| shown.items.contains(at) || self.in_trail.contains(at);
         let of_section = |at: &usize| items[*at].section == section && !is_told(at);
         let mut places: Vec<usize> = (0..items.len()).filter(of_section).collect();
         // What the session began with is told before what was asked in between.
@@ -312,12 +236,11 @@ impl<'p> Page<'p> {
             text.push('\n');
             let before = text.len();
             text.push_str(&self.counted(section, shown));
-            text.push_str(&self.pointed_at(section));
             for at in shown.items.iter().filter(|at| items[**at].section == section) {
                 let sources = shown.handles.contains(at).then_some(&items[*at].sources);
                 text.push_str(&line(self.worded(&items[*at]), sources));
             }
-            if text.len() == before && self.empty == EmptySections::Named && section.is_in_checklist() {
+            if text.len() == before && self.names_empty && section.is_in_checklist() {
                 text.push_str("- none\n");
             } else if text.len() == before {
                 text.truncate(start);
@@ -333,24 +256,13 @@ impl<'p> Page<'p> {
         self.brief.section(Section::SessionIntent).find(first).filter(|_| points).unwrap_or(item)
     }
 
-    /// The line for what a section leaves to the user's own words.
-    fn pointed_at(&self, section: Section) -> String {
-        let said = self.said.iter().filter(|(at, _)| self.brief.items[**at].section == section);
-        let said = SeqSet::union(&said.map(|(_, message)| SeqSet::one(*message)).collect::<Vec<_>>());
-        match self.names.are_shown() {
-            _ if said.is_empty() => String::new(),
-            true => format!("- as said below: {said}\n"),
-            false => "- as said below\n".to_owned(),
-        }
-    }
-
     /// The lines for what a section does not tell item by item.
     fn counted(&self, section: Section, shown: &Shown) -> String {
         if !self.brief.trail.is_empty() && !is_state(section) {
             return String::new();
         }
         let items = &self.brief.items;
-        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at) && !self.is_elsewhere(*at));
+        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at) && !self.in_trail.contains(at));
         let hidden: Vec<&Item> = hidden.map(|at| &items[at]).filter(|item| item.section == section).collect();
         let folded = self.brief.folded.iter().filter(|folded| folded.section == section);
         let (unknown, known): (Vec<_>, Vec<_>) = folded.partition(|folded| folded.count == 0);
@@ -374,17 +286,19 @@ impl<'p> Page<'p> {
     /// Says what this is, and how to get back what it stands for: whatever else there is no room for, every event is
     /// reached from here.
     fn opening(&self) -> String {
-        let handles = self.names.handles(self.covered);
-        let opening = match (self.names, self.brief.standing.is_empty()) {
-            (_, true) if self.covered.is_empty() => format!("{UNNAMED}.\n"),
-            (_, false) if self.covered.is_empty() => String::new(),
-            (Names::Hidden(_), true) => format!("{UNNAMED}.\n"),
-            (Names::Hidden(_), false) => String::new(),
-            (Names::Thread(_), true) => format!("{UNNAMED}; {handles} gets it back.\n"),
-            (Names::Messages | Names::MessagesAfter(_), true) => {
+        let is_named = self.names.are_shown() && !self.covered.is_empty();
+        let handles = if is_named { self.names.handles(self.covered) } else { String::new() };
+        let is_behind_standing = !self.brief.standing.is_empty();
+        let opening = match self.names {
+            _ if is_behind_standing && !handles.is_empty() => {
+                format!("All that this message stands for: {handles}\n")
+            }
+            _ if is_behind_standing => String::new(),
+            Names::Thread(_) if !handles.is_empty() => format!("{UNNAMED}; {handles} gets it back.\n"),
+            Names::Messages | Names::MessagesAfter(_) if !handles.is_empty() => {
                 format!("This message stands for {handles} of the session, no longer shown here.\n")
             }
-            (_, false) => format!("All that this message stands for: {handles}\n"),
+            _ => format!("{UNNAMED}.\n"),
         };
         match &self.brief.focus {
             Some(focus) => {
@@ -450,7 +364,7 @@ mod tests {
     use super::*;
     use crate::{
         notation::{meter, read},
-        summary::{Caps, FoldedItems, FoldedRequest, TrailEntry, summarise},
+        summary::{Caps, FoldedItems, summarise},
     };
 
     const LOG: &str = r#"
@@ -501,7 +415,6 @@ assistant: Next steps: write the docs.
 
     #[test]
     fn what_does_not_fit_is_counted_and_what_matters_most_stays() {
-        let least = brief().minimum(&covered(), &meter(), Names::Messages);
         insta::assert_snapshot!(brief().render(&covered(), Tokens(0), &meter(), Names::Messages), @r"
         This message stands for messages 1-6 of the session, no longer shown here.
 
@@ -524,7 +437,6 @@ assistant: Next steps: write the docs.
         ## Errors Encountered
         - error: boom — from `cargo test`; failed when last tried
         ");
-        assert_eq!(meter().text(&brief().render(&covered(), Tokens(0), &meter(), Names::Messages)), least);
     }
 
     #[test]
@@ -588,39 +500,6 @@ assistant: Next steps: write the docs.
             - [3] CacheEntry
             "));
         }
-    }
-
-    #[test]
-    fn where_there_is_no_room_nothing_is_said_twice() {
-        let caps = Caps { trail: 1_000, ..Caps::default() };
-        let brief = summarise(&read(LOG), None, &caps);
-        let text = |limit| brief.render(&covered(), limit, &meter(), Names::Messages);
-        let (sections, _) = text(Tokens(0))
-            .split_once("\n## What Happened")
-            .map(|(one, two)| (one.to_owned(), two.to_owned()))
-            .expect("a trail");
-        insta::assert_snapshot!(sections, @r"
-        This message stands for messages 1-6 of the session, no longer shown here.
-
-        ## Session Intent
-        - as said below: 1
-
-        ## Constraints
-        - as said below: 1
-
-        ## Current Task
-        - Add a cache to the client. Never touch the lock file.
-
-        ## Errors Encountered
-        - error: boom — from `cargo test`; failed when last tried
-        ");
-        assert_eq!(text(Tokens::MAX).matches("Never touch the lock file.").count(), 3);
-        // A message that is told in other words says nothing for others.
-        let request = FoldedRequest { last: Seq(6), requests: 1, ..FoldedRequest::default() };
-        let folded = TrailEntry { at: Seq(1), what: TrailKind::Request(request) };
-        let untold = Brief { trail: Trail { entries: vec![folded] }, ..brief.clone() };
-        let text = untold.render(&covered(), Tokens(0), &meter(), Names::Messages);
-        assert_eq!(text.matches("Never touch the lock file.").count(), 2, "{text}");
     }
 
     #[test]

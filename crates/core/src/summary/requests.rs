@@ -7,7 +7,7 @@ use super::{
     Detail, Item, Section, StepOrigin,
     constraints::{newest_rule, withdraw_all},
     ledger::{FIRST_REQUEST, Ledger},
-    markers::{Clauses, length},
+    markers::{Clauses, Role, length},
     prose::{Sentence, one_line},
 };
 use crate::{id::Seq, seq_set::SeqSet};
@@ -39,12 +39,8 @@ pub(super) const EARLIER: &str = " (planned before the newest request)";
 /// Notes a message of the user.
 pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) {
     let read: Vec<Clauses> = sentences.iter().map(|sentence| Clauses::of(&sentence.text)).collect();
-    if read.iter().any(Clauses::makes_a_new_plan) {
-        let steps: Vec<String> =
-            ledger.newest(Section::NextSteps).map(|item| item.identity().to_owned()).collect();
-        for step in &steps {
-            ledger.strike(Section::NextSteps, step);
-        }
+    if read.iter().any(|clauses| clauses.says(Role::NewPlan)) {
+        ledger.clear(Section::NextSteps);
     }
     let said: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
@@ -87,12 +83,7 @@ pub(super) fn settle(ledger: &mut Ledger) {
             detail: None,
         });
     }
-    let asked: Vec<Seq> = messages
-        .iter()
-        .filter(|message| length(&message.text) >= SHORT)
-        .filter_map(|message| message.sources.last())
-        .collect();
-    steps(ledger, &asked);
+    steps(ledger);
 }
 
 /// The places of the newest requests, not counting what only goes on with one.
@@ -102,7 +93,8 @@ pub(super) fn places(ledger: &Ledger) -> Vec<Seq> {
 }
 
 /// Marks the steps that were planned for an earlier request, and takes those out that are older still.
-fn steps(ledger: &mut Ledger, asked: &[Seq]) {
+fn steps(ledger: &mut Ledger) {
+    let asked = places(ledger);
     let recorded =
         |item: &&Item| matches!(item.detail, Some(Detail::Step(StepOrigin::Plan | StepOrigin::Tracked)));
     let steps: Vec<Item> = ledger.newest(Section::NextSteps).filter(recorded).cloned().collect();

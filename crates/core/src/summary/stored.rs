@@ -38,24 +38,11 @@ struct StoredQuotes {
 struct StoredQuote {
     at: Seq,
     text: String,
-    extent: StoredExtent,
+    /// `beginning` if there was more.
+    extent: String,
+    /// `client` if a client wrote it.
     #[serde(default)]
-    hand: StoredHand,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StoredExtent {
-    Whole,
-    Beginning,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StoredHand {
-    #[default]
-    User,
-    Client,
+    hand: String,
 }
 
 impl From<StoredBrief> for Brief {
@@ -74,13 +61,10 @@ impl StoredQuotes {
             TrailEntry { at: first, what: TrailKind::Request(folded) }
         });
         let said = self.said.into_iter().map(|StoredQuote { at, mut text, extent, hand }| {
-            if matches!(extent, StoredExtent::Beginning) {
+            if extent == "beginning" {
                 text.push('…');
             }
-            let what = match hand {
-                StoredHand::User => TrailKind::User { text },
-                StoredHand::Client => TrailKind::Client { text },
-            };
+            let what = if hand == "client" { TrailKind::Client { text } } else { TrailKind::User { text } };
             TrailEntry { at, what }
         });
         let mut entries: Vec<TrailEntry> = untold.into_iter().chain(said).collect();

@@ -8,7 +8,6 @@ use super::{
     draft::DraftItem,
     secrets::holds_secret,
     support::{Speech, Verdict},
-    text::defused,
     words::Words,
 };
 use crate::summary::{Brief, Item, Ledger, Section, one_line};
@@ -50,6 +49,9 @@ impl<'s> Gate<'s> {
             self.report.secrets += 1;
             return;
         }
+        if imitates_a_mark(&item.text) {
+            return self.report.drop(item, None);
+        }
         let words = telling(&item.text);
         if self.known.contains(&words) {
             self.report.repeated += 1;
@@ -64,10 +66,10 @@ impl<'s> Gate<'s> {
         }
         match verdict {
             Verdict::Borne(sources) => {
-                let text = one_line(&defused(&item.text), LONGEST);
+                let text = one_line(&item.text, LONGEST);
                 self.known.push(words);
                 self.ledger.put(Item { section, text, key: None, sources, detail: None });
-                self.report.admit(section);
+                *self.report.admitted.entry(section).or_default() += 1;
             }
             Verdict::Refuted(by) => self.report.drop(item, Some(by)),
             Verdict::Unsaid => self.report.drop(item, None),
@@ -79,6 +81,17 @@ impl<'s> Gate<'s> {
 fn is_the_models(item: &Item) -> bool {
     let answered = item.text.starts_with("The user answered:");
     MODELS.contains(&item.section) && item.key.is_none() && item.detail.is_none() && !answered
+}
+
+/// Whether a text holds what could be taken for a speaker's tag or for a heading. Code has its brackets behind a name:
+/// `Vec<String>`.
+fn imitates_a_mark(text: &str) -> bool {
+    let is_tag = |(at, _): (usize, &str)| {
+        let (before, after) = (&text[..at], &text[at + 1..]);
+        let names = |letter: char| letter.is_alphabetic() || matches!(letter, '/' | '|');
+        !before.ends_with(char::is_alphanumeric) && after.starts_with(names) && after.contains(['>', ']'])
+    };
+    text.contains("## ") || text.match_indices(['<', '[']).any(is_tag)
 }
 
 /// What a text says, without the words that add nothing.

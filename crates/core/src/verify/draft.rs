@@ -1,8 +1,8 @@
-//! Reading a draft: from what a model wrote to lines in sections.
+//! Reading a draft: from what a model wrote to sentences under a title.
 //!
 //! Small models keep to a form loosely: bold titles for headings, numbers for bullets, a fence around everything, a
 //! sentence of their own before it. All of that is read as it was meant. What stands under no title that a model may write
-//! under, and code, is counted and left: a summary has no use for either. Linear in the draft.
+//! under is counted and left. Nothing more is needed: a line that is no sentence of the agent's is turned away later.
 
 use super::admit::MODELS;
 use crate::{
@@ -19,11 +19,9 @@ const LINE: usize = 2_000;
 pub(super) struct Draft {
     /// Its items, in the sections that are a model's.
     pub(super) items: Vec<DraftItem>,
-    /// How many items it has in sections that are told by code.
-    pub(super) unasked: u64,
     /// How many titles were recognised.
     pub(super) titles: usize,
-    /// How many lines belong nowhere.
+    /// How many items stand under no title that is a model's.
     pub(super) unread: u64,
 }
 
@@ -38,184 +36,63 @@ pub(super) struct DraftItem {
 
 /// Reads a draft, from which the reasoning was taken.
 pub(super) fn read(text: &str) -> Draft {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut reader = Reader::default();
-    let fences = fences(&lines);
-    let mut at = 0;
-    while at < lines.len() {
-        match fences[at] {
-            // A fence before the first title, or its end, only wraps the draft.
-            Fence::Open(end) if reader.place != Place::Before && !holds_title(&lines[at + 1..end]) => {
-                reader.draft.unread += (end - at - 1) as u64;
-                at = end + 1;
-            }
-            Fence::Open(_) | Fence::Close => at += 1,
-            Fence::None => {
-                reader.line(lines[at]);
-                at += 1;
-            }
+    let mut draft = Draft::default();
+    let mut place = Place::Before;
+    let mut item = String::new();
+    // A last blank line ends the last item.
+    for line in text.lines().chain([""]) {
+        let text = line.trim();
+        let (body, is_listed) = unbulleted(text);
+        let title = heading(text, body);
+        // A line that goes on with the one before ends nothing.
+        if is_mark(text) || is_listed || title.is_some() {
+            draft.take(place, &std::mem::take(&mut item));
+        }
+        if let Some(title) = title {
+            draft.titles += usize::from(title.is_some());
+            place = match title {
+                Some(section) => Place::Under(section),
+                // A deeper heading parts a section.
+                None if text.starts_with("###") => place,
+                None => Place::Elsewhere,
+            };
+        } else if !is_mark(text) && item.len() < LINE {
+            // A model that forgot the titles wrote what it was asked for first.
+            place = if place == Place::Before && is_listed { Place::Under(MODELS[0]) } else { place };
+            item.push(' ');
+            item.push_str(body);
         }
     }
-    reader.finish_item();
-    reader.draft
-}
-
-/// What a line is to code fences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fence {
-    None,
-    /// It opens one, which that line closes.
-    Open(usize),
-    /// It closes one, or opens one that nothing closes.
-    Close,
-}
-
-fn fences(lines: &[&str]) -> Vec<Fence> {
-    let mut kinds = vec![Fence::None; lines.len()];
-    let mut open: Option<usize> = None;
-    for (at, line) in lines.iter().enumerate() {
-        let line = line.trim();
-        let Some(mark) = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark)) else { continue };
-        kinds[at] = Fence::Close;
-        let bare = line.chars().all(|letter| mark.starts_with(letter));
-        match open {
-            Some(start) if bare => {
-                kinds[start] = Fence::Open(at);
-                open = None;
-            }
-            // One that names its language is a new one; the one before is a wrapper.
-            _ => open = Some(at),
-        }
-    }
-    kinds
-}
-
-/// Whether one of the lines is a heading with a known title: then the fence was put around the draft.
-fn holds_title(lines: &[&str]) -> bool {
-    const MOST: usize = 2;
-    let known = |line: &&&str| line.trim_start().starts_with('#') && heading(line).is_some();
-    lines.iter().filter(known).take(MOST).count() == MOST
+    draft
 }
 
 /// Where a line stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the first title.
-    #[default]
     Before,
     Under(Section),
     /// Under a title that nobody asked for.
     Elsewhere,
 }
 
-#[derive(Default)]
-struct Reader {
-    draft: Draft,
-    place: Place,
-    /// The level of the heading that the lines stand under.
-    level: usize,
-    /// The item that is being read.
-    item: Option<String>,
-    blank: bool,
-    /// Whether the row before was the head of a table.
-    row: bool,
-}
-
-impl Reader {
-    fn line(&mut self, line: &str) {
-        let text = line.trim();
-        if text.is_empty() {
-            self.blank = true;
+impl Draft {
+    /// Takes an item. Each of its sentences is held against the session by itself: of a paragraph that is true in part,
+    /// that part is true.
+    fn take(&mut self, place: Place, item: &str) {
+        let (text, cited) = plain(item);
+        let letters: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
+        // What only introduces others says nothing itself.
+        if letters.is_empty() || letters.eq_ignore_ascii_case("none") || text.ends_with(':') {
             return;
         }
-        if let Some(found) = heading(line) {
-            self.finish_item();
-            self.title(&found);
-            self.blank = false;
-            return;
-        }
-        if is_rule(text) || is_tag(text) {
-            return;
-        }
-        // A model that forgot the titles wrote what it was asked for first.
-        if self.place == Place::Before && unbulleted(text).is_some() {
-            self.place = Place::Under(Section::KeyDecisions);
-        }
-        match self.place {
-            Place::Before | Place::Elsewhere => self.draft.unread += 1,
-            Place::Under(_) => self.body(text),
-        }
-        self.blank = false;
-    }
-
-    fn title(&mut self, found: &Heading<'_>) {
-        let place = match found.title {
-            Title::Section(section) => Place::Under(section),
-            // A deeper heading parts a section.
-            Title::Unknown if found.level > self.level && matches!(self.place, Place::Under(_)) => {
-                return;
+        match place {
+            Place::Under(section) if MODELS.contains(&section) => {
+                let items = sentences(&text);
+                let item = |text: &str| DraftItem { section, text: text.to_owned(), cited: cited.clone() };
+                self.items.extend(items.map(item));
             }
-            Title::Unknown => Place::Elsewhere,
-        };
-        (self.place, self.level) = (place, found.level);
-        if found.title != Title::Unknown {
-            self.draft.titles += 1;
-            if !found.rest.is_empty() {
-                self.item = Some(found.rest.to_owned());
-            }
-        }
-    }
-
-    fn body(&mut self, text: &str) {
-        if let Some(cells) = table_row(text) {
-            self.finish_item();
-            if cells.is_empty() && self.row {
-                self.draft.items.pop();
-            }
-            self.row = !cells.is_empty();
-            self.item = Some(cells).filter(|cells| !cells.is_empty());
-            self.finish_item();
-            return;
-        }
-        self.row = false;
-        match unbulleted(text) {
-            Some(entry) => {
-                self.finish_item();
-                // What only introduces its entries says nothing itself.
-                self.item =
-                    Some(entry.to_owned()).filter(|entry| !entry.trim_end_matches(['*', '_']).ends_with(':'));
-            }
-            None => match &mut self.item {
-                Some(item) if !self.blank && item.len() < LINE => {
-                    item.push(' ');
-                    item.push_str(text);
-                }
-                Some(_) if !self.blank => {}
-                _ => {
-                    self.finish_item();
-                    self.item = Some(text.to_owned());
-                }
-            },
-        }
-    }
-
-    fn finish_item(&mut self) {
-        let Some(item) = self.item.take() else { return };
-        let Place::Under(section) = self.place else {
-            self.draft.unread += 1;
-            return;
-        };
-        let (text, cited) = plain(&item);
-        if is_none(&text) {
-            return;
-        }
-        if !MODELS.contains(&section) {
-            (self.draft.unasked, self.draft.unread) = (self.draft.unasked + 1, self.draft.unread + 1);
-            return;
-        }
-        // Each sentence is held against the session by itself: of a paragraph that is true in part, that part is true.
-        for text in sentences(&text) {
-            self.draft.items.push(DraftItem { section, text: text.to_owned(), cited: cited.clone() });
+            _ => self.unread += 1,
         }
     }
 }
@@ -233,89 +110,32 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a heading is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Title {
-    Section(Section),
-    Unknown,
-}
-
-struct Heading<'l> {
-    title: Title,
-    level: usize,
-    /// What stands in the same line; of an unknown one all of it.
-    rest: &'l str,
-}
-
-/// A line as a heading, if it is one: marked with `#` whatever it says, bold or followed by a colon if its title is known.
-fn heading(line: &str) -> Option<Heading<'_>> {
-    let text = line.trim();
-    if text.starts_with('#') {
-        let body = text.trim_start_matches('#');
-        let level = text.len() - body.len();
-        let body = body.trim();
-        if level > 6 || body.is_empty() {
-            return None;
-        }
-        let (title, rest) = split_title(body);
-        let known = title_of(title).map(|known| Heading { title: known, level, rest });
-        let known = known.or_else(|| title_of(body).map(|title| Heading { title, level, rest: "" }));
-        return Some(known.unwrap_or(Heading { title: Title::Unknown, level, rest: body }));
-    }
-    let body = unbulleted(text).unwrap_or(text);
-    if let Some(bold) = body.strip_prefix("**").or_else(|| body.strip_prefix("__")) {
-        let end = bold.find("**").or_else(|| bold.find("__"))?;
-        let rest = bold[end + 2..].trim_start_matches([':', ' ', '-', '–', '—']).trim();
-        return title_of(&bold[..end]).map(|title| Heading { title, level: 2, rest });
-    }
-    // Without any mark a title stands alone in its line, or before a colon.
-    let listed = matches!(text.chars().next(), Some('-' | '*' | '•' | '+'));
-    if listed || line.starts_with([' ', '\t']) {
-        return None;
-    }
-    let (title, rest) = split_title(body);
-    let is_words = |title: &str| title.chars().all(|letter| letter.is_alphabetic() || letter == ' ');
-    // `Error: no such host` is no section: before other words only a title as it was asked for is one.
-    let asked_for = || Section::ALL.iter().any(|section| section.title().eq_ignore_ascii_case(title));
-    let meant = is_words(title) && (rest.is_empty() || asked_for());
-    title_of(title).filter(|_| meant).map(|title| Heading { title, level: 2, rest })
-}
-
-fn split_title(body: &str) -> (&str, &str) {
-    body.split_once(':').map_or((body, ""), |(title, rest)| (title, rest.trim_matches(['*', ' ', '_'])))
-}
-
-/// The title that these words are, in any case, with or without a number before them.
-fn title_of(words: &str) -> Option<Title> {
-    const LONGEST: usize = 48;
-    if words.len() > LONGEST * 2 {
-        return None;
-    }
-    let words = words.split('(').next().unwrap_or_default();
-    let letters: String = words
-        .chars()
-        .map(|letter| if letter.is_alphabetic() { letter.to_ascii_lowercase() } else { ' ' })
-        .collect();
-    let words: Vec<&str> = letters.split_whitespace().collect();
-    let title = words.join(" ");
-    // A model that shortens a title or adds to it still means the section whose title begins or ends so.
+/// The section that a line is the title of, if it is a title: marked with `#` whatever it says, or a known one that stands
+/// alone in its line.
+fn heading(text: &str, body: &str) -> Option<Option<Section>> {
+    const LONGEST: usize = 60;
+    let words = body.trim_start_matches('#').split('(').next().unwrap_or_default();
+    let words = words.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
+    let title = words.collect::<Vec<_>>().join(" ").to_lowercase();
+    // A model that shortens a title still means the section that has it.
     let means = |section: &Section| {
         let own = section.title().to_lowercase();
         own == title || own.split(' ').any(|word| word == title && word.len() > 4)
     };
-    Section::ALL.into_iter().find(means).map(Title::Section)
+    let known = Section::ALL.into_iter().find(means).filter(|_| body.len() <= LONGEST);
+    let is_alone = !text.starts_with(['-', '*', '•', '+']) || body.starts_with("**");
+    (text.starts_with('#') || known.is_some() && is_alone).then_some(known)
 }
 
-/// A line without its list mark, if it has one.
-fn unbulleted(text: &str) -> Option<&str> {
+/// A line without its list mark, and whether it has one.
+fn unbulleted(text: &str) -> (&str, bool) {
     let number = text.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
     let after_number = number.and_then(|end| text[end..].strip_prefix(['.', ')']));
-    let after_mark = || text.strip_prefix(['-', '*', '•', '–', '+', '·', '‣', '◦', '▪']);
-    let rest = after_number.or_else(after_mark)?;
-    if rest.is_empty() {
-        return Some("");
+    let rest = after_number.or_else(|| text.strip_prefix(['-', '*', '•', '–', '+']));
+    match rest.and_then(|rest| rest.strip_prefix([' ', '\t'])) {
+        Some(rest) => (rest.trim(), true),
+        None => (text, false),
     }
-    rest.starts_with([' ', '\t']).then(|| rest.trim())
 }
 
 /// The words of a line without bold marks and tick box, and the numbers of events that stand behind them.
@@ -338,33 +158,10 @@ fn is_of_events(text: &str) -> bool {
     text.contains(|letter: char| letter.is_ascii_digit()) && text.chars().all(listed)
 }
 
-/// Whether words are only those by which a draft is to say that there is nothing to say.
-fn is_none(text: &str) -> bool {
-    let letters: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
-    letters.is_empty() || letters.eq_ignore_ascii_case("none")
-}
-
-/// A line that parts, and says nothing.
-fn is_rule(text: &str) -> bool {
-    text.len() >= 3
-        && ["-", "=", "*", "_"].iter().any(|mark| text.trim_matches([' ']).replace(mark, "").is_empty())
-}
-
-/// A tag alone in its line, as some models put around a summary.
-fn is_tag(text: &str) -> bool {
-    text.len() < 40
-        && text.starts_with('<')
-        && text.ends_with('>')
-        && text.matches('<').count() == 1
-        && !text.contains(' ')
-}
-
-/// The cells of a row of a table in one line; empty for the line below its head.
-fn table_row(text: &str) -> Option<String> {
-    let inner = text.strip_prefix('|')?.strip_suffix('|')?;
-    let cells: Vec<&str> = inner.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    let ruled = cells.iter().all(|cell| cell.chars().all(|letter| matches!(letter, '-' | ':')));
-    Some(if ruled { String::new() } else { cells.join(" — ") })
+/// A line that says nothing: a rule, a fence, or a tag alone in its line.
+fn is_mark(text: &str) -> bool {
+    let is_tag = text.starts_with('<') && text.ends_with('>') && !text.contains(' ');
+    is_tag || text.starts_with("```") || text.starts_with("~~~") || !text.contains(char::is_alphanumeric)
 }
 
 #[cfg(test)]
@@ -384,13 +181,11 @@ mod tests {
         check("## Key Decisions\n- ship it", expect);
         check("### key decisions:\n* ship it", expect);
         check("**Key Decisions**\n1. ship it", expect);
-        check("**Key Decisions:** ship it", expect);
         check("1. **Key Decisions**:\n   - ship it", expect);
         check("KEY DECISIONS\n• ship it", expect);
         check("Decisions:\nship it", expect);
         check("# 9. Key Decisions (1)\n+ [ ] **ship** it", expect);
         check("Here you are:\n\n```markdown\n## Key Decisions\n- ship it\n```\n", expect);
-        check("## Key Decisions\n| Step | Why |\n|---|---|\n| ship | it |", "Key Decisions: ship — it");
         check("- **Key Decisions**\n  - ship it", expect);
         check("## Key Decisions\n- ship it [3, 5-9]", expect);
     }
@@ -408,7 +203,7 @@ mod tests {
         let draft = read(
             "## Constraints\n- obey\n## Next Steps\n- ship it\n- None\n## Notes\n- hello\n## Key Decisions\n- a",
         );
-        assert_eq!((draft.items.len(), draft.unasked, draft.unread), (1, 2, 3));
+        assert_eq!((draft.items.len(), draft.unread), (1, 3));
     }
 
     #[test]
@@ -438,11 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn code_is_left_out() {
-        let draft = read("## Key Decisions\n- One\n```rust\nfn a() {}\n## Constraints\n```\n- Two");
-        let texts: Vec<&str> = draft.items.iter().map(|item| item.text.as_str()).collect();
-        assert_eq!((texts, draft.unread), (vec!["One", "Two"], 2));
-        // A fence that nothing closes swallows nothing.
+    fn a_fence_swallows_nothing() {
+        let expect = "Key Decisions: One | Key Decisions: fn a() {} | Key Decisions: Two";
+        assert_eq!(show("## Key Decisions\n- One\n```rust\nfn a() {}\n```\n- Two"), expect);
         assert_eq!(
             show("## Key Decisions\n```\n- One\n## Failed Approaches\n- Two"),
             "Key Decisions: One | Failed Approaches: Two"

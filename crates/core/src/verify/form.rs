@@ -37,16 +37,10 @@ pub fn form(previous: Option<&Brief>) -> String {
         };
         let _ = writeln!(form, "## {}\n- {about}", section.title());
     }
-    if let Some(previous) = previous {
-        earlier(&mut form, previous);
-    }
-    form
-}
-
-/// Shows what a model need not tell again.
-fn earlier(form: &mut String, previous: &Brief) {
+    // What a model need not tell again.
     for section in MODELS {
-        let items: Vec<&str> = previous.section(section).map(|item| item.text.as_str()).collect();
+        let items = previous.into_iter().flat_map(|previous| previous.section(section));
+        let items: Vec<&str> = items.map(|item| item.text.as_str()).collect();
         for (at, text) in items[items.len().saturating_sub(SHOWN)..].iter().enumerate() {
             if at == 0 {
                 let _ = writeln!(form, "\nNoted earlier under {}, not to be repeated:", section.title());
@@ -54,6 +48,7 @@ fn earlier(form: &mut String, previous: &Brief) {
             let _ = writeln!(form, "- {}", one_line(text, SHOWN_LENGTH));
         }
     }
+    form
 }
 
 #[cfg(test)]

@@ -9,12 +9,11 @@
 mod admit;
 mod draft;
 mod form;
+mod reasoning;
 mod report;
 mod secrets;
 pub(crate) use self::secrets::{holds_secret, without_keys};
 mod support;
-mod text;
-mod whole;
 mod words;
 
 use std::sync::Arc;
@@ -25,22 +24,17 @@ use thiserror::Error;
 use self::{
     admit::Gate,
     draft::{Draft, read},
+    reasoning::without_reasoning,
     support::Speech,
-    whole::{judge, without_reasoning},
 };
 pub use self::{
     form::form,
-    report::{Dropped, Report, Retired},
+    report::{Dropped, Report},
 };
 use crate::{
     event::Logged,
     meter::Meter,
-    pairing::{Exchange, Outcome, pair},
-    seq_set::SeqSet,
-    summary::{
-        Brief, Caps, Detail, Focus, Item, Ledger, Section, StepOrigin, call_subject, summarise_for,
-        tools::deeds, work_key,
-    },
+    summary::{Brief, Caps, Focus, one_line, summarise_for},
     tokens::Tokens,
 };
 
@@ -74,14 +68,8 @@ pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -
     if items > secrets && repeated == 0 && admitted.is_empty() {
         return Err(Rejected::NothingTrue { items });
     }
-    gate.report.pending = wait(&mut gate.ledger, source);
-    let Gate { ledger, mut report, .. } = gate;
+    let Gate { ledger, report, .. } = gate;
     let brief = Brief { focus: ground.focus.clone(), ..ledger.settle(source.caps) };
-    let is_told = |section: &Section| {
-        brief.section(*section).next().is_some() || brief.folded.iter().any(|row| row.section == *section)
-    };
-    report.filled = Section::ALL.into_iter().filter(is_told).collect();
-    report.secrets_in_source = brief.items.iter().filter(|item| holds_secret(&item.text)).count() as u64;
     Ok(Verified { brief, report })
 }
 
@@ -187,11 +175,17 @@ fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> 
     match finish {
         Finish::Refused => return Err(Rejected::Refusal),
         Finish::CalledTool => return Err(Rejected::ToolCall),
-        Finish::Complete | Finish::CutOff | Finish::Unknown => {}
+        Finish::CutOff => return Err(Rejected::CutOff),
+        Finish::Complete | Finish::Unknown => {}
     }
     let text = without_reasoning(draft)?;
     let draft = read(text);
-    judge(text, finish, &draft)?;
+    // What shows no title of a section is none; what shows one is taken at its word, because a session may well be about
+    // error pages and tool calls.
+    if draft.titles == 0 && draft.items.is_empty() {
+        let begins = if holds_secret(text) { "(withheld)".to_owned() } else { one_line(text, 80) };
+        return Err(Rejected::Unparsable { begins });
+    }
     let tokens = meter.text(text);
     if tokens >= source.replaces {
         return Err(Rejected::Larger { draft: tokens, replaces: source.replaces });
@@ -200,53 +194,8 @@ fn readable(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -> 
         return Err(Rejected::OverTarget { draft: tokens, limit: source.limit });
     }
     let said_something = source.span.iter().any(|event| event.event.fact.is_message());
-    if draft.items.is_empty() && draft.unasked == 0 && said_something {
+    if draft.items.is_empty() && draft.unread == 0 && said_something {
         return Err(Rejected::AllNone);
     }
     Ok(draft)
-}
-
-/// With what the key of a call begins that nothing came back from.
-const PENDING: &str = "pending call ";
-
-/// Notes the calls that nothing came back from, and strikes those that something did come back from by now. Says how many
-/// calls of the span are waited for.
-fn wait(ledger: &mut Ledger, source: &Source<'_>) -> u64 {
-    const SHOWN: usize = 8;
-    let paired = pair(source.span.iter().map(|event| (event.id.seq, &event.event.fact)));
-    let subject = |exchange: &Exchange<'_>| call_subject(exchange.call, &deeds(exchange.call, None));
-    let (open, done): (Vec<&Exchange<'_>>, Vec<&Exchange<'_>>) =
-        paired.exchanges.iter().partition(|exchange| exchange.outcome == Outcome::Unanswered);
-    let waiting: Vec<String> = ledger
-        .newest(Section::NextSteps)
-        .filter_map(|item| item.key.clone().filter(|key| key.starts_with(PENDING)))
-        .collect();
-    if !waiting.is_empty() {
-        let late = paired.strays.iter().map(|(_, result)| format!("{PENDING}{} ", result.call));
-        let late: Vec<String> = late.collect();
-        let again: Vec<String> = done.iter().map(|exchange| format!(" {}", subject(exchange))).collect();
-        for key in waiting {
-            let came =
-                late.iter().any(|start| key.starts_with(start)) || again.iter().any(|end| key.ends_with(end));
-            if came {
-                ledger.strike(Section::NextSteps, &key);
-            }
-        }
-    }
-    let older = open.len().saturating_sub(SHOWN);
-    let mut note = |text: String, key: String, sources: SeqSet| {
-        let detail = Some(Detail::Step(StepOrigin::Tracked));
-        ledger.put(Item { section: Section::NextSteps, text, key: Some(key), sources, detail });
-    };
-    for exchange in &open[older..] {
-        let subject = subject(exchange);
-        let key = work_key(&format!("{PENDING}{} {subject}", exchange.call.id));
-        note(format!("Called {subject}, and no result came."), key, SeqSet::one(exchange.at));
-    }
-    if older > 0 {
-        let mut sources = SeqSet::default();
-        open[..older].iter().for_each(|exchange| sources.insert(exchange.at));
-        note(format!("Of {older} earlier calls no result came either."), format!("{PENDING}others"), sources);
-    }
-    open.len() as u64
 }

@@ -15,7 +15,7 @@ const EXAMPLES: usize = 40;
 
 /// What became of a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct Report {
     /// How many items the draft had in the sections that are a model's.
     pub items: u64,
@@ -32,23 +32,16 @@ pub struct Report {
     /// Examples of what was dropped, and why. What looks like a secret is not among them.
     pub dropped: Vec<Dropped>,
     /// What a model once said and the span speaks against: counted from now on and no longer told.
-    pub retired: Vec<Retired>,
-    /// Calls that nothing came back from.
-    pub pending: u64,
-    /// Sections that say something.
-    pub filled: Vec<Section>,
+    pub retired: Vec<Dropped>,
     /// Lines of the draft that are not a model's to write, belong to no section, or are code.
     pub unread: u64,
-    /// Items made by code, from the span's own words, that look like they hold a key or a password: the extractor takes
-    /// words as they are.
-    pub secrets_in_source: u64,
 }
 
-/// An item of a draft that was dropped.
+/// An item that a model wrote, now or once, and that is not told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dropped {
-    /// Where the draft had it.
+    /// Where it was.
     pub section: Section,
     /// What it said, its beginning.
     pub text: String,
@@ -57,23 +50,7 @@ pub struct Dropped {
     pub by: Option<Seq>,
 }
 
-/// An item that no longer holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Retired {
-    /// Where it was.
-    pub section: Section,
-    /// What it said.
-    pub text: String,
-    /// The event that speaks against it.
-    pub by: Seq,
-}
-
 impl Report {
-    pub(super) fn admit(&mut self, section: Section) {
-        *self.admitted.entry(section).or_default() += 1;
-    }
-
     pub(super) fn drop(&mut self, item: &DraftItem, by: Option<Seq>) {
         match by {
             Some(_) => self.refuted += 1,
@@ -85,6 +62,6 @@ impl Report {
     }
 
     pub(super) fn retire(&mut self, item: &Item, by: Seq) {
-        self.retired.push(Retired { section: item.section, text: item.text.clone(), by });
+        self.retired.push(Dropped { section: item.section, text: item.text.clone(), by: Some(by) });
     }
 }

@@ -10,58 +10,23 @@ const LEFT_OUT: &str = "[a key, left out]";
 
 /// Whether a text looks as if it held a key or a password.
 pub(crate) fn holds_secret(text: &str) -> bool {
-    text.contains("-----BEGIN ") && text.contains("PRIVATE KEY")
-        || text.split(is_between).any(is_key)
-        || names_value(text)
-        || has_login(text)
+    keys_in(text).next().is_some() || names_value(text) || has_login(text)
 }
 
-fn is_between(letter: char) -> bool {
-    letter.is_whitespace() || "\"'`<>()[]{},;=:|&?#“”‘’".contains(letter)
-}
-
-/// Prefixes of issued keys, and how many letters follow at least.
-const KEYS: [(&str, usize); 24] = [
-    ("sk-", 16),
-    ("sk_live_", 12),
-    ("sk_test_", 12),
-    ("rk_live_", 12),
-    ("pk_live_", 12),
-    ("AKIA", 16),
-    ("ASIA", 16),
-    ("ghp_", 20),
-    ("gho_", 20),
-    ("ghu_", 20),
-    ("ghs_", 20),
-    ("ghr_", 20),
-    ("github_pat_", 20),
-    ("glpat-", 16),
-    ("xoxb-", 10),
-    ("xoxp-", 10),
-    ("xoxa-", 10),
-    ("xoxs-", 10),
-    ("AIza", 30),
-    ("npm_", 30),
-    ("hf_", 30),
-    ("SG.", 30),
-    ("gsk_", 20),
-    ("eyJ", 60),
+/// Prefixes of issued keys, by how many letters follow at least.
+const KEYS: [(usize, &[&str]); 6] = [
+    (10, &["xoxb-", "xoxp-", "xoxa-", "xoxs-"]),
+    (12, &["sk_live_", "sk_test_", "rk_live_", "pk_live_"]),
+    (16, &["sk-", "AKIA", "ASIA", "glpat-"]),
+    (20, &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gsk_"]),
+    (30, &["AIza", "npm_", "hf_", "SG."]),
+    (60, &["eyJ"]),
 ];
-
-fn is_key(word: &str) -> bool {
-    let fits = |rest: &str, least: usize| {
-        let letters = rest.chars().filter(char::is_ascii_alphanumeric).count();
-        letters >= least
-            && rest.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./+~".contains(letter))
-    };
-    KEYS.iter().any(|(prefix, least)| word.strip_prefix(prefix).is_some_and(|rest| fits(rest, *least)))
-}
 
 /// A text with a mark in place of each issued key and each private one. Unlike [`holds_secret`] it leaves alone what only
 /// names a secret, as code does.
 pub(crate) fn without_keys(text: &str) -> String {
-    let issued = KEYS.iter().flat_map(|(prefix, least)| keys_in(text, prefix, *least));
-    let mut keys: Vec<Range<usize>> = issued.chain(private_keys_in(text)).collect();
+    let mut keys: Vec<Range<usize>> = keys_in(text).collect();
     keys.sort_by_key(|key| key.start);
     let mut left = String::with_capacity(text.len());
     let mut told = 0;
@@ -76,8 +41,16 @@ pub(crate) fn without_keys(text: &str) -> String {
     left
 }
 
+/// Where keys stand in a text.
+fn keys_in(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let prefixes =
+        KEYS.iter().flat_map(|(least, prefixes)| prefixes.iter().map(move |prefix| (prefix, least)));
+    let issued = prefixes.flat_map(move |(prefix, least)| issued_keys_in(text, prefix, *least));
+    issued.chain(private_keys_in(text))
+}
+
 /// Where the keys with a prefix stand in a text.
-fn keys_in(text: &str, prefix: &str, least: usize) -> Vec<Range<usize>> {
+fn issued_keys_in(text: &str, prefix: &str, least: usize) -> Vec<Range<usize>> {
     let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || "-_./+~".contains(letter);
     let mut keys = Vec::new();
     // A run of letters of a key is read once, however often the prefix stands in it: whatever begins later in it is shorter.
@@ -120,19 +93,17 @@ fn private_keys_in(text: &str) -> Vec<Range<usize>> {
 
 /// `password=…`, `api_key: …`, `Authorization: Bearer …`
 fn names_value(text: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 12] = [
         "password",
         "passwd",
         "passphrase",
         "secret",
         "secret_key",
         "secretkey",
-        "client_secret",
         "api_key",
         "apikey",
         "api-key",
-        "access_token",
-        "auth_token",
+        "_token",
         "private_key",
         "bearer",
     ];
@@ -164,18 +135,8 @@ fn value(text: &str) -> &str {
 
 /// Whether what is assigned is a value, and not a variable or a blank to be filled in.
 fn is_value(value: &str) -> bool {
-    const BLANKS: [&str; 10] = [
-        "none",
-        "null",
-        "true",
-        "false",
-        "required",
-        "changeme",
-        "undefined",
-        "string",
-        "redacted",
-        "process.env",
-    ];
+    const BLANKS: [&str; 8] =
+        ["none", "null", "true", "false", "required", "changeme", "undefined", "process.env"];
     let lower = value.to_ascii_lowercase();
     value.len() >= 4
         && !value.starts_with(['$', '<', '{', '[', '%', '*', '('])

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::words::{Token, TokenKind, Words};
 use crate::{
     client_text::{is_user_speaking, user_words_of},
-    event::{Fact, Logged, Part},
+    event::{Fact, Logged},
     id::Seq,
-    pairing::{Exchange, Outcome, pair},
+    pairing::{Outcome, pair},
     seq_set::SeqSet,
-    summary::{Brief, Item, Section, TAKEN_BACK, tools::failure},
+    summary::{Brief, Item, Section, TAKEN_BACK, text as text_of, tools::failure},
 };
 
 /// How few words a sentence may have to say anything.
@@ -26,8 +26,8 @@ const TAIL: usize = 6;
 pub(super) struct Speech<'s> {
     messages: Vec<Message>,
     calls: Vec<CallRun<'s>>,
-    /// Changes that were taken back: the names in them, and when that was.
-    taken_back: Vec<(Seq, Vec<Token>)>,
+    /// Changes that were taken back, and when that was.
+    taken_back: Vec<(Seq, Words)>,
 }
 
 /// A message of the user or the agent.
@@ -73,12 +73,15 @@ impl<'s> Speech<'s> {
         let calls = paired.exchanges.iter().map(|exchange| CallRun {
             at: exchange.at,
             call: (&exchange.call.name.0, &exchange.call.arguments),
-            failed: has_failed(exchange),
+            failed: match &exchange.outcome {
+                Outcome::Returned { result, .. } => failure(exchange.call, result).is_some(),
+                Outcome::Unanswered => true,
+            },
         });
         let calls: Vec<CallRun<'_>> = calls.collect();
         let is_back = |item: &&Item| item.detail.is_some() && item.text.contains(TAKEN_BACK);
         let taken_back = ground.section(Section::FailedApproaches).filter(is_back);
-        let taken_back = taken_back.filter_map(|item| Some((item.sources.last()?, names(&item.text))));
+        let taken_back = taken_back.filter_map(|item| Some((item.sources.last()?, Words::of(&item.text))));
         let mut speech = Self { messages: Vec::new(), calls: Vec::new(), taken_back: taken_back.collect() };
         let mut asked = Seq::START;
         for event in span {
@@ -88,7 +91,7 @@ impl<'s> Speech<'s> {
                 asked = at;
             }
             let text = match fact {
-                Fact::AssistantSaid { parts, .. } => said(parts),
+                Fact::AssistantSaid { parts, .. } => text_of(parts),
                 Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => user_words_of(parts),
                 _ => String::new(),
             };
@@ -165,21 +168,20 @@ impl<'s> Speech<'s> {
         let by_words = later.find(|(at, message)| contradicts(&message.words, 0, claim, since(*at)));
         let by_words = by_words.map(|(_, message)| message.at);
         let answer = next.first().filter(|message| !message.by_agent);
-        let denied = || answer.filter(|answer| denies(&answer.words, &own.words, own_sentence(own, place)));
+        let denied = || {
+            answer.filter(|answer| denies(&answer.words, &own.words, own.words.tokens[place.token].sentence))
+        };
         by_words
             .or_else(|| contradicts(&own.words, place.token + 1, claim, Since::Nothing).then_some(own.at))
             .or_else(|| denied().map(|answer| answer.at))
             .or_else(|| self.shown_otherwise(claim, section, own.at))
             .or_else(|| {
-                let names: Vec<&Token> =
-                    claim.tokens.iter().filter(|token| token.kind == TokenKind::Name).collect();
-                let speaks_of = |theirs: &[Token]| {
-                    names.iter().any(|name| theirs.iter().any(|other| name.is_borne_by(other)))
+                let is_named = |name: &Token, change: &Words| {
+                    name.kind == TokenKind::Name && change.tokens.iter().any(|other| name.is_borne_by(other))
                 };
-                self.taken_back
-                    .iter()
-                    .find(|(at, theirs)| *at > own.at && speaks_of(theirs))
-                    .map(|(at, _)| *at)
+                let speaks_of = |change: &Words| claim.tokens.iter().any(|name| is_named(name, change));
+                let mut later = self.taken_back.iter().filter(|(at, _)| *at > own.at);
+                later.find(|(_, change)| speaks_of(change)).map(|(at, _)| *at)
             })
     }
 
@@ -195,29 +197,6 @@ impl<'s> Speech<'s> {
         let later = self.calls.iter().filter(|call| call.at >= at);
         later.filter(counts).find(differs).map(|call| call.at)
     }
-}
-
-fn has_failed(exchange: &Exchange<'_>) -> bool {
-    match &exchange.outcome {
-        Outcome::Returned { result, .. } => failure(exchange.call, result).is_some(),
-        Outcome::Unanswered => true,
-    }
-}
-
-fn said(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n\n")
-}
-
-fn names(text: &str) -> Vec<Token> {
-    Words::of(text).tokens.into_iter().filter(|token| token.kind == TokenKind::Name).collect()
-}
-
-fn own_sentence(message: &Message, place: Place) -> usize {
-    message.words.tokens[place.token].sentence
 }
 
 /// A claim on the way to be found in a message.

@@ -406,12 +406,12 @@ impl Making {
         let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
         let target = budget.target();
         let mut drafting = Drafting { unanswered, ..rules.drafting(budget, prefix) };
-        let mut draft = drafting.draft_for(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
+        let mut draft = drafting.draft(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
         let over = |draft: &Compaction| draft.tokens_after.is_some_and(|after| after > target);
         if matches!(drafting.keep, Keep::Turns(_)) && draft.as_ref().is_ok_and(over) {
             // Turns of any size may be more than there is room for.
             drafting.keep = Keep::Tokens(target.less(prefix).less(drafting.length.most()));
-            draft = drafting.draft_for(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
+            draft = drafting.draft(self.focus.as_ref(), context, &view.line, Trigger::Threshold);
         }
         draft
     }

@@ -59,7 +59,7 @@ fn draft(focus: Option<&str>, most: u64) -> Compaction {
         unanswered: None,
     };
     let focus = focus.and_then(Focus::new);
-    drafting.draft_for(focus.as_ref(), &context, &line, Trigger::Manual).expect("something is gained")
+    drafting.draft(focus.as_ref(), &context, &line, Trigger::Manual).expect("something is gained")
 }
 
 fn brief(compaction: &Compaction) -> &Brief {

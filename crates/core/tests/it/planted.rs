@@ -187,7 +187,7 @@ fn planted_in(session: &Session, events: RangeInclusive<Seq>) -> Brief {
             continue;
         }
         let mut text = planted.says.0.join(" … ");
-        for more in planted.worked.0.iter().chain(&planted.lines) {
+        for more in &planted.worked.0 {
             text = format!("{text} … {more}");
         }
         if let Some(exit) = planted.exit {

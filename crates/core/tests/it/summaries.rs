@@ -240,7 +240,7 @@ proptest! {
         let covered = SeqSet::run(Seq(1), Seq(events.len() as u64));
         for meter in meters() {
             let text = brief.render(&covered, Tokens(limit), &meter, Names::Messages);
-            let least = brief.minimum(&covered, &meter, Names::Messages);
+            let least = meter.text(&brief.render(&covered, Tokens(0), &meter, Names::Messages));
             prop_assert!(meter.text(&text) <= Tokens(limit).max(least), "{} > {limit}", meter.text(&text));
             prop_assert_eq!(&brief.render(&covered, Tokens(limit), &meter, Names::Messages), &text);
             let first_line = text.lines().next().unwrap();
@@ -281,7 +281,7 @@ proptest! {
         let [meter, _] = meters().map(Arc::new);
         let line = Line::new(events.iter().cloned());
         let drafting = Drafting { keep: Keep::Turns(turns), length: Length::Fixed(Tokens(400)), caps: SMALL, most: None, limit: None, unanswered: None };
-        let Ok(draft) = drafting.draft(&project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
+        let Ok(draft) = drafting.draft(None, &project(&line, Arc::clone(&meter), Names::Messages), &line, Trigger::Threshold) else { return Ok(()) };
         let before = project(&line, Arc::clone(&meter), Names::Messages);
         prop_assert_eq!(draft.tokens_before, Some(before.tokens()));
         prop_assert!(draft.tokens_after < draft.tokens_before);

@@ -180,7 +180,7 @@ proptest! {
         let keep = if important { Keep::Important(Tokens(keep)) } else { Keep::Tokens(Tokens(keep)) };
         let drafting = Drafting { keep, length, caps: caps(200, 100), most: Some(Tokens(most)), limit: None, unanswered: None };
         let after = |drafting: Drafting| {
-            drafting.draft(&context, &line, Trigger::Threshold).ok().and_then(|draft| draft.tokens_after)
+            drafting.draft(None, &context, &line, Trigger::Threshold).ok().and_then(|draft| draft.tokens_after)
         };
         let Some(reached) = after(drafting) else { return Ok(()) };
         // The cuts that keep no more than was asked for.

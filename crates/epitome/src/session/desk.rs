@@ -562,7 +562,7 @@ impl Desk {
         let drafting = state.drafting(budget);
         let attended = focus.as_deref().and_then(Focus::new);
         let (context, line) = (state.view.context(), state.view.line());
-        let Ok(cutting) = drafting.cut_for(attended.as_ref(), context, line) else { return Ok(None) };
+        let Ok(cutting) = drafting.cut(attended.as_ref(), context, line) else { return Ok(None) };
         let drafting = Drafting { caps: cutting.caps, ..drafting };
         let mut job = self.job(state, &cutting, drafting, trigger, focus.clone(), call, now)?;
         let known = self.store.jobs(Some(self.thread))?;

@@ -68,7 +68,7 @@ pub(crate) fn order(
         state.fill_all(&desk.store, desk.thread)?;
         let drafting = state.drafting(&budget);
         let attended = focus.and_then(Focus::new);
-        drafting.cut_for(attended.as_ref(), state.view.context(), state.view.line())?;
+        drafting.cut(attended.as_ref(), state.view.context(), state.view.line())?;
         let ordered = desk.order(state, &budget, trigger, focus.map(str::to_owned), None, now)?;
         let Some((marker, new)) = ordered else {
             // The very same was made before.
@@ -123,7 +123,7 @@ pub(crate) fn compact_built_in(
         let drafting = state.drafting(&budget.cloned().unwrap_or_else(|| state.budget()));
         let attended = focus.and_then(Focus::new);
         let (context, line) = (state.view.context(), state.view.line());
-        let compaction = drafting.draft_for(attended.as_ref(), context, line, trigger)?;
+        let compaction = drafting.draft(attended.as_ref(), context, line, trigger)?;
         made = Some(compaction.clone());
         let marker = Event::own(Fact::CompactionRequested { trigger, focus: focus.map(str::to_owned) }, now);
         Ok((vec![marker, Event::own(Fact::Compacted(compaction), now)], Vec::new()))

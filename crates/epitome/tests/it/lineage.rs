@@ -80,7 +80,7 @@ impl Story {
     /// A compaction by the built-in summariser.
     fn compact(self) -> Self {
         let compaction =
-            DRAFTING.draft(&self.context(), &self.line, Trigger::Manual).expect("enough to compact");
+            DRAFTING.draft(None, &self.context(), &self.line, Trigger::Manual).expect("enough to compact");
         self.append([Event::own(Fact::Compacted(compaction), None)])
     }
 

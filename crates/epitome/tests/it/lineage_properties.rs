@@ -85,7 +85,7 @@ fn thread(events: &[Arc<Logged>], places: &[(Index, u64)]) -> Line {
         line.push_uncounted(logged(head.0, fact));
         if compacted.contains(&at) {
             let context = project(&line, meter(), Names::Messages);
-            if let Ok(mut compaction) = drafting(1).draft(&context, &line, Trigger::Threshold) {
+            if let Ok(mut compaction) = drafting(1).draft(None, &context, &line, Trigger::Threshold) {
                 give_away(&mut compaction, head);
                 head = head.next();
                 line.push_uncounted(logged(head.0, Fact::Compacted(compaction)));

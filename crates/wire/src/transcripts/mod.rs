@@ -19,7 +19,7 @@ mod plain;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
-mod real_deeds;
+mod real_effects;
 #[cfg(test)]
 mod real_lines;
 #[cfg(test)]

@@ -5,10 +5,9 @@
 //! or an inline script writes without naming it on its command line is out of reach.
 
 mod arguments;
-mod edits;
 mod errors;
-mod failures;
-mod lines;
+mod failure;
+mod files;
 mod name;
 mod outcome;
 mod patch;
@@ -20,40 +19,32 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CallForm, ToolCall, ToolResult};
-
+pub use self::failure::{Failure, failure};
 use self::{
     arguments::Arguments,
     name::Kind,
     outcome::{End, Outcome},
-    script::{Given, Made},
 };
-
-pub use failures::{Failure, failure};
-pub(crate) use failures::{looks_up, run_kinds};
+pub(crate) use self::{failure::looks_up, shell::run_kinds};
+use crate::event::{ToolCall, ToolResult};
 
 /// What a call did, as its result confirms it.
 ///
 /// ```
-/// use epitome_core::{event::ToolCall, summary::tools::{Change, Deed, deeds}};
+/// use epitome_core::{event::ToolCall, summary::tools::{Change, ToolEffect, effects}};
 ///
 /// let call = ToolCall::function("1", "Bash", r#"{"command": "sed -i 's/a/b/' src/lib.rs"}"#);
-/// let changed = Deed::Changed { path: "src/lib.rs".to_owned(), how: Change::Edited, lines: Vec::new() };
-/// assert!(deeds(&call, None).contains(&changed));
+/// let changed = ToolEffect::Changed { path: "src/lib.rs".to_owned(), how: Change::Edited };
+/// assert!(effects(&call, None).contains(&changed));
 /// ```
-pub fn deeds(call: &ToolCall, result: Option<&ToolResult>) -> Vec<Deed> {
+pub fn effects(call: &ToolCall, result: Option<&ToolResult>) -> Vec<ToolEffect> {
     let outcome = result.map(Outcome::of);
-    let mut told: Vec<Deed> = Vec::new();
-    for deed in done(call, outcome.as_ref()) {
-        let named = match &deed {
-            Deed::Read { path, .. } | Deed::Changed { path, .. } => {
-                !path.is_empty() && path.len() <= LONGEST_PATH
-            }
-            Deed::Ran { .. } | Deed::Searched { .. } | Deed::Planned { .. } | Deed::Stepped { .. } => true,
-        };
+    let mut told: Vec<ToolEffect> = Vec::new();
+    for effect in done(call, outcome.as_ref()) {
+        let is_named = effect.path().is_none_or(|path| (1..=LONGEST_PATH).contains(&path.len()));
         // A script may say the same thing many times, of the same file.
-        if named && told.len() < MOST && !told.contains(&deed) {
-            told.push(deed);
+        if is_named && told.len() < MOST && !told.contains(&effect) {
+            told.push(effect);
         }
     }
     told
@@ -66,13 +57,13 @@ pub(crate) fn output_of(result: &ToolResult) -> String {
 
 /// Something a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ToolEffect {
     /// It read a file.
     Read {
         /// The file.
         path: String,
-        /// Which lines, from and to, if not all.
-        lines: Option<(u64, u64)>,
+        /// The figures that say which part of it, as they were given; empty if all.
+        part: String,
     },
     /// It changed a file.
     Changed {
@@ -80,8 +71,6 @@ pub enum Deed {
         path: String,
         /// How.
         how: Change,
-        /// Which lines of it, where that can be told: each run from and to.
-        lines: Vec<(u64, u64)>,
     },
     /// It ran a command.
     Ran {
@@ -91,10 +80,7 @@ pub enum Deed {
         exit: Option<i64>,
     },
     /// It looked for something.
-    Searched {
-        /// For what.
-        what: String,
-    },
+    Searched,
     /// It wrote down what is to be done: the whole plan, in place of what was planned before.
     Planned {
         /// The steps, in order.
@@ -109,6 +95,16 @@ pub enum Deed {
         /// How far it is, where it says so.
         state: Option<TodoState>,
     },
+}
+
+impl ToolEffect {
+    /// The file that was read or changed.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Read { path, .. } | Self::Changed { path, .. } => Some(path),
+            _ => None,
+        }
+    }
 }
 
 /// How a file was changed.
@@ -147,54 +143,42 @@ pub enum TodoState {
     Dropped,
 }
 
-/// The most deeds of one call.
+/// The most effects of one call.
 const MOST: usize = 256;
 
-/// The longest text that can be a path, and the longest command and pattern that are told whole.
+/// The longest text that can be a path, and the longest command that is told whole.
 const LONGEST_PATH: usize = 1024;
 const LONGEST_COMMAND: usize = 2048;
-const LONGEST_PATTERN: usize = 512;
 
-fn done(call: &ToolCall, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
+fn done(call: &ToolCall, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
     let arguments = Arguments::of(call);
-    let failed = outcome.is_some_and(Outcome::failed);
     match Kind::of(&call.name.0, &arguments) {
         Kind::Shell => ran(&arguments, outcome),
-        Kind::Running => finished(outcome),
         Kind::Script => scripted(&arguments, outcome),
-        Kind::Cell => edits::in_a_cell(&arguments, outcome),
-        Kind::Patch => edits::patched(&arguments, outcome),
-        _ if failed || outcome.is_some_and(errors::tells_of) => Vec::new(),
-        Kind::Read => edits::read(&arguments, outcome),
-        kind @ (Kind::Write | Kind::Edit | Kind::Delete | Kind::Move | Kind::Copy) => {
-            edits::changed(kind, &arguments, outcome)
-        }
-        Kind::Search => searched(&arguments),
-        Kind::Plan => plan::planned(&arguments),
-        Kind::Step => plan::stepped(&arguments, outcome),
-        Kind::Other => Vec::new(),
+        Kind::Patch => files::patched(&arguments, outcome),
+        _ if outcome.is_some_and(Outcome::went_wrong) => Vec::new(),
+        Kind::Read => files::read(&arguments),
+        kind @ (Kind::Write | Kind::Edit | Kind::Delete) => files::changed(kind, &arguments),
+        Kind::Plan => plan::planned(&arguments).into_iter().collect(),
+        Kind::Step => plan::stepped(&arguments, outcome).into_iter().collect(),
+        Kind::Search => vec![ToolEffect::Searched],
+        Kind::Running | Kind::Other => Vec::new(),
     }
 }
 
 /// The command line that a call runs.
 fn command(arguments: &Arguments<'_>) -> Option<String> {
-    const NAMES: &[&str] = &["command", "cmd", "script", "commands", "commandline", "code", "action"];
-    let words = |words: Vec<String>| match words.as_slice() {
-        // A shell that is given a script runs the script.
-        [shell, option, script]
-            if option.starts_with('-') && option.ends_with('c') && shell.ends_with("sh") =>
-        {
-            script.clone()
+    const NAMES: [&str; 7] = ["command", "cmd", "script", "commands", "commandline", "code", "action"];
+    let words = || {
+        let words: Vec<String> = arguments.elements(&NAMES).into_iter().filter_map(arguments::text).collect();
+        match words.as_slice() {
+            // A shell that is given a script runs the script.
+            [shell, option, script] if shell.ends_with("sh") && option.ends_with('c') => script.clone(),
+            words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
         }
-        _ => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
     };
-    let given = arguments.free().map(str::to_owned).or_else(|| arguments.long(NAMES));
-    let given = given.or_else(|| arguments.words(NAMES).map(words)).or_else(|| {
-        // The Responses API's own shell keeps the words one level deeper.
-        let action = ToolCall::function("", "", arguments.raw("action")?);
-        Arguments::of(&action).words(&["command", "commands"]).map(words)
-    })?;
-    (!given.trim().is_empty()).then_some(given)
+    let given = arguments.free().map(str::to_owned).or_else(|| arguments.long(&NAMES));
+    Some(given.unwrap_or_else(words)).filter(|command| !command.trim().is_empty())
 }
 
 /// A word as a shell would read it back.
@@ -207,67 +191,26 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn ran(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
+fn ran(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
     let Some(command) = command(arguments) else { return Vec::new() };
     if outcome.is_some_and(|outcome| outcome.end == End::Refused) {
         return Vec::new();
     }
-    if let Some(deeds) = edits::by_an_action(&command, outcome) {
-        return deeds;
-    }
-    let folder = arguments.short(&["workdir", "cwd", "directory", "workingdirectory", "dirpath"]);
-    let mut deeds = vec![Deed::Ran {
-        command: cut(command.trim(), LONGEST_COMMAND),
-        exit: outcome.and_then(|it| it.exit),
-    }];
-    deeds.extend(shell::deeds(&command, folder.as_deref(), outcome).into_iter().map(shortened));
-    deeds
+    let folder = arguments.short(&["workdir", "cwd", "directory", "workingdirectory"]);
+    let exit = outcome.and_then(|outcome| outcome.exit);
+    let ran = ToolEffect::Ran { command: cut(command.trim(), LONGEST_COMMAND), exit };
+    std::iter::once(ran).chain(shell::effects(shell::DEEPEST, &command, folder.as_deref(), outcome)).collect()
 }
 
-/// A command that was already running, where its result says which and how it ended.
-fn finished(outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
-    let ended = outcome.and_then(|outcome| Some((outcome.command.as_deref()?, outcome.exit?)));
-    ended
-        .map(|(command, exit)| Deed::Ran { command: cut(command, LONGEST_COMMAND), exit: Some(exit) })
-        .into_iter()
-        .collect()
-}
-
-fn scripted(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
+fn scripted(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
     let made = script::calls(arguments.free().unwrap_or_default());
     // One exit code cannot be told of several commands.
     let alone = made.len() == 1;
-    let deeds =
-        made.into_iter().filter_map(call).flat_map(|call| done(&call, outcome)).map(|deed| match deed {
-            Deed::Ran { command, exit } => Deed::Ran { command, exit: exit.filter(|_| alone) },
-            deed => deed,
-        });
-    deeds.take(MOST).collect()
-}
-
-/// A call that a script makes, as the model would have made it. A script does not run scripts.
-fn call(made: Made) -> Option<ToolCall> {
-    let (arguments, form) = match made.given {
-        Given::Text(text) => (text, CallForm::Custom),
-        Given::Named(named) => (serde_json::to_string(&named).ok()?, CallForm::Function),
-        Given::Nothing => return None,
-    };
-    let call = ToolCall { form, ..ToolCall::function("", made.name, arguments) };
-    (call.name.0 != "exec").then_some(call)
-}
-
-fn searched(arguments: &Arguments<'_>) -> Vec<Deed> {
-    const NAMES: &[&str] =
-        &["pattern", "query", "regex", "searchterm", "search", "filename", "glob", "q", "name"];
-    let what = arguments.short(NAMES);
-    what.map(|what| shortened(Deed::Searched { what })).into_iter().collect()
-}
-
-fn shortened(deed: Deed) -> Deed {
-    match deed {
-        Deed::Searched { what } => Deed::Searched { what: cut(what.trim(), LONGEST_PATTERN) },
-        deed => deed,
-    }
+    let effects = made.iter().flat_map(|call| done(call, outcome)).map(|effect| match effect {
+        ToolEffect::Ran { command, exit } => ToolEffect::Ran { command, exit: exit.filter(|_| alone) },
+        effect => effect,
+    });
+    effects.take(MOST).collect()
 }
 
 /// The beginning of a text, at most so many bytes of it.

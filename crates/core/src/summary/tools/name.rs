@@ -17,10 +17,6 @@ pub(super) enum Kind {
     Edit,
     /// Removes a file.
     Delete,
-    /// Renames a file.
-    Move,
-    /// Writes a file as another one is.
-    Copy,
     /// Applies a patch that names its files.
     Patch,
     /// Looks for something.
@@ -31,8 +27,6 @@ pub(super) enum Kind {
     Running,
     /// Runs a script which calls other tools.
     Script,
-    /// Runs code that may call an editor's functions.
-    Cell,
     /// Writes down a whole plan.
     Plan,
     /// Writes down or moves one step of a plan.
@@ -45,32 +39,12 @@ pub(super) enum Kind {
 const WORDS: &[(Kind, &[&str])] = &[
     (Kind::Plan, &["todo", "todos", "todowrite", "plan"]),
     (Kind::Delete, &["delete", "remove", "unlink"]),
-    (Kind::Move, &["move", "rename"]),
-    (Kind::Copy, &["copy"]),
     (Kind::Patch, &["patch", "applypatch"]),
-    (
-        Kind::Edit,
-        &[
-            "edit",
-            "multiedit",
-            "notebookedit",
-            "replace",
-            "insert",
-            "append",
-            "update",
-            "modify",
-            "editor",
-            "diff",
-        ],
-    ),
+    (Kind::Edit, &["edit", "editor", "multiedit", "replace", "insert", "append", "update", "modify", "diff"]),
     (Kind::Write, &["write", "create", "save", "overwrite"]),
-    (Kind::Search, &["grep", "glob", "find", "search", "ripgrep", "rg", "websearch"]),
-    (Kind::Cell, &["ipython", "jupyter", "python"]),
-    (
-        Kind::Shell,
-        &["bash", "shell", "exec", "execute", "run", "command", "terminal", "cmd", "powershell", "sh"],
-    ),
-    (Kind::Read, &["read", "view", "open", "cat", "show", "get", "load"]),
+    (Kind::Search, &["grep", "glob", "find", "search"]),
+    (Kind::Shell, &["bash", "shell", "exec", "execute", "run", "command", "terminal", "python"]),
+    (Kind::Read, &["read", "view", "open", "cat", "show", "get"]),
 ];
 
 impl Kind {

@@ -1,10 +1,13 @@
 //! Plans and their steps, as agents write them down.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use serde_json::value::RawValue;
 
-use super::{Deed, Todo, TodoState, arguments::Arguments, cut, outcome::Outcome};
+use super::{
+    Todo, TodoState, ToolEffect,
+    arguments::{Arguments, fields, text},
+    cut,
+    outcome::Outcome,
+};
 
 /// The most steps of one plan.
 const MOST: usize = 256;
@@ -13,48 +16,44 @@ const MOST: usize = 256;
 const LONGEST: usize = 512;
 
 /// A whole plan.
-pub(super) fn planned(arguments: &Arguments<'_>) -> Vec<Deed> {
-    let names = ["todos", "plan", "tasklist", "tasks", "steps", "items", "todolist"];
-    let list = names.iter().find_map(|name| {
-        serde_json::from_str::<Vec<&RawValue>>(arguments.raw(name)?).ok().filter(|list| !list.is_empty())
-    });
-    let steps: Vec<Todo> = match list {
-        Some(list) => list.into_iter().filter_map(step).take(MOST).collect(),
-        None => checklist(&arguments.long(&["todos", "plan", "todolist", "markdown"]).unwrap_or_default()),
+pub(super) fn planned(arguments: &Arguments<'_>) -> Option<ToolEffect> {
+    let list = arguments.elements(&["todos", "plan", "tasklist", "tasks", "steps", "items", "todolist"]);
+    let steps: Vec<Todo> = if list.is_empty() {
+        checklist(&arguments.long(&["todos", "plan", "todolist", "content"]).unwrap_or_default())
+    } else {
+        list.into_iter().filter_map(step).collect()
     };
-    if steps.is_empty() { Vec::new() } else { vec![Deed::Planned { steps }] }
+    (!steps.is_empty()).then_some(ToolEffect::Planned { steps })
 }
 
 /// One step of a plan that is kept step by step, or all of them where they are listed.
-pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
+pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Option<ToolEffect> {
     let said = outcome.map(|outcome| outcome.body.as_ref()).unwrap_or_default();
     let text = arguments.short(&["subject", "title", "content"]).map(|text| cut(text.trim(), LONGEST));
     let state = arguments.short(&["status", "state"]).and_then(|word| state(&word));
-    let id = arguments.short(&["taskid", "id"]).or_else(|| number(said.strip_prefix("Task #")?));
+    let id = || said.strip_prefix("Task #")?.split_once(' ').map(|(id, _)| cut(id, LONGEST));
+    let id = arguments.short(&["taskid", "id"]).or_else(id);
     if text.is_none() && state.is_none() {
         // What was listed stands as `#1 [completed] what is to be done`.
         let steps: Vec<Todo> = said.lines().filter_map(listed).take(MOST).collect();
-        return if steps.is_empty() { Vec::new() } else { vec![Deed::Planned { steps }] };
+        return (!steps.is_empty()).then_some(ToolEffect::Planned { steps });
     }
     let state = state.or(text.is_some().then_some(TodoState::Open));
-    vec![Deed::Stepped { id, text, state }]
+    Some(ToolEffect::Stepped { id, text, state })
 }
 
 fn step(json: &RawValue) -> Option<Todo> {
-    if let Ok(text) = serde_json::from_str::<String>(json.get()) {
+    const NAMES: [&str; 7] = ["content", "step", "title", "description", "text", "task", "subject"];
+    if let Some(text) = text(json) {
         return todo(&text, TodoState::Open);
     }
-    let object: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json.get()).ok()?;
-    let text = |names: &[&str]| {
-        names.iter().find_map(|name| serde_json::from_str::<String>(object.get(*name)?.get()).ok())
-    };
-    let done = object.get("done").or_else(|| object.get("completed"));
-    let done = done.is_some_and(|json| json.get() == "true").then_some(TodoState::Done);
-    let state = text(&["status", "state"]).and_then(|word| state(&word)).or(done);
-    todo(
-        &text(&["content", "step", "title", "description", "text", "task", "subject"])?,
-        state.unwrap_or(TodoState::Open),
-    )
+    let fields = fields(json);
+    let first = |names: &[&str]| names.iter().find_map(|name| text(fields.get(*name)?));
+    let is_done =
+        ["done", "completed"].iter().any(|name| fields.get(*name).is_some_and(|json| json.get() == "true"));
+    let told = first(&["status", "state"]).and_then(|word| state(&word));
+    let state = told.unwrap_or(if is_done { TodoState::Done } else { TodoState::Open });
+    todo(&first(&NAMES)?, state)
 }
 
 fn todo(text: &str, state: TodoState) -> Option<Todo> {
@@ -85,19 +84,12 @@ fn listed(line: &str) -> Option<Todo> {
     todo(text, state(word)?)
 }
 
-fn number(text: &str) -> Option<String> {
-    let digits: String = text.chars().take_while(char::is_ascii_digit).take(12).collect();
-    (!digits.is_empty()).then_some(digits)
-}
-
 fn state(word: &str) -> Option<TodoState> {
-    match word.trim() {
-        "pending" | "open" | "todo" | "not_started" | "not-started" => Some(TodoState::Open),
-        "in_progress" | "in-progress" | "active" | "doing" | "started" => Some(TodoState::Active),
+    match word.trim().replace('-', "_").as_str() {
+        "pending" | "open" | "todo" | "not_started" => Some(TodoState::Open),
+        "in_progress" | "active" | "doing" | "started" => Some(TodoState::Active),
         "completed" | "complete" | "done" | "finished" => Some(TodoState::Done),
-        "cancelled" | "canceled" | "deleted" | "dropped" | "skipped" | "abandoned" => {
-            Some(TodoState::Dropped)
-        }
+        "cancelled" | "canceled" | "deleted" | "dropped" | "skipped" => Some(TodoState::Dropped),
         _ => None,
     }
 }

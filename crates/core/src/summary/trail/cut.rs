@@ -107,7 +107,8 @@ fn even_share(lengths: &[usize], room: usize) -> usize {
     usize::MAX
 }
 
-fn visit_texts(value: &mut Value, see: &mut impl FnMut(&mut String)) {
+/// Shows every text in some JSON to `see`.
+pub(in crate::summary) fn visit_texts(value: &mut Value, see: &mut impl FnMut(&mut String)) {
     match value {
         Value::String(text) => see(text),
         Value::Array(values) => values.iter_mut().for_each(|value| visit_texts(value, see)),

@@ -4,7 +4,7 @@
 //! for a letter. One number scales all weights, and the largest that fits is taken, so that a trail fills its room whatever
 //! it holds. What a focus is about is dealt its room first, then what belongs to the same requests, then the rest.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind,
@@ -72,57 +72,33 @@ impl Trail {
     /// The same trail within `letters`, or a little more where words must be told.
     pub(in crate::summary) fn within(self, letters: usize, ranking: Option<&FocusRanking<'_>>) -> Self {
         let relevance = match ranking {
-            Some(ranking) => ranking.entries().to_vec(),
+            Some(ranking) => ranking.entries.clone(),
             None => vec![Relevance::Unrelated; self.entries.len()],
         };
         let (entries, relevance) = super::fold::folded(self.entries, relevance, letters);
         let claims: Vec<(Claims, Relevance)> = claims(&entries).into_iter().zip(relevance).collect();
-        let mut scales = Scales::default();
+        // By how much weights are scaled, for each relevance: what has not had its turn yet gets what it gets in any case.
+        let mut scales: HashMap<Relevance, u64> = HashMap::new();
+        let scale_of = |scales: &HashMap<_, _>, of: &Relevance| scales.get(of).copied().unwrap_or_default();
         for first in Relevance::BY_WORTH {
-            let tried = |scale: u64| scales.with(first, scale);
-            let total = |scales: &Scales| {
-                claims.iter().map(|(claims, relevance)| claims.letters(scales.of(*relevance))).sum::<usize>()
+            let total = |scale: u64| {
+                let scale_of = |of: &Relevance| if *of == first { scale } else { scale_of(&scales, of) };
+                claims.iter().map(|(claims, relevance)| claims.letters(scale_of(relevance))).sum::<usize>()
             };
             let (mut fits, mut too_much) = (0, WHOLE);
-            if total(&tried(too_much)) <= letters {
+            if total(too_much) <= letters {
                 fits = too_much;
             }
             while too_much - fits > 1 {
                 let scale = u64::midpoint(fits, too_much);
-                if total(&tried(scale)) <= letters { fits = scale } else { too_much = scale }
+                if total(scale) <= letters { fits = scale } else { too_much = scale }
             }
-            scales = tried(fits);
+            scales.insert(first, fits);
         }
-        let cut = entries.into_iter().zip(&claims);
-        let cut =
-            cut.filter_map(|(entry, (claims, relevance))| cut_entry(entry, claims, scales.of(*relevance)));
+        let cut = entries.into_iter().zip(&claims).filter_map(|(entry, (claims, relevance))| {
+            cut_entry(entry, claims, scale_of(&scales, relevance))
+        });
         Self { entries: cut.collect() }
-    }
-}
-
-/// By how much weights are scaled, for each relevance. What has not had its turn yet gets what it gets in any case.
-#[derive(Clone, Copy, Debug, Default)]
-struct Scales {
-    about: u64,
-    same_request: u64,
-    unrelated: u64,
-}
-
-impl Scales {
-    fn of(&self, relevance: Relevance) -> u64 {
-        match relevance {
-            Relevance::About => self.about,
-            Relevance::SameRequest => self.same_request,
-            Relevance::Unrelated => self.unrelated,
-        }
-    }
-
-    fn with(self, relevance: Relevance, scale: u64) -> Self {
-        match relevance {
-            Relevance::About => Self { about: scale, ..self },
-            Relevance::SameRequest => Self { same_request: scale, ..self },
-            Relevance::Unrelated => Self { unrelated: scale, ..self },
-        }
     }
 }
 

@@ -33,10 +33,6 @@ impl Piece {
     fn is_folded(&self) -> bool {
         matches!(self.entries.as_slice(), [TrailEntry { what: TrailKind::Request(_), .. }])
     }
-
-    fn most_relevant(&self) -> Relevance {
-        self.relevance.iter().copied().max().unwrap_or_default()
-    }
 }
 
 /// The entries, with the oldest folded until the shortest forms of all fit `letters`; what a focus is about comes last. The
@@ -63,7 +59,7 @@ pub(super) fn folded(
             if needed <= letters {
                 break;
             }
-            if piece.most_relevant() == relevance && !piece.is_folded() {
+            if piece.relevance.iter().max() == Some(&relevance) && !piece.is_folded() {
                 needed = needed.saturating_sub(least(&piece.entries));
                 piece.entries = fold(std::mem::take(&mut piece.entries), first).into_iter().collect();
                 piece.relevance.truncate(piece.entries.len());
@@ -87,7 +83,11 @@ fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -
             Some(last) if needed > letters && last.is_folded() && piece.is_folded() => {
                 needed = needed.saturating_sub(least(&last.entries) + least(&piece.entries));
                 for (first, second) in last.entries.iter_mut().zip(piece.entries) {
-                    join(first, second);
+                    if let (TrailKind::Request(first), TrailKind::Request(second)) =
+                        (&mut first.what, second.what)
+                    {
+                        join_requests(first, second);
+                    }
                 }
                 needed += least(&last.entries);
             }
@@ -151,13 +151,7 @@ fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
     Some(TrailEntry { at, what: TrailKind::Request(request) })
 }
 
-/// Makes one entry of two folded ones.
-fn join(first: &mut TrailEntry, second: TrailEntry) {
-    if let (TrailKind::Request(first), TrailKind::Request(second)) = (&mut first.what, second.what) {
-        join_requests(first, second);
-    }
-}
-
+/// Makes one of two folded requests.
 fn join_requests(first: &mut FoldedRequest, second: FoldedRequest) {
     first.last = first.last.max(second.last);
     first.requests = first.requests.saturating_add(second.requests);
@@ -179,14 +173,10 @@ fn change(changed: &mut Vec<String>, path: String) {
     changed.drain(..changed.len().saturating_sub(CHANGED));
 }
 
-/// The tools that were called most; the others become one.
+/// The tools that were called most.
 fn most_called(calls: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    const OTHERS: &str = "other tools";
-    if calls.len() <= TOOLS {
-        return calls;
-    }
     let mut by_count: Vec<(String, u64)> = calls.into_iter().collect();
-    by_count.sort_by_key(|(tool, count)| (tool == OTHERS, std::cmp::Reverse(*count)));
-    let others = by_count.drain(TOOLS - 1..).map(|(_, count)| count).fold(0, u64::saturating_add);
-    by_count.into_iter().chain([(OTHERS.to_owned(), others)]).collect()
+    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    by_count.truncate(TOOLS);
+    by_count.into_iter().collect()
 }

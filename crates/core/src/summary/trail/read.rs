@@ -10,11 +10,11 @@ use crate::{
     id::Seq,
     pairing::{Exchange, Outcome, Paired},
     summary::{
+        calls::plain_path,
         extract::{closing, text},
-        files::plain_path,
         prose::one_line,
         reading::Reading,
-        tools::{Deed, deeds, failure, output_of},
+        tools::{ToolEffect, effects, failure, output_of},
     },
     verify::{holds_secret, without_keys},
 };
@@ -43,29 +43,15 @@ impl Trail {
         let closing = closing(span);
         for event in span {
             let at = event.id.seq;
-            match &event.event.fact {
-                Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } => {
-                    self.entries.extend(client_notes(at, parts));
-                    self.entries.extend(user_words(at, parts));
-                }
-                Fact::AssistantSaid { parts, .. } => {
-                    let part = if closing.contains(&at) { AnswerPart::Report } else { AnswerPart::Remark };
-                    self.entries.extend(assistant_words(at, parts, part));
-                    let made = calls.remove(&at).unwrap_or_default();
-                    let read = reading.calls(at, || made.into_iter().map(call_entry).collect());
-                    self.entries.extend_from_slice(&read);
-                }
-                Fact::Instructed { .. }
-                | Fact::CompactionRequested { .. }
-                | Fact::Compacted(_)
-                | Fact::CompactionReverted { .. }
-                | Fact::CompactionRestored { .. }
-                | Fact::Pinned { .. }
-                | Fact::Unpinned { .. }
-                | Fact::Injected { .. }
-                | Fact::UsageReported { .. }
-                | Fact::ModelChanged { .. }
-                | Fact::Carried { .. } => {}
+            if let Fact::UserSaid { parts } | Fact::ToolReturned { parts, .. } = &event.event.fact {
+                self.entries.extend(client_notes(at, parts));
+                self.entries.extend(user_words(at, parts));
+            } else if let Fact::AssistantSaid { parts, .. } = &event.event.fact {
+                let part = if closing.contains(&at) { AnswerPart::Report } else { AnswerPart::Remark };
+                self.entries.extend(assistant_words(at, parts, part));
+                let made = calls.remove(&at).unwrap_or_default();
+                let read = reading.calls(at, || made.into_iter().map(call_entry).collect());
+                self.entries.extend_from_slice(&read);
             }
         }
         self
@@ -90,25 +76,16 @@ fn client_notes(at: Seq, parts: &[Part]) -> Vec<TrailEntry> {
 
 /// Whether a client's text says that something happened.
 fn reports_an_event(kind: ClientTextKind) -> bool {
-    match kind {
+    matches!(
+        kind,
         ClientTextKind::Notification
-        | ClientTextKind::CommandEcho
-        | ClientTextKind::CommandOutput
-        | ClientTextKind::HookOutput
-        | ClientTextKind::Interruption
-        | ClientTextKind::Attachment
-        | ClientTextKind::ToolOutput => true,
-        ClientTextKind::Environment
-        | ClientTextKind::Instructions
-        | ClientTextKind::Skill
-        | ClientTextKind::Reminder
-        | ClientTextKind::Continuation
-        | ClientTextKind::EditorState
-        | ClientTextKind::MediaPlaceholder
-        | ClientTextKind::ClientPrompt
-        | ClientTextKind::ControlToken
-        | ClientTextKind::UserWordsFrame => false,
-    }
+            | ClientTextKind::CommandEcho
+            | ClientTextKind::CommandOutput
+            | ClientTextKind::HookOutput
+            | ClientTextKind::Interruption
+            | ClientTextKind::Attachment
+            | ClientTextKind::ToolOutput
+    )
 }
 
 fn assistant_words(at: Seq, parts: &[Part], part: AnswerPart) -> Option<TrailEntry> {
@@ -157,22 +134,18 @@ fn ending(call: &ToolCall, result: Option<&ToolResult>) -> CallEnding {
 
 /// What a call did, and what it was about.
 fn effect(call: &ToolCall, result: Option<&ToolResult>) -> (CallEffect, String) {
-    let done = deeds(call, result);
-    let changed = done.iter().find_map(|deed| match deed {
-        Deed::Changed { path, .. } => Some((CallEffect::Changed, plain_path(path))),
-        _ => None,
-    });
-    let read = || {
-        done.iter().find_map(|deed| match deed {
-            // Another stretch of the same file makes nothing outdated.
-            Deed::Read { path, lines: Some((first, last)) } => {
-                Some((CallEffect::Read, format!("{}:{first}-{last}", plain_path(path))))
-            }
-            Deed::Read { path, lines: None } => Some((CallEffect::Read, plain_path(path))),
-            _ => None,
-        })
-    };
-    changed.or_else(read).unwrap_or_else(|| (CallEffect::Other, digest(call)))
+    let done = effects(call, result);
+    let changed = done.iter().find(|effect| matches!(effect, ToolEffect::Changed { .. }));
+    let read = || done.iter().find(|effect| matches!(effect, ToolEffect::Read { .. }));
+    match changed.or_else(read) {
+        Some(ToolEffect::Changed { path, .. }) => (CallEffect::Changed, plain_path(path)),
+        // Another part of the same file makes nothing outdated.
+        Some(ToolEffect::Read { path, part }) if !part.is_empty() => {
+            (CallEffect::Read, format!("{}:{part}", plain_path(path)))
+        }
+        Some(ToolEffect::Read { path, .. }) => (CallEffect::Read, plain_path(path)),
+        _ => (CallEffect::Other, digest(call)),
+    }
 }
 
 /// A call by what it was given, so that the same call is known again, by later builds too: summaries are stored.

@@ -71,8 +71,6 @@ pub(crate) struct Planted {
     pub(crate) says: Words,
     /// What it must name as sources.
     pub(crate) from: Words,
-    /// The lines of a file it must tell, as `12-14` or `12`.
-    pub(crate) lines: Option<String>,
     /// The exit code of a command it must tell.
     pub(crate) exit: Option<i64>,
     /// Of a failed approach: what worked, in this item, another failed approach or a decision.
@@ -149,11 +147,6 @@ impl Planted {
                     item.sources
                 ));
             }
-        }
-        if let Some(lines) = &self.lines
-            && !has_number(&plain(&item.text), lines)
-        {
-            lacks.push(format!("lines {lines}"));
         }
         if let Some(exit) = self.exit {
             let said =

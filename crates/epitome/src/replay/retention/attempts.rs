@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use epitome_core::{
     context::{Body, Context, Segment, Shown},
     event::{ToolCall, ToolResult},
-    summary::tools::{Deed, Failure, deeds, failure},
+    summary::tools::{Failure, ToolEffect, effects, failure},
 };
 
 use super::{
@@ -55,7 +55,7 @@ pub(super) enum Name {
 #[derive(Clone, Debug, Default)]
 struct Done {
     times: Vec<Once>,
-    lines: Option<(u64, u64)>,
+    part: String,
     /// How often files had changed.
     changes: u64,
     /// Whether it failed the last time.
@@ -89,24 +89,19 @@ impl Attempts {
     }
 
     fn take(&mut self, course: &mut Course, one: &Exchanged<'_>) {
-        let asked = deeds(one.call, None);
-        for deed in &asked {
-            if let Deed::Read { path, .. } | Deed::Changed { path, .. } = deed
-                && is_file(path)
-            {
-                self.touched.push((path.clone(), one.number));
-            }
-        }
+        let asked = effects(one.call, None);
+        let touched = asked.iter().filter_map(ToolEffect::path).filter(|path| is_file(path));
+        self.touched.extend(touched.map(|path| (path.to_owned(), one.number)));
         if let (Some(failure), Some(at)) = (&one.failure, one.returned)
             && !failure.words.is_empty()
         {
             self.failures.push((at, failure.words.clone()));
         }
-        for (name, lines) in names(one.call, &asked) {
-            self.repeats.extend(course.again(&name, lines, one));
+        for (name, part) in names(one.call, &asked) {
+            self.repeats.extend(course.again(&name, part, one));
         }
-        for deed in deeds(one.call, one.result) {
-            if let Deed::Changed { path, .. } = deed {
+        for effect in effects(one.call, one.result) {
+            if let ToolEffect::Changed { path, .. } = effect {
                 course.changed(&path);
             }
         }
@@ -155,17 +150,14 @@ struct Course {
 
 impl Course {
     /// Notes that something was done, and tells if it had been done before.
-    fn again(&mut self, name: &Name, lines: Option<(u64, u64)>, one: &Exchanged<'_>) -> Option<Repeat> {
+    fn again(&mut self, name: &Name, part: String, one: &Exchanged<'_>) -> Option<Repeat> {
         let failed = one.failure.is_some();
         let known = self.done.entry(name.clone()).or_default();
         if matches!(name, Name::Words(_)) {
             known.retain(|done| done.changes == self.changes);
         }
-        let holds = |done: &&mut Done| match (done.lines, lines) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(before), Some(now)) => before.0 <= now.0 && now.1 <= before.1,
-        };
+        // All of a file holds every part of it.
+        let holds = |done: &&mut Done| done.part.is_empty() || done.part == part;
         let before = known.iter_mut().rev().find(holds);
         // What one answer asks for twice, it does not ask for again.
         let seen: Vec<Once> = before.as_ref().map_or_else(Vec::new, |done| {
@@ -185,7 +177,7 @@ impl Course {
                     done.times.push(this);
                     done.failed = failed;
                 }
-                None => known.push(Done { times: vec![this], lines, changes: self.changes, failed }),
+                None => known.push(Done { times: vec![this], part, changes: self.changes, failed }),
             }
         }
         repeat
@@ -199,27 +191,28 @@ impl Course {
 }
 
 /// What a call does, by the names under which it can be done again.
-fn names(call: &ToolCall, asked: &[Deed]) -> Vec<(Name, Option<(u64, u64)>)> {
-    if asked.iter().any(|deed| matches!(deed, Deed::Changed { .. })) {
-        return vec![(Name::Words(call.arguments.trim().to_owned()), None)];
+fn names(call: &ToolCall, asked: &[ToolEffect]) -> Vec<(Name, String)> {
+    if asked.iter().any(|effect| matches!(effect, ToolEffect::Changed { .. })) {
+        return vec![(Name::Words(call.arguments.trim().to_owned()), String::new())];
     }
-    let reads = asked.iter().filter_map(|deed| match deed {
-        Deed::Read { path, lines } => Some((Name::File(file(path)), *lines)),
+    let reads = asked.iter().filter_map(|effect| match effect {
+        ToolEffect::Read { path, part } => Some((Name::File(file(path)), part.clone())),
         _ => None,
     });
     let reads: Vec<_> = reads.collect();
     if !reads.is_empty() {
         return reads;
     }
-    let words = asked.iter().find_map(|deed| match deed {
-        Deed::Ran { command, .. } => {
+    let words = asked.iter().find_map(|effect| match effect {
+        ToolEffect::Ran { command, .. } => {
             let polls = POLLS.iter().any(|poll| command.trim_start().starts_with(poll));
             (!polls).then(|| command.split_whitespace().collect::<Vec<_>>().join(" "))
         }
-        Deed::Searched { .. } => Some(call.arguments.trim().to_owned()),
+        ToolEffect::Searched => Some(call.arguments.trim().to_owned()),
         _ => None,
     });
-    words.filter(|words| words.len() >= 4).map(|words| (Name::Words(words), None)).into_iter().collect()
+    let words = words.filter(|words| words.len() >= 4);
+    words.map(|words| (Name::Words(words), String::new())).into_iter().collect()
 }
 
 /// Whether a path can be told from a word: `entire` may be a program or an English word, `LICENSE` is neither.

@@ -1,271 +1,225 @@
 //! What a command line did, read without running it.
 //!
-//! [`parser`] takes the line apart, [`programs`] knows which programs read and change the files they are given, and
-//! [`files`] goes through the commands with both. What a
-//! program writes of its own accord (a build, an inline Python script, a formatter over a folder) names no file on the
-//! command line, so it is out of reach here and is not guessed at.
+//! [`parser`] takes the line apart. Which files well-known programs read and change is told from the words that they are
+//! given. What a program writes of its own accord (a build, an inline Python script, a formatter over a folder) names no
+//! file on the command line, so it is out of reach here and is not guessed at.
 
-mod files;
-mod options;
+mod nature;
 mod parser;
-mod place;
-mod programs;
-mod syntax;
 
-pub(super) use place::join;
+pub(super) use self::nature::Nature;
+pub(crate) use self::nature::run_kinds;
+use self::parser::{Command, commands};
+use super::{Change, ToolEffect, arguments::figures_in, outcome::Outcome, patch};
 
-use self::{
-    files::Effects,
-    syntax::{Join, Place, Script, Stream, Word},
-};
-use super::{Deed, outcome::Outcome};
+/// How deep `bash -c` is followed.
+pub(super) const DEEPEST: usize = 3;
 
 /// What a command line did, with what came back if anything has.
-pub(super) fn deeds(command: &str, folder: Option<&str>, outcome: Option<&Outcome<'_>>) -> Vec<Deed> {
-    let script = Script::of(command);
-    Effects::of(&script, folder, outcome, 0)
+pub(super) fn effects(
+    depth: usize,
+    line: &str,
+    folder: Option<&str>,
+    outcome: Option<&Outcome<'_>>,
+) -> Vec<ToolEffect> {
+    let commands = commands(line);
+    // The folder of each subshell that is open.
+    let mut folders = vec![folder.map(str::to_owned)];
+    let mut effects = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        let folder = folders.last().cloned().flatten();
+        folders.resize(command.depth + 1, folder);
+        let folder = folders.last_mut().expect("a subshell stands in the line itself");
+        let words = program(&command.words);
+        let (name, operands) = words.split_first().map_or(("", &[][..]), |(name, rest)| (*name, rest));
+        match name {
+            "cd" => {
+                let to = operands.first().filter(|to| is_file(to));
+                *folder = to.map(|to| join(folder.as_deref(), to));
+            }
+            "bash" | "sh" | "zsh" => {
+                let inner = operands.iter().skip_while(|word| !word.ends_with('c')).nth(1);
+                let inner = inner.copied().unwrap_or(command.input);
+                if depth > 0 {
+                    effects.extend(self::effects(depth - 1, inner, folder.as_deref(), outcome));
+                }
+            }
+            _ => {
+                // Of a line that failed the last command is taken to be the one that did.
+                let failed = outcome.filter(|outcome| outcome.failed() && at + 1 == commands.len());
+                let touched = touched(name, operands, command, failed);
+                let is_patch = name == "apply_patch";
+                let is_meant = |path: &str| is_file(path) && !is_refused(name, path, outcome);
+                let touched = touched.into_iter().filter(|_| failed.is_none() || is_patch);
+                let touched = touched.filter(|effect| effect.path().is_some_and(is_meant));
+                effects.extend(touched.map(|effect| seen_from(folder.as_deref(), effect)));
+            }
+        }
+        for (path, how) in command.outputs.iter().filter(|(path, _)| is_file(path)) {
+            if !is_refused("", path, outcome) {
+                effects.push(ToolEffect::Changed { path: join(folder.as_deref(), path), how: *how });
+            }
+        }
+    }
+    effects
 }
 
-/// What a command line's exit code and output can be taken for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Nature {
-    /// What an exit code of zero says.
-    pub(super) zero: Zero,
-    /// What stands in the output.
-    pub(super) output: Output,
-    /// What an exit code of one says.
-    pub(super) one: One,
+fn seen_from(folder: Option<&str>, effect: ToolEffect) -> ToolEffect {
+    match effect {
+        ToolEffect::Read { path, part } => ToolEffect::Read { path: join(folder, &path), part },
+        ToolEffect::Changed { path, how } => ToolEffect::Changed { path: join(folder, &path), how },
+        effect => effect,
+    }
 }
 
-/// What an exit code of zero says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zero {
-    /// All went well.
-    Success,
-    /// The last command went well, whatever the others did.
-    OfTheLast,
+/// The files that a program is given and what it does to them.
+fn touched(
+    name: &str,
+    words: &[&str],
+    command: &Command<'_>,
+    failed: Option<&Outcome<'_>>,
+) -> Vec<ToolEffect> {
+    let has = |letter: char| {
+        words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
+    };
+    let says = |part: &str| words.iter().any(|word| word.starts_with('-') && word.contains(part));
+    let operands: Vec<&str> =
+        words.iter().copied().filter(|word| !word.is_empty() && !word.starts_with('-')).collect();
+    match name {
+        "cat" | "nl" | "head" | "tail" | "bat" => read(&operands, words),
+        "sed" | "perl" => {
+            let files = behind_script(words);
+            match name {
+                _ if has('i') || says("--in-place") => changed(&files, Change::Edited),
+                "sed" => read(&files, words),
+                _ => Vec::new(),
+            }
+        }
+        "rm" | "unlink" => changed(&operands, Change::Deleted),
+        "mv" => moved(&operands, true),
+        "cp" => moved(&operands, false),
+        "touch" => changed(&operands, Change::Written),
+        "tee" => changed(&operands, if has('a') { Change::Edited } else { Change::Written }),
+        "git" => match operands.split_first() {
+            Some((&"mv", operands)) => moved(operands, true),
+            Some((&"rm", operands)) if !says("--cached") => changed(operands, Change::Deleted),
+            Some((&"apply", _)) if !says("--check") => patch::applied(command.input, failed),
+            _ => Vec::new(),
+        },
+        "apply_patch" => {
+            let given = words.iter().find(|word| word.contains("*** Begin Patch"));
+            patch::applied(given.copied().unwrap_or(command.input), failed)
+        }
+        _ => Vec::new(),
+    }
 }
 
-/// What stands in a command line's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Output {
-    /// What programs say about their work.
-    Report,
-    /// Content, at least in part: files, history, matches, which may hold anything.
-    Content,
+fn changed(files: &[&str], how: Change) -> Vec<ToolEffect> {
+    files.iter().map(|path| ToolEffect::Changed { path: (*path).to_owned(), how }).collect()
 }
 
-/// What an exit code of one says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum One {
-    /// A failure.
-    Failure,
-    /// That nothing was found, or that two things differ.
-    Nothing,
+/// The files that a program is given behind a script: that is the first word, or stands behind `-e`.
+fn behind_script<'w>(words: &[&'w str]) -> Vec<&'w str> {
+    let is_option = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('e');
+    let mut is_script = !words.iter().any(|word| is_option(&word));
+    let mut files = Vec::new();
+    // BSD's `-i` has a word of its own for the suffix, empty as a rule.
+    for word in words.iter().copied().filter(|word| !word.is_empty()) {
+        if word.starts_with('-') {
+            is_script |= is_option(&word);
+        } else if !std::mem::take(&mut is_script) {
+            files.push(word);
+        }
+    }
+    files
 }
 
-/// The nature of a command line, and the names of the programs that it runs.
-pub(super) fn nature(command: &str) -> (Nature, Vec<String>) {
-    let script = Script::of(command);
-    let commands: Vec<_> = script.commands.iter().filter(|command| command.place == Place::Outside).collect();
-    let programs: Vec<Vec<&str>> = commands
-        .iter()
-        .map(|command| options::unwrapped(command.words.iter().filter_map(Word::text).collect()))
-        .collect();
-    let hides = commands.iter().skip(1).any(|command| command.join != Join::And);
-    let content = commands.iter().zip(&programs).any(|(command, words)| {
-        let away = command.redirects.iter().any(|redirect| redirect.from == Stream::Output);
-        command.join != Join::Pipe && !away && shows_content(words)
+fn read(files: &[&str], words: &[&str]) -> Vec<ToolEffect> {
+    let files: Vec<&str> = files.iter().copied().filter(|path| is_file(path)).collect();
+    let others: Vec<&str> = words.iter().copied().filter(|word| !files.contains(word)).collect();
+    let part = figures_in(&others.join(" "));
+    files.iter().map(|path| ToolEffect::Read { path: (*path).to_owned(), part: part.clone() }).collect()
+}
+
+/// Sources and where each goes: into a folder if there are several or if the last word is one by its look.
+fn moved(operands: &[&str], is_gone: bool) -> Vec<ToolEffect> {
+    let Some((target, sources)) = operands.split_last() else { return Vec::new() };
+    let into = sources.len() > 1 || target.ends_with('/') || target.ends_with('.');
+    let each = sources.iter().flat_map(|source| {
+        let own = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let to = if into { format!("{}/{own}", target.trim_end_matches('/')) } else { (*target).to_owned() };
+        let gone = is_gone.then(|| ToolEffect::Changed { path: (*source).to_owned(), how: Change::Deleted });
+        let how = if is_gone { Change::Moved } else { Change::Written };
+        gone.into_iter().chain([ToolEffect::Changed { path: to, how }])
     });
-    let last = programs.last().map(Vec::as_slice).unwrap_or_default();
-    let nature = Nature {
-        zero: if hides { Zero::OfTheLast } else { Zero::Success },
-        output: if content { Output::Content } else { Output::Report },
-        one: if compares(last) { One::Nothing } else { One::Failure },
+    each.collect()
+}
+
+/// Whether a program, or the shell that opens a file for it, says that it could not do what it was told to.
+fn is_refused(name: &str, path: &str, outcome: Option<&Outcome<'_>>) -> bool {
+    const LINES: usize = 64;
+    let lines = outcome.into_iter().flat_map(|outcome| outcome.body.lines()).take(LINES);
+    let speaker = |line: &str| {
+        let shells = ["bash", "sh", "zsh"];
+        line.split_once(": ").is_some_and(|(by, _)| by == name || name.is_empty() && shells.contains(&by))
     };
-    (nature, programs.iter().filter_map(|words| words.first().map(|name| (*name).to_owned())).collect())
+    lines
+        .into_iter()
+        .any(|line| speaker(line) && line.split(['\'', ' ', ':', '‘', '’']).any(|word| word == path))
 }
 
-/// What a command line runs, by which two of its runs are the same: each program with its subcommand or script. Changes of
-/// folder, filters behind a pipe, flags and redirections do not count.
-pub(super) fn kinds(command: &str) -> Vec<String> {
-    const PREPARING: [&str; 10] =
-        ["cd", "export", "set", "source", ".", "echo", "mkdir", "sleep", "true", "pwd"];
-    let script = Script::of(command);
-    let outside = script.commands.iter();
-    let outside = outside.filter(|command| command.place == Place::Outside && command.join != Join::Pipe);
-    let words =
-        outside.map(|command| options::unwrapped(command.words.iter().filter_map(Word::text).collect()));
-    let working = words.filter(|words| words.first().is_some_and(|name| !PREPARING.contains(name)));
-    let kinds: Vec<String> = working.map(|words| kind(&words)).collect();
-    if kinds.is_empty() { vec![command.to_owned()] } else { kinds }
-}
-
-fn kind(words: &[&str]) -> String {
-    let words = match words {
-        ["python" | "python3", "-m", rest @ ..] if !rest.is_empty() => rest,
+/// The words of a command from its program's own name on: without assignments, keywords and what runs another program.
+fn program(words: &[String]) -> Vec<&str> {
+    const RUNNERS: [&str; 15] = [
+        "sudo", "env", "time", "timeout", "nohup", "command", "exec", "npx", "if", "then", "else", "while",
+        "do", "!", "{",
+    ];
+    let is_before = |word: &&str| {
+        let is_set = word.split_once('=').is_some_and(|(name, _)| name.bytes().all(is_of_name));
+        RUNNERS.contains(word) || is_set || word.starts_with(|first: char| first.is_ascii_digit())
+    };
+    let mut words: Vec<&str> = words.iter().map(String::as_str).skip_while(is_before).collect();
+    if let Some(first) = words.first_mut() {
+        *first = first.rsplit('/').next().unwrap_or(first);
+    }
+    // Two words that run the program named after them.
+    match words.as_slice() {
+        ["uv" | "poetry", "run", ..] | ["pnpm" | "bundle" | "npm", "exec", ..] => words.split_off(2),
         _ => words,
+    }
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Whether a word may name a file: no option, figure or device, and nothing in it that only a running shell knows.
+fn is_file(word: &str) -> bool {
+    !word.is_empty()
+        && !word.starts_with('-')
+        && !word.starts_with("/dev/")
+        && !word.contains(['$', '`', '*', '?', '{', '\n'])
+        && !word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+/// A path seen from a folder, without the steps that lead nowhere.
+pub(super) fn join(folder: Option<&str>, path: &str) -> String {
+    let is_absolute = path.starts_with(['/', '~', '\\']) || path.as_bytes().get(1) == Some(&b':');
+    let whole = match folder {
+        Some(folder) if !is_absolute => format!("{folder}/{path}"),
+        _ => path.to_owned(),
     };
-    // Code on the command line is the same only as a whole.
-    if words.iter().any(|word| matches!(*word, "-c" | "-e" | "-lc" | "--eval")) {
-        return words.join(" ");
-    }
-    let interprets = words[0].starts_with("python")
-        || matches!(words[0], "bash" | "sh" | "zsh" | "node" | "ruby" | "perl" | "deno" | "tsx" | "php");
-    let name = |word: &&str| {
-        interprets || word.chars().all(|letter| letter.is_alphanumeric() || "-_:".contains(letter))
-    };
-    let operands = words[1..].iter().copied().filter(|word| !word.starts_with('-'));
-    let operands: Vec<&str> = operands.take_while(name).take(2).collect();
-    let own = match operands.first() {
-        Some(&"run" | &"compose") => 2,
-        _ => 1,
-    };
-    let own = &operands[..own.min(operands.len())];
-    [&words[..1], own].concat().join(" ")
-}
-
-/// Whether a program writes what it was given or found rather than what it thinks of it.
-fn shows_content(words: &[&str]) -> bool {
-    match words {
-        ["git", verb, ..] => {
-            matches!(*verb, "diff" | "log" | "show" | "blame" | "grep" | "cat-file" | "stash" | "reflog")
-        }
-        ["gh", ..] => true,
-        [name, ..] => {
-            matches!(
-                *name,
-                "cat"
-                    | "head"
-                    | "tail"
-                    | "sed"
-                    | "awk"
-                    | "nl"
-                    | "less"
-                    | "more"
-                    | "bat"
-                    | "grep"
-                    | "egrep"
-                    | "fgrep"
-                    | "rg"
-                    | "ag"
-                    | "ack"
-                    | "find"
-                    | "fd"
-                    | "ls"
-                    | "tree"
-                    | "jq"
-                    | "yq"
-                    | "strings"
-                    | "xxd"
-                    | "hexdump"
-                    | "od"
-                    | "diff"
-                    | "curl"
-                    | "wget"
-                    | "man"
-                    | "printf"
-                    | "echo"
-                    | "sort"
-                    | "uniq"
-                    | "cut"
-                    | "tac"
-                    | "zcat"
-                    | "sqlite3"
-                    | "env"
-                    | "printenv"
-                    | "journalctl"
-                    | "dmesg"
-            ) && !says_nothing(words)
-        }
-        [] => false,
-    }
-}
-
-/// A program that usually shows content, told so that it does not: `echo` marks sections between commands.
-fn says_nothing(words: &[&str]) -> bool {
-    match words {
-        ["echo" | "printf", rest @ ..] => rest.iter().map(|word| word.len()).sum::<usize>() < 200,
-        ["sed", rest @ ..] => rest.iter().any(|word| word.starts_with("-i")),
-        _ => false,
-    }
-}
-
-/// Whether a program exits with one when it found nothing, or a difference.
-fn compares(words: &[&str]) -> bool {
-    match words {
-        ["git", "grep" | "diff" | "merge-base" | "show-ref", ..] => true,
-        [name, ..] => matches!(
-            *name,
-            "grep"
-                | "egrep"
-                | "fgrep"
-                | "rg"
-                | "ag"
-                | "ack"
-                | "diff"
-                | "cmp"
-                | "test"
-                | "["
-                | "[["
-                | "which"
-                | "pgrep"
-                | "command"
-        ),
-        [] => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_of_a_kind_by_its_program_and_what_that_runs() {
-        let check = |command: &str, expect: &str| assert_eq!(kinds(command).join(" + "), expect, "{command}");
-        check("cargo test -p core", "cargo test");
-        check("cd x && RUST_LOG=1 sudo cargo test", "cargo test");
-        check("cd x; npm run check 2>&1 | tail -3", "npm run check");
-        check("npm run lint&&npm test > out.txt; echo $?", "npm run lint + npm test");
-        check("uv run python3 -m pytest -q tests/a.py", "pytest");
-        check("timeout 60 ./gradlew build || true", "gradlew build");
-        check("python tools/gen.py --all", "python tools/gen.py");
-        check("python -c 'import a; b | c'", "python -c import a; b | c");
-        check("docker compose up -d", "docker compose up");
-        check("make", "make");
-        check("cd x", "cd x");
-        check("", "");
-    }
-
-    #[test]
-    fn a_zero_is_trusted_unless_the_line_hides_another_code() {
-        let zero = |command| nature(command).0.zero;
-        for command in ["make", "cd a && make", "X=1 make > log"] {
-            assert_eq!(zero(command), Zero::Success, "{command}");
-        }
-        for command in ["make | tail", "make; true", "make || true", "make &", "make\nls"] {
-            let hides = if command.ends_with('&') { Zero::Success } else { Zero::OfTheLast };
-            assert_eq!(zero(command), hides, "{command}");
+    let mut steps: Vec<&str> = Vec::new();
+    for step in whole.split('/') {
+        match (step, steps.last()) {
+            ("." | "", Some(_)) | (".", None) => {}
+            ("..", Some(last)) if !matches!(*last, ".." | "" | "~") => drop(steps.pop()),
+            _ => steps.push(step),
         }
     }
-
-    #[test]
-    fn content_is_told_from_reports() {
-        for command in
-            ["cat a", "cd x && git diff", "make; sed -n 1,2p a", "sudo cat a", "ls x 2>/dev/null | head"]
-        {
-            assert_eq!(nature(command).0.output, Output::Content, "{command}");
-        }
-        for command in
-            ["make | tail", "npm t 2>&1 | grep error", "git status", "sed -i s/a/b/ c", "echo -- && make"]
-        {
-            assert_eq!(nature(command).0.output, Output::Report, "{command}");
-        }
-    }
-
-    #[test]
-    fn a_search_that_finds_nothing_did_not_fail() {
-        assert_eq!(nature("cd a && grep -n x b").0.one, One::Nothing);
-        assert_eq!(nature("grep -n x b && make").0.one, One::Failure);
+    match steps.as_slice() {
+        [] => ".".to_owned(),
+        [""] => "/".to_owned(),
+        _ => steps.join("/"),
     }
 }

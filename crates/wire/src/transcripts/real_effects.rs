@@ -10,7 +10,7 @@ use epitome_core::{
     Part, Seq,
     event::{ToolCall, ToolResult},
     pairing::{Outcome, pair},
-    summary::tools::{Deed, deeds, failure},
+    summary::tools::{ToolEffect, effects, failure},
 };
 use serde_json::Value;
 
@@ -38,8 +38,8 @@ fn calls(session: &Session) -> Vec<(ToolCall, Option<ToolResult>)> {
 fn changed(session: &Session) -> Paths {
     let mut paths = Paths::new();
     for (call, result) in calls(session) {
-        for deed in deeds(&call, result.as_ref()) {
-            if let Deed::Changed { path, .. } = deed {
+        for effect in effects(&call, result.as_ref()) {
+            if let ToolEffect::Changed { path, .. } = effect {
                 paths.insert(path);
             }
         }
@@ -176,8 +176,8 @@ fn codexs_own_record_of_commands_agrees() {
         }
         for (call, result) in sessions(&file, &bytes).iter().flat_map(calls) {
             let (Some(exit), Some(result)) = (truth.get(&call.id.0), result) else { continue };
-            let told = deeds(&call, Some(&result)).into_iter().find_map(|deed| match deed {
-                Deed::Ran { exit, .. } => exit,
+            let told = effects(&call, Some(&result)).into_iter().find_map(|effect| match effect {
+                ToolEffect::Ran { exit, .. } => exit,
                 _ => None,
             });
             // A command that still ran when it was answered has no code yet.

@@ -10,14 +10,13 @@ use std::{
 
 use super::{
     Detail, Ending, Item, Section, StepOrigin,
-    calls::{Replacement, SUBJECT, is_same_file, replacements, restored, subject},
+    calls::{Replacement, SUBJECT, is_same_file, plain_path, replacements, restored, subject},
     constraints::hear,
-    files::{changed, plain_path, read},
     ledger::Ledger,
     prose::{one_line, sentences},
     requests::{EARLIER, ITEM, places},
-    tools::{Change, Deed, Todo, TodoState, deeds, failure, looks_up, run_kinds},
-    voices::{answer, refusal},
+    tools::{Change, Todo, TodoState, ToolEffect, effects, failure, looks_up, run_kinds},
+    user_quotes::{answer, refusal},
 };
 use crate::{
     chain::Digest,
@@ -43,23 +42,24 @@ const ACTIVE: &str = " (in progress)";
 /// A failure that so many events were recorded since is told as past: nobody tried again in some forty calls.
 const RECENT: u64 = 80;
 
+/// What is said of a change that no longer stands.
+pub(crate) const TAKEN_BACK: &str = "was taken back";
+
 /// What is remembered of the work, from call to call.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct ToolActivity {
     /// What failed and has not worked since, oldest first.
-    failed: Vec<Failed>,
+    failed: Vec<FailedCall>,
     /// Changes of files, in order, and where they were committed last.
     changes: Vec<(Seq, String)>,
     committed: usize,
     /// What was replaced by what, by file.
     replaced: HashMap<String, HashSet<(u64, u64)>>,
-    /// The steps of the plan that holds.
-    plan: Vec<String>,
 }
 
 /// Something that failed.
 #[derive(Clone, Debug)]
-struct Failed {
+struct FailedCall {
     /// What was tried.
     subject: String,
     /// How it failed, in its own words.
@@ -70,22 +70,17 @@ struct Failed {
     identity: String,
 }
 
-impl Work {
+impl ToolActivity {
     /// Goes on where the summary before stopped.
     pub(super) fn carrying(ledger: &Ledger) -> Self {
-        let mut work = Self::default();
-        for item in ledger.newest(Section::Errors) {
-            if let Some(Detail::Error { of, words, resolved: None, .. }) = &item.detail {
-                let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
-                let identity = item.identity().to_owned();
-                work.failed.push(Failed { subject, words, sources, identity });
-            }
-        }
-        work.failed.reverse();
-        let planned = |item: &&Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
-        let steps = ledger.newest(Section::NextSteps).filter(planned);
-        work.plan = steps.map(|item| item.identity().to_owned()).collect();
-        work
+        let open = ledger.newest(Section::Errors).filter_map(|item| {
+            let Some(Detail::Error { of, words, resolved: None, .. }) = &item.detail else { return None };
+            let (subject, words, sources) = (of.clone(), words.clone(), item.sources.clone());
+            Some(FailedCall { subject, words, sources, identity: item.identity().to_owned() })
+        });
+        let mut failed: Vec<FailedCall> = open.collect();
+        failed.reverse();
+        Self { failed, ..Self::default() }
     }
 
     /// Takes a call with its outcome.
@@ -99,43 +94,43 @@ impl Work {
             }
             Outcome::Unanswered => None,
         };
-        if let Some(result) = result
-            && Self::hear(ledger, call, result, &sources)
-        {
+        if result.is_some_and(|result| Self::hear(ledger, call, result, &sources)) {
             return;
         }
-        let done = deeds(call, result);
+        let done = effects(call, result);
         let failed = result.and_then(|result| failure(call, result));
         let subject = subject(call, &done);
-        for deed in &done {
-            match deed {
-                Deed::Read { path, lines } => read(ledger, path, *lines, &sources),
-                Deed::Changed { path, how, lines } => self.change(ledger, call, path, *how, lines, &sources),
-                Deed::Ran { command, exit } => {
+        for effect in &done {
+            match effect {
+                ToolEffect::Read { path, .. } => read(ledger, &plain_path(path), &sources),
+                ToolEffect::Changed { path, how } => self.change(ledger, call, path, *how, &sources),
+                ToolEffect::Ran { command, exit } => {
                     let exit = exit.or_else(|| failed.as_ref().and_then(|failed| failed.exit));
-                    let end = match (result, &failed) {
-                        (None, _) => End::Unknown,
-                        (Some(_), Some(_)) => End::Failed,
-                        (Some(_), None) if exit.is_some_and(|exit| exit != 0) => End::Failed,
-                        (Some(_), None) => End::Worked,
+                    let has_failed = failed.is_some() || exit.is_some_and(|exit| exit != 0);
+                    let ended = match (exit, result) {
+                        (Some(exit), _) => format!("exit {exit}"),
+                        (None, None) => "no result".to_owned(),
+                        (None, Some(_)) => if has_failed { "failed" } else { "ok" }.to_owned(),
                     };
-                    ran(ledger, command, exit, end, &sources);
-                    if end == End::Worked {
+                    let text = format!("`{}` → {ended}", one_line(command, ITEM - 80));
+                    let key = key(&one_line(command, usize::MAX));
+                    put(ledger, Section::Commands, text, key, &sources, Detail::Command { exit });
+                    if result.is_some() && !has_failed {
                         self.take_back(ledger, command, &sources);
                     }
                 }
-                Deed::Planned { steps } => self.plan(ledger, steps, &sources),
-                Deed::Stepped { id, text, state } => {
+                ToolEffect::Planned { steps } => plan(ledger, steps, &sources),
+                ToolEffect::Stepped { id, text, state } => {
                     track(ledger, id.as_deref(), text.as_deref(), *state, &sources);
                 }
-                Deed::Searched { .. } => {}
+                ToolEffect::Searched => {}
             }
         }
         match (result, failed) {
             (Some(_), Some(failed)) if !looks_up(call) && !failed.words.is_empty() => {
                 let words = one_line(&failed.words, ERROR);
                 let identity = key(&format!("{}: {words}", kinds(&subject).join(" ")));
-                self.fail(ledger, Failed { subject, words, sources, identity });
+                self.fail(ledger, FailedCall { subject, words, sources, identity });
             }
             // That a file can be read says nothing of an edit of it.
             (Some(_), None) if subject.starts_with('`') || !looks_up(call) => {
@@ -160,17 +155,9 @@ impl Work {
         true
     }
 
-    fn change(
-        &mut self,
-        ledger: &mut Ledger,
-        call: &ToolCall,
-        path: &str,
-        how: Change,
-        lines: &[(u64, u64)],
-        sources: &SeqSet,
-    ) {
+    fn change(&mut self, ledger: &mut Ledger, call: &ToolCall, path: &str, how: Change, sources: &SeqSet) {
         let path = plain_path(path);
-        changed(ledger, &path, how, lines, sources);
+        changed(ledger, &path, how, sources);
         self.changes.push((sources.last().unwrap_or_default(), path.clone()));
         let known = self.replaced.entry(path.clone()).or_default();
         for Replacement { old, new, replaced } in replacements(call) {
@@ -179,7 +166,7 @@ impl Work {
                 let what = if holds_secret(&replaced) { String::new() } else { format!(" to `{replaced}`") };
                 let text =
                     format!("The change of {}{what} {TAKEN_BACK} by a later edit.", one_line(&path, SUBJECT));
-                attempt(ledger, text, tried(new, old), sources.clone(), Ending::Known);
+                attempt(ledger, text, tried(new, old), sources, Ending::Known);
             }
             // It was made again after all.
             ledger.retire(Section::FailedApproaches, &tried(old, new));
@@ -193,65 +180,26 @@ impl Work {
             self.committed = self.changes.len();
         }
         let named = restored(command);
-        let is_meant = |path: &&str| named.iter().any(|name| name == "." || is_same_file(path, name));
+        let is_meant = |path: &&str| named.iter().any(|name| *name == "." || is_same_file(path, name));
         let touched = self.changes[self.committed..].iter().map(|(_, path)| path.as_str());
-        let paths = last_distinct(touched.filter(is_meant), 4);
-        if paths.is_empty() {
-            return;
-        }
-        let (paths, command) = (one_line(&paths.join(", "), SUBJECT), one_line(command, SUBJECT));
-        let text = format!("The change of {paths} {TAKEN_BACK} with `{command}`.");
-        attempt(ledger, text, key(&format!("{paths} {command}")), sources.clone(), Ending::Known);
-    }
-
-    fn plan(&mut self, ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
-        let mut before: HashMap<String, SeqSet> = HashMap::new();
-        for step in std::mem::take(&mut self.plan) {
-            let planned = |item: &Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
-            if ledger.get(Section::NextSteps, &step).is_some_and(planned)
-                && let Some(item) = ledger.strike(Section::NextSteps, &step)
-            {
-                before.insert(step, item.sources);
-            }
-        }
-        for step in steps {
-            let text = match step.state {
-                TodoState::Open => one_line(&step.text, ITEM),
-                TodoState::Active => format!("{}{ACTIVE}", one_line(&step.text, ITEM - 20)),
-                TodoState::Done | TodoState::Dropped => continue,
-            };
-            if step.text.trim().is_empty() {
-                continue;
-            }
-            let identity = key(&one_line(&step.text, ITEM));
-            // A step that stays on the plan was planned when it first came there.
-            let earlier = before.remove(&identity).unwrap_or_default();
-            self.plan.push(identity.clone());
-            ledger.put(Item {
-                section: Section::NextSteps,
-                text,
-                key: Some(identity),
-                sources: SeqSet::union([&earlier, sources]),
-                detail: Some(Detail::Step(StepOrigin::Plan)),
-            });
+        let paths = last_distinct(touched.filter(is_meant));
+        if !paths.is_empty() {
+            let command = one_line(command, SUBJECT);
+            let text = format!("The change of {paths} {TAKEN_BACK} with `{command}`.");
+            attempt(ledger, text, key(&format!("{paths} {command}")), sources, Ending::Known);
         }
     }
 
-    fn fail(&mut self, ledger: &mut Ledger, mut failed: Failed) {
-        let is_same = |known: &mut Failed| known.words == failed.words && known.subject == failed.subject;
+    fn fail(&mut self, ledger: &mut Ledger, mut failed: FailedCall) {
+        let is_same = |known: &mut FailedCall| known.words == failed.words && known.subject == failed.subject;
         if let Some(known) = self.failed.extract_if(.., is_same).last() {
             failed.identity = known.identity;
         }
-        let times = note_error(ledger, &failed, Fate::Came);
+        let times = note_error(ledger, &failed, None);
         // That a command fails again is something of the work; a tool that was used wrongly is not.
         if times > 1 && failed.subject.starts_with('`') {
-            attempt(
-                ledger,
-                tale(&failed, times, ""),
-                tale_key(&failed),
-                failed.sources.clone(),
-                Ending::Open,
-            );
+            let text = tale(&failed, times, "");
+            attempt(ledger, text, tale_key(&failed), &failed.sources, Ending::Open);
         }
         self.failed.push(failed);
     }
@@ -259,37 +207,35 @@ impl Work {
     /// Something worked: what of its kind had failed is past.
     fn work(&mut self, ledger: &mut Ledger, subject: &str, sources: &SeqSet) {
         let worked = kinds(subject);
-        let is_meant = |failed: &mut Failed| kinds(&failed.subject).iter().any(|kind| worked.contains(kind));
+        let is_meant =
+            |failed: &mut FailedCall| kinds(&failed.subject).iter().any(|kind| worked.contains(kind));
         for failed in self.failed.extract_if(.., is_meant).collect::<Vec<_>>() {
             let how = self.how(&failed, subject, sources);
-            let passed = Failed { sources: sources.clone(), ..failed };
-            let times = note_error(ledger, &passed, Fate::Past(format!("later passed: {how}")));
+            let passed = FailedCall { sources: sources.clone(), ..failed };
+            let times = note_error(ledger, &passed, Some(format!("later passed: {how}")));
             if ledger.get(Section::FailedApproaches, &tale_key(&passed)).is_some() {
                 let text = tale(&passed, times, &format!(" → later passed: {how}"));
-                attempt(ledger, text, tale_key(&passed), sources.clone(), Ending::Known);
+                attempt(ledger, text, tale_key(&passed), sources, Ending::Known);
             }
         }
     }
 
     /// What worked, and what was changed before it did.
-    fn how(&self, failed: &Failed, subject: &str, sources: &SeqSet) -> String {
+    fn how(&self, failed: &FailedCall, subject: &str, sources: &SeqSet) -> String {
         let (since, end) = (failed.sources.last().unwrap_or_default(), sources.first().unwrap_or_default());
         let between = self.changes.iter().filter(|(at, _)| (since..=end).contains(at));
-        let changed = last_distinct(between.map(|(_, path)| path.as_str()), 4);
-        if changed.is_empty() {
-            return one_line(subject, SUBJECT);
-        }
-        format!("{} after changing {}", one_line(subject, SUBJECT), one_line(&changed.join(", "), SUBJECT))
+        let changed = last_distinct(between.map(|(_, path)| path.as_str()));
+        let subject = one_line(subject, SUBJECT);
+        if changed.is_empty() { subject } else { format!("{subject} after changing {changed}") }
     }
 
-    /// Tells failures as past that nobody saw for long: so many events, or since before the
-    /// newest request.
+    /// Tells failures as past that nobody saw for long: so many events, or since before the newest request.
     pub(super) fn settle(&self, ledger: &mut Ledger, last: Seq) {
         let before = places(ledger).first().copied().unwrap_or_default();
         for failed in &self.failed {
             let at = failed.sources.last().unwrap_or_default();
             if at < before || last.0.saturating_sub(at.0) > RECENT {
-                note_error(ledger, failed, Fate::Past("not seen again".to_owned()));
+                note_error(ledger, failed, Some("not seen again".to_owned()));
             }
         }
     }
@@ -304,6 +250,57 @@ fn kinds(subject: &str) -> Vec<String> {
     }
 }
 
+fn put(ledger: &mut Ledger, section: Section, text: String, key: String, sources: &SeqSet, detail: Detail) {
+    ledger.put(Item { section, text, key: Some(key), sources: sources.clone(), detail: Some(detail) });
+}
+
+/// Notes that a file was read; one that was changed is told as that.
+fn read(ledger: &mut Ledger, path: &str, sources: &SeqSet) {
+    if ledger.get(Section::FilesModified, &key(path)).is_none() {
+        let detail = Detail::File { how: Vec::new() };
+        put(ledger, Section::FilesRead, one_line(path, ITEM - 100), key(path), sources, detail);
+    }
+}
+
+/// Notes that a file was changed, each way once.
+fn changed(ledger: &mut Ledger, path: &str, new: Change, sources: &SeqSet) {
+    let key = key(path);
+    let read = ledger.strike(Section::FilesRead, &key).map(|read| read.sources).unwrap_or_default();
+    let mut how = match ledger.get(Section::FilesModified, &key).map(|item| &item.detail) {
+        Some(Some(Detail::File { how })) => how.clone(),
+        _ => Vec::new(),
+    };
+    how.retain(|known| *known != new);
+    how.push(new);
+    let words = how.iter().map(|how| match how {
+        Change::Written => "written",
+        Change::Edited => "edited",
+        Change::Deleted => "deleted",
+        Change::Moved => "moved here",
+    });
+    let text = format!("{} ({})", one_line(path, ITEM - 100), words.collect::<Vec<_>>().join(", "));
+    let sources = SeqSet::union([sources, &read]);
+    put(ledger, Section::FilesModified, text, key, &sources, Detail::File { how });
+}
+
+/// Puts a plan in the place of the one before.
+fn plan(ledger: &mut Ledger, steps: &[Todo], sources: &SeqSet) {
+    let is_planned = |item: &&Item| item.detail == Some(Detail::Step(StepOrigin::Plan));
+    let before: Vec<Item> = ledger.newest(Section::NextSteps).filter(is_planned).cloned().collect();
+    for item in &before {
+        ledger.strike(Section::NextSteps, item.identity());
+    }
+    let is_left = |step: &&Todo| matches!(step.state, TodoState::Open | TodoState::Active);
+    for step in steps.iter().filter(is_left) {
+        let key = key(&one_line(&step.text, ITEM));
+        // A step that stays on the plan was planned when it first came there.
+        let earlier = before.iter().find(|item| item.identity() == key).map(|item| &item.sources);
+        let sources = SeqSet::union(earlier.into_iter().chain([sources]));
+        let text = step_text(&step.text, step.state);
+        put(ledger, Section::NextSteps, text, key, &sources, Detail::Step(StepOrigin::Plan));
+    }
+}
+
 /// Notes how far a step is that a tool keeps by its name.
 fn track(
     ledger: &mut Ledger,
@@ -312,120 +309,65 @@ fn track(
     state: Option<TodoState>,
     sources: &SeqSet,
 ) {
-    let text = text.map(|text| one_line(text, ITEM - 20)).filter(|text| !text.is_empty());
-    let identity = match (id, &text) {
-        (Some(id), _) => key(&format!("step {id}")),
-        (None, Some(text)) => key(text),
-        (None, None) => return,
-    };
+    let named = id.map(|id| format!("step {id}")).or_else(|| text.map(str::to_owned));
+    let Some(key) = named.map(|text| key(&one_line(&text, ITEM))) else { return };
     if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
-        ledger.strike(Section::NextSteps, &identity);
+        ledger.strike(Section::NextSteps, &key);
         return;
     }
-    let known = ledger
-        .get(Section::NextSteps, &identity)
-        .map(|item| item.text.trim_end_matches(EARLIER).trim_end_matches(ACTIVE).to_owned());
-    let Some(mut text) = text.or(known) else { return };
-    if state == Some(TodoState::Active) {
-        text.push_str(ACTIVE);
+    let known = ledger.get(Section::NextSteps, &key);
+    let known = known.map(|item| item.text.trim_end_matches(EARLIER).trim_end_matches(ACTIVE));
+    if let Some(text) = text.or(known) {
+        let text = step_text(text, state.unwrap_or(TodoState::Open));
+        put(ledger, Section::NextSteps, text, key, sources, Detail::Step(StepOrigin::Tracked));
     }
-    let detail = Some(Detail::Step(StepOrigin::Tracked));
-    ledger.put(Item {
-        section: Section::NextSteps,
-        text,
-        key: Some(identity),
-        sources: sources.clone(),
-        detail,
-    });
 }
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Worked,
-    Failed,
-    Unknown,
+fn step_text(text: &str, state: TodoState) -> String {
+    let active = if state == TodoState::Active { ACTIVE } else { "" };
+    format!("{}{active}", one_line(text, ITEM - 20))
 }
 
-fn ran(ledger: &mut Ledger, command: &str, exit: Option<i64>, end: End, sources: &SeqSet) {
-    let identity = key(&one_line(command, usize::MAX));
-    let (runs, failed) = match ledger.get(Section::Commands, &identity).map(|item| &item.detail) {
-        Some(Some(Detail::Command { runs, failed, .. })) => (*runs, *failed),
-        _ => (0, 0),
-    };
-    let runs = runs.saturating_add(1);
-    let failed = failed.saturating_add(u64::from(end == End::Failed));
-    let ended = match (exit, end) {
-        (Some(exit), _) => format!("exit {exit}"),
-        (None, End::Worked) => "ok".to_owned(),
-        (None, End::Failed) => "failed".to_owned(),
-        (None, End::Unknown) => "no result".to_owned(),
-    };
-    let mut text = format!("`{}` → {ended}", one_line(command, ITEM - 80));
-    if runs > 1 {
-        let _ = write!(text, " (ran {runs} times, {failed} failed)");
-    }
-    let detail = Some(Detail::Command { runs, failed, exit });
-    ledger.put(Item {
-        section: Section::Commands,
-        text,
-        key: Some(identity),
-        sources: sources.clone(),
-        detail,
-    });
-}
-
-/// What became of an error.
-enum Fate {
-    /// It came again, or for the first time.
-    Came,
-    /// It is past, in these words.
-    Past(String),
-}
-
-/// Notes an error, and says how often it came by now.
-fn note_error(ledger: &mut Ledger, failed: &Failed, fate: Fate) -> u64 {
-    let identity = failed.identity.clone();
-    let known = match ledger.get(Section::Errors, &identity).and_then(|item| item.detail.as_ref()) {
+/// Notes an error that came, or how it is past, and says how often it came by now.
+fn note_error(ledger: &mut Ledger, failed: &FailedCall, resolved: Option<String>) -> u64 {
+    let known = match ledger.get(Section::Errors, &failed.identity).and_then(|item| item.detail.as_ref()) {
         Some(Detail::Error { times, .. }) => *times,
         _ => 0,
     };
-    let (times, ending, resolved) = match fate {
-        Fate::Came => (known.saturating_add(1), "failed when last tried".to_owned(), None),
-        Fate::Past(how) => (known.max(1), how.clone(), Some(how)),
-    };
-    let mut text = format!("{} — from {}", failed.words, failed.subject);
+    let times = if resolved.is_some() { known.max(1) } else { known.saturating_add(1) };
+    let FailedCall { subject, words, sources, identity } = failed.clone();
+    let mut text = format!("{words} — from {subject}");
     if times > 1 {
         let _ = write!(text, ", {times} times");
     }
-    let _ = write!(text, "; {ending}");
-    let detail =
-        Some(Detail::Error { of: failed.subject.clone(), words: failed.words.clone(), times, resolved });
-    let sources = failed.sources.clone();
-    ledger.put(Item { section: Section::Errors, text, key: Some(identity), sources, detail });
+    let _ = write!(text, "; {}", resolved.as_deref().unwrap_or("failed when last tried"));
+    put(
+        ledger,
+        Section::Errors,
+        text,
+        identity,
+        &sources,
+        Detail::Error { of: subject, words, times, resolved },
+    );
     times
 }
 
-/// What is said of a change that no longer stands.
-pub(crate) const TAKEN_BACK: &str = "was taken back";
-
-fn attempt(ledger: &mut Ledger, text: String, key: String, sources: SeqSet, ending: Ending) {
-    let detail = Some(Detail::Attempt(ending));
-    ledger.put(Item { section: Section::FailedApproaches, text, key: Some(key), sources, detail });
+fn attempt(ledger: &mut Ledger, text: String, key: String, sources: &SeqSet, ending: Ending) {
+    put(ledger, Section::FailedApproaches, text, key, sources, Detail::Attempt(ending));
 }
 
-fn tale(failed: &Failed, times: u64, end: &str) -> String {
+fn tale(failed: &FailedCall, times: u64, end: &str) -> String {
     let words = one_line(&failed.words, ITEM / 2);
     one_line(&format!("{} failed {times} times in the same way: {words}{end}", failed.subject), TALE)
 }
 
-fn tale_key(failed: &Failed) -> String {
+fn tale_key(failed: &FailedCall) -> String {
     key(&format!("{}: {}", failed.subject, failed.words))
 }
 
 /// A text as a key: itself, or its beginning and a digest of all of it. It is no longer than [`KEY`] either way, so that
 /// the key of a key is that key.
-pub(crate) fn key(text: &str) -> String {
+fn key(text: &str) -> String {
     const DIGEST: usize = 12;
     if text.char_indices().nth(KEY).is_none() {
         return text.to_owned();
@@ -435,19 +377,16 @@ pub(crate) fn key(text: &str) -> String {
     head.chain(['#']).chain(digest.chars().take(DIGEST)).collect()
 }
 
-/// The last few, each once, in order.
-fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>, most: usize) -> Vec<&'p str> {
+/// The last few paths, each once, in order.
+fn last_distinct<'p>(paths: impl DoubleEndedIterator<Item = &'p str>) -> String {
+    const MOST: usize = 4;
     let mut last: Vec<&str> = Vec::new();
     for path in paths.rev() {
-        if last.len() == most {
-            break;
-        }
-        if !last.contains(&path) {
-            last.push(path);
+        if last.len() < MOST && !last.contains(&path) {
+            last.insert(0, path);
         }
     }
-    last.reverse();
-    last
+    one_line(&last.join(", "), SUBJECT)
 }
 
 #[cfg(test)]
@@ -471,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_once_with_the_lines_that_were_touched() {
+    fn a_file_is_told_once() {
         let log = r#"
 user: Go.
 assistant:
@@ -492,7 +431,7 @@ assistant:
 "#;
         insta::assert_snapshot!(told(log, &[Section::FilesRead, Section::FilesModified]), @r"
         FilesModified [6-9] b.rs (edited)
-        FilesRead [2-5] a.rs: lines 1-20
+        FilesRead [2-5] a.rs
         ");
     }
 
@@ -518,7 +457,7 @@ assistant:
   call bash {"command":"make test"}
   -> fine
 "#;
-        insta::assert_snapshot!(told(log, &[Section::Commands]), @"Commands [2-5] `make test` → ok (ran 2 times, 1 failed)");
+        insta::assert_snapshot!(told(log, &[Section::Commands]), @"Commands [2-5] `make test` → ok");
     }
 
     const FIXED: &str = r#"
