@@ -17,7 +17,8 @@ use super::{
     ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
-    requests::{self, ITEM, asks_nothing, request},
+    requests::{self, ITEM, asked_in, asks_nothing, request},
+    trail::without_middle,
     work::Work,
 };
 use crate::{
@@ -35,11 +36,17 @@ pub(crate) const TOLD_TASKS: [&str; 2] = ["told task", "told task too"];
 /// The keys of what a model says of the session's intent.
 pub(crate) const TOLD_INTENTS: [&str; 2] = ["told intent", "told intent too"];
 
+/// How many letters of a trail are carried on at least, whether there is room to tell them or not.
+const CARRIED: usize = 6_000;
+
 /// The key of what was done, among the current task of summaries of earlier versions.
 const PROGRESS: &str = "progress";
 
 /// The key of the assistant's last words, among the current task.
 pub(super) const LAST_WORDS: &str = "last words";
+
+/// The key of the report that ended the newest request so far, among the current task.
+pub(super) const REPORT: &str = "report";
 
 /// Summarises a span of a thread, oldest event first, on top of the summary of what came before it.
 ///
@@ -92,7 +99,8 @@ impl<'f> SummaryMaterial<'f> {
     ) -> Self {
         let mut ledger = Ledger::carrying(previous);
         ledger.strike(Section::CurrentTask, PROGRESS);
-        let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, reading };
+        let closing = closing(span);
+        let mut extraction = Extraction { work: Work::carrying(&ledger), last_words: None, closing, reading };
         let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
         let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
         for exchange in &paired.exchanges {
@@ -117,7 +125,7 @@ impl<'f> SummaryMaterial<'f> {
         let trail = is_told.then(|| carried.clone().and(span, &paired, reading));
         let ranking = focus.zip(trail.as_ref()).and_then(|(focus, trail)| FocusRanking::of(focus, trail));
         let index = if caps.index > 0 {
-            Index::of(&IndexMaterial { span, previous: ledger.index(), carried })
+            Index::of(&IndexMaterial { span, previous: ledger.index(), carried: ledger.told_trail() })
         } else {
             Index::default()
         };
@@ -128,19 +136,36 @@ impl<'f> SummaryMaterial<'f> {
     pub(super) fn brief(&self, caps: &Caps) -> Brief {
         let ranking = self.ranking.as_ref();
         let mut brief = self.ledger.clone().settle(caps);
-        brief.trail = match &self.trail {
-            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail, ranking),
-            _ => Trail::default(),
-        };
+        let (told, carried) = self.trails(caps);
+        (brief.trail, brief.carried_trail) = (told, carried);
         brief.index = self.index.beside(&brief.trail, ranking, caps.index);
         brief.focus = ranking.map(|ranking| ranking.focus().text().to_owned());
         brief
+    }
+
+    /// The trail as it is told, and as it is carried on where that is more: a lack of room may pass, and what was folded cannot
+    /// be told again.
+    fn trails(&self, caps: &Caps) -> (Trail, Trail) {
+        let Some(trail) = self.trail.as_ref().filter(|_| caps.trail > 0) else { return Default::default() };
+        let ranking = self.ranking.as_ref();
+        if caps.trail >= CARRIED {
+            return (trail.clone().within(caps.trail, ranking), Trail::default());
+        }
+        let carried = trail.clone().within(CARRIED, ranking);
+        // Nothing is told that the next summary would tell otherwise.
+        let told = match ranking {
+            Some(_) => trail.clone().within(caps.trail, ranking),
+            None => carried.clone().within(caps.trail, None),
+        };
+        if told == carried { (told, Trail::default()) } else { (told, carried) }
     }
 }
 
 struct Extraction<'r> {
     work: Work,
     last_words: Option<(Seq, String)>,
+    /// The answers that hand over to the user.
+    closing: HashSet<Seq>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
 }
@@ -149,7 +174,7 @@ impl<'r> Extraction<'r> {
     fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact) {
         match fact {
             Fact::UserSaid { parts } => {
-                let text = user_words_of(parts);
+                let text = asked_in(parts);
                 if text.trim().is_empty() || asks_nothing(&text) {
                     return;
                 }
@@ -161,7 +186,7 @@ impl<'r> Extraction<'r> {
                 request(ledger, at, &said, &text);
                 // What a model or the assistant said of an earlier request is past.
                 self.last_words = None;
-                for key in TOLD_TASKS.into_iter().chain([LAST_WORDS]) {
+                for key in TOLD_TASKS.into_iter().chain([LAST_WORDS, REPORT]) {
                     ledger.strike(Section::CurrentTask, key);
                 }
             }
@@ -171,7 +196,14 @@ impl<'r> Extraction<'r> {
             }
             Fact::AssistantSaid { parts, .. } => {
                 let text = text(parts);
-                if !text.trim().is_empty() {
+                if text.trim().is_empty() {
+                    return;
+                }
+                if self.closing.contains(&at) {
+                    self.last_words = None;
+                    ledger.strike(Section::CurrentTask, LAST_WORDS);
+                    said_last(ledger, REPORT, at, &text);
+                } else {
                     self.last_words = Some((at, text));
                 }
             }
@@ -194,17 +226,22 @@ impl<'r> Extraction<'r> {
         requests::settle(ledger);
         self.work.settle(ledger, last);
         if let Some((at, words)) = self.last_words {
-            ledger.strike(Section::CurrentTask, LAST_WORDS);
-            ledger.put(Item {
-                section: Section::CurrentTask,
-                text: format!("Last said: {}", one_line(&words, ITEM - 20)),
-                key: Some(LAST_WORDS.to_owned()),
-                sources: SeqSet::one(at),
-                detail: None,
-            });
+            said_last(ledger, LAST_WORDS, at, &words);
         }
         self.reading
     }
+}
+
+/// Notes what the assistant said last; of long words also the end, which may ask something.
+fn said_last(ledger: &mut Ledger, key: &str, at: Seq, words: &str) {
+    ledger.strike(Section::CurrentTask, key);
+    ledger.put(Item {
+        section: Section::CurrentTask,
+        text: format!("Last said: {}", without_middle(&one_line(words, usize::MAX), ITEM - 20)),
+        key: Some(key.to_owned()),
+        sources: SeqSet::one(at),
+        detail: None,
+    });
 }
 
 /// The assistant's events that belong to an answer which calls nothing.

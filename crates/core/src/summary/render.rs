@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Brief, Detail, Force, Item, Section, Trail, TrailKind,
-    extract::{LAST_WORDS, TOLD_INTENTS},
+    extract::{LAST_WORDS, REPORT, TOLD_INTENTS},
     index,
     ledger::FIRST_REQUEST,
     requests::THE_FIRST_REQUEST,
@@ -104,24 +104,19 @@ impl Brief {
     }
 }
 
-/// Whether a trail that tells of some events tells the same thing where it happened: what was asked, read, run and changed,
-/// and what no longer fails.
-fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
-    // What follows a trail is newer than what was said last before it.
-    if item.section == Section::CurrentTask && item.key.as_deref() == Some(LAST_WORDS) && !told.is_empty() {
-        return true;
-    }
-    // A trail may begin later than the sections: an earlier version or another policy made none.
-    if !item.sources.intersects(told) {
-        return false;
-    }
-    let key = item.key.as_deref();
+/// Whether an item is history, which a trail that tells of some events tells in its place: what was asked and reported, read
+/// and run, which of the files in it were changed, and what no longer fails.
+fn is_history(item: &Item, told: &SeqSet) -> bool {
+    let is_one_of = |keys: &[&str]| item.key.as_deref().is_some_and(|key| keys.contains(&key));
     match item.section {
-        Section::SessionIntent => !key.is_some_and(|key| TOLD_INTENTS.contains(&key)),
-        Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. }) | None),
-        Section::FilesModified | Section::FilesRead | Section::Commands => item.detail.is_some(),
+        Section::SessionIntent => !is_one_of(&TOLD_INTENTS),
+        // What follows a trail is newer than what was said last before it.
+        Section::CurrentTask => is_one_of(&[LAST_WORDS, REPORT]),
+        Section::FilesRead | Section::Commands => true,
+        // A trail may begin later than the sections: an earlier version or another policy made none.
+        Section::FilesModified => item.detail.is_some() && item.sources.intersects(told),
+        Section::Errors => matches!(item.detail, Some(Detail::Error { resolved: Some(_), .. })),
         Section::Pins
-        | Section::CurrentTask
         | Section::FailedApproaches
         | Section::Constraints
         | Section::KeyDecisions
@@ -142,8 +137,8 @@ struct Page<'p> {
     names: Names,
     /// The items that stand in a message of the user as it is told, and in which: these are not written again.
     said: BTreeMap<usize, Seq>,
-    /// The items that the trail tells, in order and with what came of them.
-    in_trail: BTreeSet<usize>,
+    /// The items that the trail tells, in order and with what came of them: these are not written either.
+    history: BTreeSet<usize>,
     empty: EmptySections,
 }
 
@@ -159,18 +154,20 @@ enum EmptySections {
 impl<'p> Page<'p> {
     fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names, limit: Tokens) -> Self {
         let events = brief.trail.events();
-        let told = (0..brief.items.len()).filter(|at| is_in_trail(&brief.items[*at], &events));
+        let told = (0..brief.items.len())
+            .filter(|at| !brief.trail.is_empty() && is_history(&brief.items[*at], &events));
         let mut page = Self {
             brief,
             covered,
             meter,
             names,
             said: BTreeMap::new(),
-            in_trail: told.collect(),
+            history: told.collect(),
             empty: EmptySections::LeftOut,
         };
         if !brief.trail.is_empty() && meter.text(&page.write(&page.least())) > limit {
             page.said = brief.said();
+            page.said.retain(|at, _| !page.history.contains(at));
         }
         page
     }
@@ -213,7 +210,7 @@ impl<'p> Page<'p> {
 
     /// Whether an item is told in another place of the summary.
     fn is_elsewhere(&self, at: usize) -> bool {
-        self.said.contains_key(&at) || self.in_trail.contains(&at)
+        self.said.contains_key(&at) || self.history.contains(&at)
     }
 
     /// What there is room for, beside the least.
@@ -304,6 +301,13 @@ impl<'p> Page<'p> {
         let mut text = String::new();
         if !shown.handles.is_empty() {
             text.push_str(&self.legend());
+        }
+        // A summary stays as it is while messages follow it; what they say of the same things holds.
+        if !self.brief.trail.is_empty() && !shown.items.is_empty() {
+            match self.covered.last().filter(|_| self.names.are_shown()) {
+                Some(last) => text.push_str(&format!("State as of [{last}]; messages below are newer.\n")),
+                None => text.push_str("State as of the end of that part; messages below are newer.\n"),
+            }
         }
         for section in Section::ALL {
             let start = text.len();
@@ -552,6 +556,7 @@ assistant: Next steps: write the docs.
         insta::assert_snapshot!(brief.render(&covered(), Tokens::MAX, &meter(), Names::Messages), @r#"
         This message stands for messages 1-6 of the session, no longer shown here.
         Numbers in brackets name the events behind an item: [1] is message 1.
+        State as of [6]; messages below are newer.
 
         ## Constraints
         - Never touch the lock file. [1]
@@ -601,9 +606,7 @@ assistant: Next steps: write the docs.
             .expect("a trail");
         insta::assert_snapshot!(sections, @r"
         This message stands for messages 1-6 of the session, no longer shown here.
-
-        ## Session Intent
-        - as said below: 1
+        State as of [6]; messages below are newer.
 
         ## Constraints
         - as said below: 1
@@ -624,16 +627,18 @@ assistant: Next steps: write the docs.
     }
 
     #[test]
-    fn a_section_hides_only_what_the_trail_tells_of() {
+    fn a_changed_file_is_hidden_only_where_the_trail_tells_of_its_change() {
         let log = read(LOG);
         // A summary of an earlier version, or of another policy, has sections and no trail.
         let before = summarise(&log[..5], None, &Caps::default());
         let caps = Caps { trail: 10_000, ..Caps::default() };
         let after = summarise(&log[5..], Some(&before), &caps);
         let text = after.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
-        for words in ["Add a cache to the client.", "- src/cache.rs (edited)", "- `cargo test` → failed"] {
+        for words in ["Add a cache to the client.", "- src/cache.rs (edited)"] {
             assert!(text.contains(words), "{words} is not in\n{text}");
         }
+        // What was run is history, and reached by the handle of all.
+        assert!(!text.contains("## Commands"), "{text}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     files::{changed, plain_path, read},
     ledger::Ledger,
     prose::{one_line, sentences},
-    requests::{EARLIER, ITEM, places},
+    requests::{EARLIER, ITEM, began},
     tools::{Change, Deed, Todo, TodoState, deeds, failure, looks_up, run_kinds},
     voices::{answer, refusal},
 };
@@ -285,7 +285,7 @@ impl Work {
     /// Tells failures as past that nobody saw for long: so many events, or since before the
     /// newest request.
     pub(super) fn settle(&self, ledger: &mut Ledger, last: Seq) {
-        let before = places(ledger).first().copied().unwrap_or_default();
+        let before = began(ledger);
         for failed in &self.failed {
             let at = failed.sources.last().unwrap_or_default();
             if at < before || last.0.saturating_sub(at.0) > RECENT {
@@ -318,6 +318,10 @@ fn track(
         (None, Some(text)) => key(text),
         (None, None) => return,
     };
+    // The same step may have been planned without a name.
+    if let Some(text) = text.as_deref().filter(|_| id.is_some()) {
+        ledger.strike(Section::NextSteps, &key(text));
+    }
     if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
         ledger.strike(Section::NextSteps, &identity);
         return;

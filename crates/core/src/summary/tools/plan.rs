@@ -33,8 +33,7 @@ pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) 
     let id = arguments.short(&["taskid", "id"]).or_else(|| number(said.strip_prefix("Task #")?));
     if text.is_none() && state.is_none() {
         // What was listed stands as `#1 [completed] what is to be done`.
-        let steps: Vec<Todo> = said.lines().filter_map(listed).take(MOST).collect();
-        return if steps.is_empty() { Vec::new() } else { vec![Deed::Planned { steps }] };
+        return said.lines().filter_map(listed).take(MOST).collect();
     }
     let state = state.or(text.is_some().then_some(TodoState::Open));
     vec![Deed::Stepped { id, text, state }]
@@ -79,10 +78,12 @@ fn checklist(text: &str) -> Vec<Todo> {
     steps.take(MOST).collect()
 }
 
-fn listed(line: &str) -> Option<Todo> {
-    let (_, rest) = line.trim_start().strip_prefix('#')?.split_once(" [")?;
+/// A step as it is listed, by its number: whatever is said of it later names the number alone.
+fn listed(line: &str) -> Option<Deed> {
+    let (id, rest) = line.trim_start().strip_prefix('#')?.split_once(" [")?;
     let (word, text) = rest.split_once(']')?;
-    todo(text, state(word)?)
+    let Todo { text, state } = todo(text, state(word)?)?;
+    Some(Deed::Stepped { id: number(id), text: Some(text), state: Some(state) })
 }
 
 fn number(text: &str) -> Option<String> {

@@ -17,7 +17,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::{cut::whole_words, write::without_tags};
+pub(super) use self::{
+    cut::{whole_words, without_middle},
+    write::without_tags,
+};
 use crate::{id::Seq, seq_set::SeqSet};
 
 /// What happened in a span of a session, oldest first.
