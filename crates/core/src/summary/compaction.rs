@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Brief, Caps, Focus, Item, Section, extract::SummaryMaterial, prose::one_line, reading::Reading, summarise,
+    Brief, Caps, Focus, FoldedRequest, Item, Section, Trail, TrailEntry, TrailKind, extract::SummaryMaterial,
+    prose::one_line, reading::Reading, summarise,
 };
 use crate::{
     context::{Body, Context, Segment},
@@ -19,6 +20,7 @@ use crate::{
     reducers::failure::Failure,
     seq_set::SeqSet,
     tokens::Tokens,
+    verify::without_keys,
 };
 
 /// How compactions are drafted.
@@ -148,6 +150,9 @@ impl Length {
 
 /// A trail that has all the room it wants takes one in so many of the tokens that it stands for.
 const UNFORCED_PART: u64 = 5;
+
+/// A trail gets so many letters wherever a summary may be larger than was asked for: the newest calls are worth them.
+const LEAST_TRAIL: usize = 2_000;
 
 /// The letters of a token, about: code and names have three, prose has four.
 const LETTERS: usize = 3;
@@ -323,7 +328,7 @@ impl Cutting {
         let mut letters = letters(room);
         let mut brief = bare;
         for _ in 0..TRIES {
-            self.caps.trail = letters.min(whole).max(1);
+            self.caps.trail = letters.max(LEAST_TRAIL).min(whole);
             brief = material.brief(&self.caps);
             let size = self.size_with(&brief, context, drafting.length);
             let (over, under) = (size.less(most), most.less(size));
@@ -365,7 +370,7 @@ impl Cutting {
             if excess == Tokens(0) {
                 break;
             }
-            self.caps.trail = self.caps.trail.min(brief.trail.letters());
+            self.caps.trail = self.caps.trail.min(brief.trail.letters().max(1));
             let Some(caps) = self.caps.less(letters(excess)) else { break };
             self.caps = caps;
             brief = material.brief(&self.caps);
@@ -443,8 +448,8 @@ impl Finished {
     pub fn with_pins(mut self, line: &Line, caps: &Caps) -> Self {
         let pins: Vec<Arc<Logged>> = line.events().filter(|event| is_pin(event)).cloned().collect();
         if !pins.is_empty() {
-            let focus = self.brief.focus.take();
-            self.brief = Brief { focus, ..summarise(&pins, Some(&self.brief), caps) };
+            let Brief { items, folded, .. } = summarise(&pins, Some(&self.brief), caps);
+            self.brief = Brief { items, folded, ..self.brief };
         }
         self
     }
@@ -526,7 +531,7 @@ pub fn standing(event: &Logged) -> Option<(Seq, Brief)> {
     let through = compaction.through.max(kept.previous()).min(event.id.seq);
     let brief = match &compaction.summary {
         Summary::Structured { brief, .. } => (**brief).clone(),
-        Summary::Text(_) | Summary::Encrypted(_) => unread(event, compaction),
+        Summary::Text(_) | Summary::Encrypted(_) => unread(event, compaction, through),
     };
     Some((through, brief))
 }
@@ -555,18 +560,30 @@ fn cutting(line: &Line, summary: Option<&Arc<Logged>>, cut: &Cut, caps: Caps) ->
     }
 }
 
-/// A summary that holds no items is kept as one: its beginning, and where it is.
-fn unread(event: &Logged, compaction: &Compaction) -> Brief {
-    let text = match &compaction.summary {
-        Summary::Encrypted(_) => "An earlier summary that only its provider can read.".to_owned(),
-        summary => format!("An earlier summary begins: {}", one_line(summary.text(), 600)),
+/// A summary that holds no items, as one: its beginning, and where it is. It says what was, and nobody knows what of it is
+/// still so: a trail tells it as what came of everything before.
+fn unread(event: &Logged, compaction: &Compaction, through: Seq) -> Brief {
+    const END: usize = 400;
+    let at = event.id.seq;
+    let (text, concluded) = match &compaction.summary {
+        Summary::Encrypted(_) => {
+            let text = "An earlier summary that only its provider can read.".to_owned();
+            (text.clone(), text)
+        }
+        summary => {
+            let words = one_line(summary.text(), usize::MAX);
+            let ends = words.ceil_char_boundary(words.len().saturating_sub(END));
+            let length = words.chars().count();
+            let told = format!("a summary of {length} letters, which ends: {}", &words[ends..]);
+            (format!("An earlier summary begins: {}", one_line(&words, 600)), without_keys(&told))
+        }
     };
-    let sources = SeqSet::one(event.id.seq);
-    let key = Some(format!("summary {}", event.id.seq));
-    Brief {
-        items: vec![Item { section: Section::SessionIntent, text, key, sources, detail: None }],
-        ..Brief::default()
-    }
+    let key = Some(format!("summary {at}"));
+    let item = Item { section: Section::SessionIntent, text, key, sources: SeqSet::one(at), detail: None };
+    let request = FoldedRequest { last: at, concluded, ..FoldedRequest::default() };
+    let entry = TrailEntry { at: through, what: TrailKind::Request(request) };
+    let trail = Trail { entries: vec![entry] };
+    Brief { items: vec![item], trail, ..Brief::default() }
 }
 
 #[cfg(test)]

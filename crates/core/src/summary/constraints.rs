@@ -53,8 +53,10 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> Hear
             && !clauses.is_only_now()
             && clauses.stands_alone();
         let standing = match clauses.opening_order() {
-            Some(order) if is_document => order != Order::Forbidden && clauses.is_standing(),
-            _ if is_document => false,
+            Some(order) if is_document => {
+                order != Order::Forbidden && clauses.is_standing() && !orders_a_beginning(clauses)
+            }
+            _ if is_document || orders_a_beginning(clauses) => false,
             _ => {
                 clauses.is_standing() && !clauses.topic().is_empty()
                     || forbidden
@@ -67,11 +69,20 @@ pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> Hear
             let detail = Some(Detail::Wish(Force::Rule));
             let sources = SeqSet::one(at);
             ledger.put(Item { section: Section::Constraints, text, key: None, sources, detail });
+            // An order behind something that is asked for leaves that to be done.
+            if clauses.opening_order().is_none() && clauses.order().is_some() {
+                heard = Heard::Part;
+            }
         } else if ended == Ended::Nothing {
             heard = Heard::Part;
         }
     }
     heard
+}
+
+/// Whether a sentence says what comes first: that is over once it was done.
+fn orders_a_beginning(clauses: &Clauses) -> bool {
+    matches!(clauses.frame().first(), Some(&("start" | "begin")))
 }
 
 /// What became of earlier constraints by a sentence.

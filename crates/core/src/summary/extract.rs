@@ -17,8 +17,9 @@ use super::{
     ledger::{Caps, Ledger},
     prose::one_line,
     reading::Reading,
-    requests::{self, ITEM, asks_nothing, request},
+    requests::{self, ITEM, asked_in, asks_nothing, request},
     tool_activity::ToolActivity,
+    trail::without_middle,
 };
 use crate::{
     client_text::user_words_of,
@@ -29,8 +30,14 @@ use crate::{
     turn::Turns,
 };
 
+/// How many letters of a trail are carried on at least, whether there is room to tell them or not.
+const CARRIED: usize = 6_000;
+
 /// The key of the assistant's last words, among the current task.
 pub(super) const LAST_WORDS: &str = "last words";
+
+/// The key of the report that ended the newest request so far, among the current task.
+pub(super) const REPORT: &str = "report";
 
 /// Summarises a span of a thread, oldest event first, on top of the summary of what came before it.
 ///
@@ -71,8 +78,9 @@ impl<'f> SummaryMaterial<'f> {
         caps: &Caps,
     ) -> Self {
         let mut ledger = Ledger::carrying(previous);
+        let closing = closing(span);
         let mut extraction =
-            Extraction { activity: ToolActivity::carrying(&ledger), last_words: None, reading };
+            Extraction { activity: ToolActivity::carrying(&ledger), last_words: None, closing, reading };
         let paired = pair(span.iter().map(|event| (event.id.seq, &event.event.fact)));
         let mut returned: HashMap<Seq, Vec<&Exchange<'_>>> = HashMap::new();
         for exchange in &paired.exchanges {
@@ -101,7 +109,7 @@ impl<'f> SummaryMaterial<'f> {
                 calls: &paired.exchanges,
                 newest: last,
                 previous: ledger.index(),
-                carried,
+                carried: ledger.told_trail(),
             })
         } else {
             Index::default()
@@ -113,19 +121,36 @@ impl<'f> SummaryMaterial<'f> {
     pub(super) fn brief(&self, caps: &Caps) -> Brief {
         let ranking = self.ranking.as_ref();
         let mut brief = self.ledger.clone().settle(caps);
-        brief.trail = match &self.trail {
-            Some(trail) if caps.trail > 0 => trail.clone().within(caps.trail, ranking),
-            _ => Trail::default(),
-        };
+        let (told, carried) = self.trails(caps);
+        (brief.trail, brief.carried_trail) = (told, carried);
         brief.index = self.index.beside(&brief.trail, ranking, caps.index);
         brief.focus = ranking.map(|ranking| ranking.focus.text().to_owned());
         brief
+    }
+
+    /// The trail as it is told, and as it is carried on where that is more: a lack of room may pass, and what was folded cannot
+    /// be told again.
+    fn trails(&self, caps: &Caps) -> (Trail, Trail) {
+        let Some(trail) = self.trail.as_ref().filter(|_| caps.trail > 0) else { return Default::default() };
+        let ranking = self.ranking.as_ref();
+        if caps.trail >= CARRIED {
+            return (trail.clone().within(caps.trail, ranking), Trail::default());
+        }
+        let carried = trail.clone().within(CARRIED, ranking);
+        // Nothing is told that the next summary would tell otherwise.
+        let told = match ranking {
+            Some(_) => trail.clone().within(caps.trail, ranking),
+            None => carried.clone().within(caps.trail, None),
+        };
+        if told == carried { (told, Trail::default()) } else { (told, carried) }
     }
 }
 
 struct Extraction<'r> {
     activity: ToolActivity,
     last_words: Option<(Seq, String)>,
+    /// The answers that hand over to the user.
+    closing: HashSet<Seq>,
     /// What was read of messages, now or before.
     reading: &'r mut Reading,
 }
@@ -133,7 +158,7 @@ struct Extraction<'r> {
 impl<'r> Extraction<'r> {
     fn hear(&mut self, ledger: &mut Ledger, at: Seq, fact: &Fact) {
         if let Fact::UserSaid { parts } = fact {
-            let text = user_words_of(parts);
+            let text = asked_in(parts);
             if text.trim().is_empty() || asks_nothing(&text) {
                 return;
             }
@@ -143,14 +168,20 @@ impl<'r> Extraction<'r> {
                 request(ledger, at, &said, &text);
                 // What was said of an earlier request is past.
                 self.last_words = None;
-                ledger.clear(Section::CurrentTask);
             }
         } else if let Fact::ToolReturned { parts, .. } = fact {
             // What stands beside results is the user's, who spoke while tools ran.
             hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
         } else if let Fact::AssistantSaid { parts, .. } = fact {
             let text = text(parts);
-            if !text.trim().is_empty() {
+            if text.trim().is_empty() {
+                return;
+            }
+            if self.closing.contains(&at) {
+                self.last_words = None;
+                ledger.strike(Section::CurrentTask, LAST_WORDS);
+                said_last(ledger, REPORT, at, &text);
+            } else {
                 self.last_words = Some((at, text));
             }
         }
@@ -161,17 +192,22 @@ impl<'r> Extraction<'r> {
         requests::settle(ledger);
         self.activity.settle(ledger, last);
         if let Some((at, words)) = self.last_words {
-            ledger.strike(Section::CurrentTask, LAST_WORDS);
-            ledger.put(Item {
-                section: Section::CurrentTask,
-                text: format!("Last said: {}", one_line(&words, ITEM - 20)),
-                key: Some(LAST_WORDS.to_owned()),
-                sources: SeqSet::one(at),
-                detail: None,
-            });
+            said_last(ledger, LAST_WORDS, at, &words);
         }
         self.reading
     }
+}
+
+/// Notes what the assistant said last; of long words also the end, which may ask something.
+fn said_last(ledger: &mut Ledger, key: &str, at: Seq, words: &str) {
+    ledger.strike(Section::CurrentTask, key);
+    ledger.put(Item {
+        section: Section::CurrentTask,
+        text: format!("Last said: {}", without_middle(&one_line(words, usize::MAX), ITEM - 20)),
+        key: Some(key.to_owned()),
+        sources: SeqSet::one(at),
+        detail: None,
+    });
 }
 
 /// The assistant's events that belong to an answer which calls nothing.

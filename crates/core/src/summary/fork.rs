@@ -35,6 +35,7 @@ impl Brief {
         }
         brief.folded.sort_by_key(|folded| (folded.section, folded.count == 0));
         brief.trail = self.trail.before(seq);
+        brief.carried_trail = self.carried_trail.before(seq);
         brief.index = self.index.iter().filter(|entry| entry.at < seq).cloned().collect();
         brief.standing = self.standing.before(seq);
         brief

@@ -79,7 +79,7 @@ impl Caps {
     pub fn within(self, room: Tokens) -> Self {
         let room = usize::try_from(room.0).unwrap_or(usize::MAX);
         Self {
-            trail: self.trail.min(room.saturating_mul(4)),
+            trail: self.trail.min(room.saturating_mul(4).max(1)),
             index: self.index.min(room / INDEX_PART),
             ..self
         }
@@ -88,14 +88,16 @@ impl Caps {
     /// The same, for a span of this size: an index of more letters would be most of it.
     pub fn of_span(self, span: Tokens) -> Self {
         let letters = usize::try_from(span.0).unwrap_or(usize::MAX);
-        Self { trail: self.trail.min(letters.saturating_mul(4)), index: self.index.min(letters), ..self }
+        let trail = self.trail.min(letters.saturating_mul(4).max(1));
+        Self { trail, index: self.index.min(letters), ..self }
     }
 
-    /// The same with so many letters less beside the sections, first of the trail; nothing, if there is none to take.
+    /// The same with so many letters less beside the sections, first of the trail; nothing, if there is none to take. A
+    /// trail stays in its shortest form.
     pub fn less(self, letters: usize) -> Option<Self> {
-        let trail = self.trail.saturating_sub(letters);
+        let trail = self.trail.saturating_sub(letters).max(self.trail.min(1));
         let index = self.index.saturating_sub(letters.saturating_sub(self.trail));
-        (self.index + self.trail > 0).then_some(Self { trail, index, ..self })
+        (trail < self.trail || index < self.index).then_some(Self { trail, index, ..self })
     }
 
     /// How many items of a section are shown.
@@ -104,8 +106,8 @@ impl Caps {
             Section::Pins => PINS,
             Section::SessionIntent => self.session_intent,
             Section::Constraints => CONSTRAINTS,
-            // The request, what was done since, the last words, and what a model says of it.
-            Section::CurrentTask => 5,
+            // What is asked for, what was reported and said last, and what a model says of it.
+            Section::CurrentTask => 6,
             Section::FilesModified => self.files_modified,
             Section::FilesRead => self.files_read,
             Section::Commands => self.commands,
@@ -124,6 +126,7 @@ pub(crate) struct Ledger {
     places: HashMap<(Section, String), usize>,
     folded: Vec<FoldedItems>,
     trail: Trail,
+    carried_trail: Trail,
     index: Vec<Entry>,
 }
 
@@ -135,6 +138,7 @@ impl Ledger {
             previous.items.iter().for_each(|item| ledger.put(item.clone()));
             ledger.folded.clone_from(&previous.folded);
             ledger.trail.clone_from(&previous.trail);
+            ledger.carried_trail.clone_from(&previous.carried_trail);
             ledger.index.clone_from(&previous.index);
         }
         ledger
@@ -184,9 +188,19 @@ impl Ledger {
         }
     }
 
-    /// The trail of the summary before.
+    /// The trail of the summary before, as it is gone on from.
     pub(super) fn trail(&self) -> &Trail {
+        if self.carried_trail.is_empty() { &self.trail } else { &self.carried_trail }
+    }
+
+    /// The trail of the summary before, as it was told.
+    pub(super) fn told_trail(&self) -> &Trail {
         &self.trail
+    }
+
+    /// Whether items of a section are only counted by now.
+    pub(super) fn has_folded(&self, section: Section) -> bool {
+        self.folded.iter().any(|folded| folded.section == section)
     }
 
     /// The index of the summary before.
@@ -200,8 +214,13 @@ impl Ledger {
         for item in self.items.into_iter().flatten() {
             sections.entry(item.section).or_default().push(item);
         }
-        let mut brief =
-            Brief { folded: self.folded, trail: self.trail, index: self.index, ..Brief::default() };
+        let mut brief = Brief {
+            folded: self.folded,
+            trail: self.trail,
+            carried_trail: self.carried_trail,
+            index: self.index,
+            ..Brief::default()
+        };
         for (section, mut items) in sections {
             let too_many = items.len().saturating_sub(caps.of(section));
             if too_many > 0 {
@@ -287,7 +306,9 @@ mod tests {
         };
         check(caps.within(Tokens(100_000)), 1_000, 800);
         check(caps.within(Tokens(240)), 960, 240 / INDEX_PART);
-        check(caps.within(Tokens(0)), 0, 0);
+        // A trail in its shortest form stays wherever there is to be one.
+        check(caps.within(Tokens(0)), 1, 0);
+        check(Caps { trail: 0, ..caps }.within(Tokens(0)), 0, 0);
         check(caps.of_span(Tokens(200)), 800, 200);
         let all = Caps { trail: usize::MAX, index: usize::MAX, ..caps };
         assert_eq!(all.within(Tokens::MAX).trail, usize::MAX);
@@ -299,8 +320,9 @@ mod tests {
         let caps = Caps { trail: 1_000, index: 800, ..Caps::default() };
         let less = |letters| caps.less(letters).map(|caps| (caps.trail, caps.index));
         assert_eq!(less(300), Some((700, 800)));
-        assert_eq!(less(1_300), Some((0, 500)));
-        assert_eq!(less(usize::MAX), Some((0, 0)));
+        assert_eq!(less(1_300), Some((1, 500)));
+        assert_eq!(less(usize::MAX), Some((1, 0)));
+        assert_eq!(Caps { trail: 1, index: 0, ..caps }.less(usize::MAX), None);
         assert_eq!(Caps { trail: 0, index: 0, ..caps }.less(1), None);
     }
 

@@ -51,6 +51,9 @@ pub struct Brief {
     /// What happened, in order.
     #[serde(skip_serializing_if = "Trail::is_empty")]
     pub trail: Trail,
+    /// The trail that the next summary goes on from, where this one has room for less of it.
+    #[serde(skip_serializing_if = "Trail::is_empty")]
+    pub carried_trail: Trail,
     /// Which names stood where, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<Entry>,

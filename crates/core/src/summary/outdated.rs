@@ -118,6 +118,7 @@ assistant:
             assert!(quiet.contains(stands), "{stands} is not in\n{quiet}");
         }
         let later = r#"
+assistant: It fails, and I know why.
 user: You can now touch the lock file. Write the release notes in the meantime.
 assistant:
   call bash {"command":"make test"}

@@ -11,8 +11,12 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Brief, Detail, Force, Item, Section, Trail, extract::LAST_WORDS, index, ledger::FIRST_REQUEST,
-    requests::THE_FIRST_REQUEST, trail::without_tags,
+    Brief, Detail, Force, Item, Section, Trail,
+    extract::{LAST_WORDS, REPORT},
+    index,
+    ledger::FIRST_REQUEST,
+    requests::THE_FIRST_REQUEST,
+    trail::without_tags,
 };
 use crate::{context::Names, id::Seq, meter::Meter, seq_set::SeqSet, tokens::Tokens};
 
@@ -70,21 +74,21 @@ impl Brief {
     }
 }
 
-/// Whether a trail that tells of some events tells the same thing where it happened: what was asked, read, run and changed,
-/// and what no longer fails.
-fn is_in_trail(item: &Item, told: &SeqSet) -> bool {
-    // What follows a trail is newer than what was said last before it.
-    if item.section == Section::CurrentTask && item.key.as_deref() == Some(LAST_WORDS) && !told.is_empty() {
-        return true;
-    }
-    // A trail may begin later than the sections: an earlier version or another policy made none.
-    if !item.sources.intersects(told) {
-        return false;
-    }
+/// Whether an item is history, which a trail that tells of some events tells in its place: what was asked and reported, read
+/// and run, which of the files in it were changed, and what no longer fails.
+fn is_history(item: &Item, told: &SeqSet) -> bool {
     match item.section {
-        Section::Errors => !matches!(item.detail, Some(Detail::Error { resolved: None, .. }) | None),
-        Section::SessionIntent | Section::FilesModified | Section::FilesRead | Section::Commands => true,
-        _ => false,
+        Section::SessionIntent | Section::FilesRead | Section::Commands => true,
+        // What follows a trail is newer than what was said last before it.
+        Section::CurrentTask => matches!(item.key.as_deref(), Some(LAST_WORDS | REPORT)),
+        // A trail may begin later than the sections: an earlier version or another policy made none.
+        Section::FilesModified => item.sources.intersects(told),
+        Section::Errors => matches!(item.detail, Some(Detail::Error { resolved: Some(_), .. })),
+        Section::Pins
+        | Section::FailedApproaches
+        | Section::Constraints
+        | Section::KeyDecisions
+        | Section::NextSteps => false,
     }
 }
 
@@ -100,7 +104,7 @@ struct Page<'p> {
     meter: &'p Meter,
     names: Names,
     /// The items that the trail tells, in order and with what came of them.
-    in_trail: BTreeSet<usize>,
+    history: BTreeSet<usize>,
     /// Whether a section of the checklist that holds nothing says so, instead of being left out.
     names_empty: bool,
 }
@@ -108,8 +112,9 @@ struct Page<'p> {
 impl<'p> Page<'p> {
     fn new(brief: &'p Brief, covered: &'p SeqSet, meter: &'p Meter, names: Names) -> Self {
         let events = brief.trail.events();
-        let told = (0..brief.items.len()).filter(|at| is_in_trail(&brief.items[*at], &events));
-        Self { brief, covered, meter, names, in_trail: told.collect(), names_empty: false }
+        let is_told = |at: &usize| !brief.trail.is_empty() && is_history(&brief.items[*at], &events);
+        let history = (0..brief.items.len()).filter(is_told).collect();
+        Self { brief, covered, meter, names, history, names_empty: false }
     }
 
     /// All of it, within so many tokens if that can be.
@@ -144,7 +149,7 @@ impl<'p> Page<'p> {
         let mut shown: BTreeSet<usize> = (0..items.len()).filter(|at| always(&items[*at])).collect();
         let sections = Section::ALL.into_iter().filter(|section| section.must_keep());
         shown.extend(sections.filter_map(|section| items.iter().rposition(|item| item.section == section)));
-        shown.retain(|at| !self.in_trail.contains(at));
+        shown.retain(|at| !self.history.contains(at));
         Shown { items: shown, handles: BTreeSet::new() }
     }
 
@@ -170,7 +175,7 @@ impl<'p> Page<'p> {
     /// The places of a section's items that are not shown yet, the newest last.
     fn places(&self, section: Section, shown: &Shown) -> Vec<usize> {
         let items = &self.brief.items;
-        let is_told = |at: &usize| shown.items.contains(at) || self.in_trail.contains(at);
+        let is_told = |at: &usize| shown.items.contains(at) || self.history.contains(at);
         let of_section = |at: &usize| items[*at].section == section && !is_told(at);
         let mut places: Vec<usize> = (0..items.len()).filter(of_section).collect();
         // What the session began with is told before what was asked in between.
@@ -229,6 +234,13 @@ impl<'p> Page<'p> {
         if !shown.handles.is_empty() {
             text.push_str(&self.legend());
         }
+        // A summary stays as it is while messages follow it; what they say of the same things holds.
+        if !self.brief.trail.is_empty() && !shown.items.is_empty() {
+            match self.covered.last().filter(|_| self.names.are_shown()) {
+                Some(last) => text.push_str(&format!("State as of [{last}]; messages below are newer.\n")),
+                None => text.push_str("State as of the end of that part; messages below are newer.\n"),
+            }
+        }
         for section in Section::ALL {
             let start = text.len();
             text.push_str("\n## ");
@@ -262,7 +274,7 @@ impl<'p> Page<'p> {
             return String::new();
         }
         let items = &self.brief.items;
-        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at) && !self.in_trail.contains(at));
+        let hidden = (0..items.len()).filter(|at| !shown.items.contains(at) && !self.history.contains(at));
         let hidden: Vec<&Item> = hidden.map(|at| &items[at]).filter(|item| item.section == section).collect();
         let folded = self.brief.folded.iter().filter(|folded| folded.section == section);
         let (unknown, known): (Vec<_>, Vec<_>) = folded.partition(|folded| folded.count == 0);
@@ -464,6 +476,7 @@ assistant: Next steps: write the docs.
         insta::assert_snapshot!(brief.render(&covered(), Tokens::MAX, &meter(), Names::Messages), @r#"
         This message stands for messages 1-6 of the session, no longer shown here.
         Numbers in brackets name the events behind an item: [1] is message 1.
+        State as of [6]; messages below are newer.
 
         ## Constraints
         - Never touch the lock file. [1]
@@ -503,16 +516,18 @@ assistant: Next steps: write the docs.
     }
 
     #[test]
-    fn a_section_hides_only_what_the_trail_tells_of() {
+    fn a_changed_file_is_hidden_only_where_the_trail_tells_of_its_change() {
         let log = read(LOG);
         // A summary of an earlier version, or of another policy, has sections and no trail.
         let before = summarise(&log[..5], None, &Caps::default());
         let caps = Caps { trail: 10_000, ..Caps::default() };
         let after = summarise(&log[5..], Some(&before), &caps);
         let text = after.render(&covered(), Tokens::MAX, &meter(), Names::Messages);
-        for words in ["Add a cache to the client.", "- src/cache.rs (edited)", "- `cargo test` → failed"] {
+        for words in ["Add a cache to the client.", "- src/cache.rs (edited)"] {
             assert!(text.contains(words), "{words} is not in\n{text}");
         }
+        // What was run is history, and reached by the handle of all.
+        assert!(!text.contains("## Commands"), "{text}");
     }
 
     #[test]

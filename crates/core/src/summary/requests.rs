@@ -1,16 +1,18 @@
 //! Requests of the user, word for word: what the session began with, and what is asked for now.
 //!
-//! The newest message is the current task, whatever it says. Where it is short it goes on with the one before, which is then
-//! told too.
+//! The newest message is the current task, whatever it says, and so is the one that began its loop: as long as the assistant
+//! has not reported, what was asked before is still being worked on. A request that was reported on is history, which the
+//! trail tells. Where the newest message answers a question of the report before it, the question is told with it.
 
 use super::{
     Detail, Item, Section, StepOrigin,
     constraints::{newest_rule, withdraw_all},
+    extract::REPORT,
     ledger::{FIRST_REQUEST, Ledger},
     markers::{Clauses, Role, length},
     prose::{Sentence, one_line},
 };
-use crate::{id::Seq, seq_set::SeqSet};
+use crate::{client_text::user_words_of, event::Part, id::Seq, seq_set::SeqSet};
 
 /// How long an item is at most, in characters.
 pub(super) const ITEM: usize = 300;
@@ -21,11 +23,20 @@ const FIRST: usize = 600;
 /// A message of fewer letters than this goes on with the one before: `yes, do that`.
 const SHORT: usize = 20;
 
-/// How many messages the current task is at most.
-const TOLD: usize = 3;
+/// A message of fewer letters than this may be an answer that says nothing without its question.
+const ANSWER: usize = 80;
 
-/// The keys of messages among the current task, the newest first.
-const TASKS: [&str; TOLD] = ["request", "request before", "request before that"];
+/// How much of such a question is told.
+const QUESTION: usize = 160;
+
+/// The keys of messages among the current task: the newest, the one that its loop began with, and one that only summaries of
+/// earlier versions have.
+const NEWEST: &str = "request";
+const BEGINNING: &str = "request before";
+const TASKS: [&str; 3] = [NEWEST, BEGINNING, "request before that"];
+
+/// The words for a message that has none.
+const WORDLESS: &str = "[no words: an image or a file]";
 
 /// The words for a current task that is the session's first request.
 pub(super) const THE_FIRST_REQUEST: &str = "The first request.";
@@ -55,10 +66,49 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
         if let Some(before) = before.filter(|_| asked > ruled) {
             text = one_line(&format!("{text} (takes back: {})", one_line(&before.text, ITEM / 2)), ITEM);
             ledger.retire(Section::SessionIntent, before.identity());
+            for key in TASKS {
+                let task = ledger.get(Section::CurrentTask, key);
+                if task.is_some_and(|task| task.sources == before.sources) {
+                    ledger.strike(Section::CurrentTask, key);
+                }
+            }
         }
     }
+    become_task(ledger, at, if first { THE_FIRST_REQUEST } else { &text });
     let key = first.then(|| FIRST_REQUEST.to_owned());
     ledger.put(Item { section: Section::SessionIntent, text, key, sources: SeqSet::one(at), detail: None });
+}
+
+/// Makes a message the current task.
+fn become_task(ledger: &mut Ledger, at: Seq, text: &str) {
+    let question = ledger.get(Section::CurrentTask, REPORT).map(|report| question(&report.text).to_owned());
+    let [newest, beginning] = [NEWEST, BEGINNING].map(|key| ledger.get(Section::CurrentTask, key).cloned());
+    // Whatever else was said of an earlier request is past.
+    ledger.clear(Section::CurrentTask);
+    // What was not reported on is still worked on, and before it was asked nobody asked for anything else.
+    if let Some(open) = beginning.or(newest).filter(|_| question.is_none()) {
+        ledger.put(Item { key: Some(BEGINNING.to_owned()), ..open });
+    }
+    let question = question.filter(|question| !question.is_empty() && length(text) < ANSWER);
+    let text = match question {
+        Some(question) => format!("{text} (answers: “{}”)", one_line(&question, QUESTION)),
+        None => text.to_owned(),
+    };
+    let (key, sources) = (Some(NEWEST.to_owned()), SeqSet::one(at));
+    ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail: None });
+}
+
+/// The question that a text ends with; empty if it ends otherwise.
+fn question(text: &str) -> &str {
+    const ASKS: [char; 3] = ['?', '？', '؟'];
+    let text = text.trim_end_matches(|letter: char| letter.is_whitespace() || "*\"”)_".contains(letter));
+    let Some(words) = text.strip_suffix(ASKS) else { return "" };
+    let ends = |(at, letter): (usize, char)| {
+        let at = at + letter.len_utf8();
+        let is_end = ".!:…]".contains(letter) && words[at..].starts_with(' ');
+        (is_end || ASKS.contains(&letter) || "。！".contains(letter)).then_some(at)
+    };
+    text[words.char_indices().filter_map(ends).last().unwrap_or_default()..].trim()
 }
 
 /// Says what the current task is by now, and which steps of a plan still are.
@@ -67,38 +117,56 @@ pub(super) fn settle(ledger: &mut Ledger) {
     if messages.is_empty() {
         return;
     }
-    for key in &TASKS {
-        ledger.strike(Section::CurrentTask, key);
+    if let Some(owner) = taken_up_again(ledger, &messages) {
+        TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
+        let is_first = owner.key.as_deref() == Some(FIRST_REQUEST);
+        let text = if is_first { THE_FIRST_REQUEST.to_owned() } else { owner.text.clone() };
+        let (key, sources) = (Some(NEWEST.to_owned()), owner.sources.clone());
+        ledger.put(Item { section: Section::CurrentTask, text, key, sources, detail: None });
     }
-    let long = messages.iter().position(|message| length(&message.text) >= SHORT);
-    let told = long.map_or(TOLD, |long| long + 1).min(TOLD).min(messages.len());
-    for (message, key) in messages.iter().zip(TASKS).take(told).rev() {
-        let is_first = message.key.as_deref() == Some(FIRST_REQUEST);
-        let text = if is_first { THE_FIRST_REQUEST } else { &message.text };
-        ledger.put(Item {
-            section: Section::CurrentTask,
-            text: text.to_owned(),
-            key: Some(key.to_owned()),
-            sources: SeqSet::one(message.sources.last().unwrap_or_default()),
-            detail: None,
-        });
-    }
-    steps(ledger);
+    steps(ledger, &long_places(&messages));
 }
 
-/// The places of the newest requests, not counting what only goes on with one.
-pub(super) fn places(ledger: &Ledger) -> Vec<Seq> {
-    let long = messages(ledger).into_iter().filter(|message| length(&message.text) >= SHORT);
+/// Where the open loop began, or where the newest request was made that says something by itself: what failed before and was
+/// not tried again since is past.
+pub(super) fn began(ledger: &Ledger) -> Seq {
+    let open = TASKS.iter().filter_map(|key| ledger.get(Section::CurrentTask, key));
+    let open = open.min_by_key(|task| task.sources.first()).filter(|task| task.text != THE_FIRST_REQUEST);
+    let newest = long_places(&messages(ledger)).first().copied();
+    open.and_then(|task| task.sources.first()).max(newest).unwrap_or_default()
+}
+
+/// The places of messages that say something by themselves.
+fn long_places(messages: &[Item]) -> Vec<Seq> {
+    let long = messages.iter().filter(|message| length(&message.text) >= SHORT);
     long.filter_map(|message| message.sources.last()).collect()
 }
 
-/// Marks the steps that were planned for an earlier request, and takes those out that are older still.
-fn steps(ledger: &mut Ledger) {
-    let asked = places(ledger);
+/// The earlier request that is worked on again: the newest one was reported on, and after that steps went on which were
+/// planned before it.
+fn taken_up_again<'m>(ledger: &Ledger, messages: &'m [Item]) -> Option<&'m Item> {
+    let reported = ledger.get(Section::CurrentTask, REPORT)?.sources.last();
+    let step = recorded_steps(ledger).into_iter().max_by_key(|step| step.sources.last())?;
+    let planned = step.sources.first();
+    let newest = messages
+        .first()
+        .filter(|newest| step.sources.last() > reported && planned < newest.sources.last())?;
+    let owner = messages.iter().find(|message| message.sources.last() < planned)?;
+    // What is only counted by now may have been asked in between.
+    let is_known = owner.key.is_none() || !ledger.has_folded(Section::SessionIntent);
+    (is_known && owner != newest).then_some(owner)
+}
+
+/// The steps that agents wrote down by their tools.
+fn recorded_steps(ledger: &Ledger) -> Vec<Item> {
     let recorded =
         |item: &&Item| matches!(item.detail, Some(Detail::Step(StepOrigin::Plan | StepOrigin::Tracked)));
-    let steps: Vec<Item> = ledger.newest(Section::NextSteps).filter(recorded).cloned().collect();
-    for step in steps {
+    ledger.newest(Section::NextSteps).filter(recorded).cloned().collect()
+}
+
+/// Marks the steps that were planned for an earlier request, and takes those out that are older still.
+fn steps(ledger: &mut Ledger, asked: &[Seq]) {
+    for step in recorded_steps(ledger) {
         let since = asked.iter().filter(|asked| Some(**asked) > step.sources.last()).count();
         match since {
             0 => {}
@@ -117,6 +185,14 @@ fn messages(ledger: &Ledger) -> Vec<Item> {
     let mut messages: Vec<Item> = ledger.newest(Section::SessionIntent).filter(own).cloned().collect();
     messages.sort_by_key(|message| std::cmp::Reverse(message.sources.last()));
     messages
+}
+
+/// What a message of the user asks, in its own words: a picture alone is a request without any.
+pub(super) fn asked_in(parts: &[Part]) -> String {
+    let words = user_words_of(parts);
+    let has_media = parts.iter().any(|part| matches!(part, Part::Media(_)));
+    let is_blank = Part::texts(parts).all(|text| text.trim().is_empty());
+    if has_media && is_blank { WORDLESS.to_owned() } else { words }
 }
 
 /// Whether a message asks for nothing of its own: a bare command to the client, such as `/mode`, or a single short word, by

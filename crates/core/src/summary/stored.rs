@@ -15,6 +15,8 @@ pub(super) struct StoredBrief {
     #[serde(default)]
     trail: Trail,
     #[serde(default)]
+    carried_trail: Trail,
+    #[serde(default)]
     index: Vec<Entry>,
     #[serde(default)]
     standing: Standing,
@@ -47,9 +49,9 @@ struct StoredQuote {
 
 impl From<StoredBrief> for Brief {
     fn from(stored: StoredBrief) -> Self {
-        let StoredBrief { items, folded, trail, index, standing, focus, voice } = stored;
+        let StoredBrief { items, folded, trail, carried_trail, index, standing, focus, voice } = stored;
         let trail = if trail.is_empty() { voice.into_trail() } else { trail };
-        Self { items, folded, trail, index, standing, focus }
+        Self { items, folded, trail, carried_trail, index, standing, focus }
     }
 }
 

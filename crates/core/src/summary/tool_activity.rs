@@ -14,7 +14,7 @@ use super::{
     constraints::hear,
     ledger::Ledger,
     prose::{one_line, sentences},
-    requests::{EARLIER, ITEM, places},
+    requests::{EARLIER, ITEM, began},
     tools::{Change, Todo, TodoState, ToolEffect, effects, failure, looks_up, run_kinds},
     user_quotes::{answer, refusal},
 };
@@ -231,7 +231,7 @@ impl ToolActivity {
 
     /// Tells failures as past that nobody saw for long: so many events, or since before the newest request.
     pub(super) fn settle(&self, ledger: &mut Ledger, last: Seq) {
-        let before = places(ledger).first().copied().unwrap_or_default();
+        let before = began(ledger);
         for failed in &self.failed {
             let at = failed.sources.last().unwrap_or_default();
             if at < before || last.0.saturating_sub(at.0) > RECENT {
@@ -309,8 +309,14 @@ fn track(
     state: Option<TodoState>,
     sources: &SeqSet,
 ) {
-    let named = id.map(|id| format!("step {id}")).or_else(|| text.map(str::to_owned));
-    let Some(key) = named.map(|text| key(&one_line(&text, ITEM))) else { return };
+    let unnamed = text.map(|text| key(&one_line(text, ITEM)));
+    let Some(key) = id.map(|id| key(&one_line(&format!("step {id}"), ITEM))).or_else(|| unnamed.clone()) else {
+        return;
+    };
+    // The same step may have been planned without a name.
+    if let Some(unnamed) = unnamed.filter(|unnamed| *unnamed != key) {
+        ledger.strike(Section::NextSteps, &unnamed);
+    }
     if matches!(state, Some(TodoState::Done | TodoState::Dropped)) {
         ledger.strike(Section::NextSteps, &key);
         return;

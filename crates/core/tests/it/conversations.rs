@@ -50,7 +50,7 @@ fn log(conversation: &str) -> String {
 }
 
 /// `run make` passes, `fail make: words` does not; `plan one | two` plans; `edit a: x -> y` edits; anything else is said.
-fn done_by_assistant(done: &str) -> String {
+pub(crate) fn done_by_assistant(done: &str) -> String {
     let call = |name: &str, arguments: serde_json::Value, result: &str| {
         format!("assistant:\n  call {name} {arguments}\n  {result}\n")
     };
@@ -130,7 +130,7 @@ fn a_rule_stands_until_it_is_taken_back() {
     );
     check("Don't ever force-push.\nAdd a flag.\nAdd another flag.", &["force-push"], &[]);
     check("From now on answer in French.\nWhat does the lexer do?", &["answer in French"], &[]);
-    check("In this repo always sign the commits.\nAdd a flag.", &["always sign the commits"], &[]);
+    check("In this repo, always sign the commits.\nAdd a flag.", &["always sign the commits"], &[]);
     check("Rules:\n- two spaces for indentation\n- the tests stay green\nAdd a flag.", &[], &[]);
     check(
         "Don't touch the billing folder.\nAdd a flag.\nAdd another one, with docs and tests.",
@@ -458,13 +458,21 @@ fn the_newest_words_are_the_task_and_a_short_answer_brings_its_question_along() 
         &["manual page"],
         &["Add a cache"],
     );
-    check("Add a cache to the client, with a test.\nYes, go on.", &["Add a cache", "Yes, go on."], &[]);
-    check("Add a cache to the client, with a test.\nthanks", &["Add a cache"], &["thanks"]);
-    check("Füge dem Client einen Cache hinzu, mit Test.\nJa, bitte.", &["Cache", "Ja, bitte."], &[]);
     check(
-        "クライアントにキャッシュを追加して、テストも書いてください。\nはい、お願いします。",
-        &["キャッシュ", "はい"],
-        &[],
+        "Add a cache to the client, with a test.\n> Added. Shall I bound it, too?\nYes, go on.",
+        &["Yes, go on. (answers: “Shall I bound it, too?”)"],
+        &["Add a cache"],
+    );
+    check("Add a cache to the client, with a test.\nthanks", &["Add a cache"], &["thanks"]);
+    check(
+        "Füge dem Client einen Cache hinzu, mit Test.\n> Fertig. Soll er begrenzt sein?\nJa, bitte.",
+        &["Ja, bitte. (answers: “Soll er begrenzt sein?”)"],
+        &["Füge dem Client"],
+    );
+    check(
+        "クライアントにキャッシュを追加して、テストも書いてください。\n> 追加しました。上限も設定しますか？\nはい、お願いします。",
+        &["はい、お願いします。 (answers: “上限も設定しますか？”)"],
+        &["キャッシュ"],
     );
 }
 

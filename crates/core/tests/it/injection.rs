@@ -167,7 +167,12 @@ fn read_page(text: &str) -> Page {
 fn is_ours(heading: &str, line: &str) -> bool {
     let begins = |with: &[&str]| with.iter().any(|start| line.starts_with(start));
     match heading {
-        "" => begins(&["This message stands for ", "Numbers in brackets ", "All that this message "]),
+        "" => begins(&[
+            "This message stands for ",
+            "Numbers in brackets ",
+            "All that this message ",
+            "State as of ",
+        ]),
         "What Happened" => begins(&["Oldest first, ", "assistant: ", "client ", "[", "- "]),
         "Index of Names" => begins(&["Names in tool results", "- "]),
         _ => begins(&["- "]),

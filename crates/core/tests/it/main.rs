@@ -29,6 +29,8 @@ mod stage;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod summaries;
 #[cfg(test)]
 mod told;

@@ -160,7 +160,7 @@ fn done(call: &ToolCall, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
         Kind::Read => files::read(&arguments),
         kind @ (Kind::Write | Kind::Edit | Kind::Delete) => files::changed(kind, &arguments),
         Kind::Plan => plan::planned(&arguments).into_iter().collect(),
-        Kind::Step => plan::stepped(&arguments, outcome).into_iter().collect(),
+        Kind::Step => plan::stepped(&arguments, outcome),
         Kind::Search => vec![ToolEffect::Searched],
         Kind::Running | Kind::Other => Vec::new(),
     }

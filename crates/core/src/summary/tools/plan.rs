@@ -27,7 +27,7 @@ pub(super) fn planned(arguments: &Arguments<'_>) -> Option<ToolEffect> {
 }
 
 /// One step of a plan that is kept step by step, or all of them where they are listed.
-pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Option<ToolEffect> {
+pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) -> Vec<ToolEffect> {
     let said = outcome.map(|outcome| outcome.body.as_ref()).unwrap_or_default();
     let text = arguments.short(&["subject", "title", "content"]).map(|text| cut(text.trim(), LONGEST));
     let state = arguments.short(&["status", "state"]).and_then(|word| state(&word));
@@ -35,11 +35,10 @@ pub(super) fn stepped(arguments: &Arguments<'_>, outcome: Option<&Outcome<'_>>) 
     let id = arguments.short(&["taskid", "id"]).or_else(id);
     if text.is_none() && state.is_none() {
         // What was listed stands as `#1 [completed] what is to be done`.
-        let steps: Vec<Todo> = said.lines().filter_map(listed).take(MOST).collect();
-        return (!steps.is_empty()).then_some(ToolEffect::Planned { steps });
+        return said.lines().filter_map(listed).take(MOST).collect();
     }
     let state = state.or(text.is_some().then_some(TodoState::Open));
-    Some(ToolEffect::Stepped { id, text, state })
+    vec![ToolEffect::Stepped { id, text, state }]
 }
 
 fn step(json: &RawValue) -> Option<Todo> {
@@ -78,10 +77,12 @@ fn checklist(text: &str) -> Vec<Todo> {
     steps.take(MOST).collect()
 }
 
-fn listed(line: &str) -> Option<Todo> {
-    let (_, rest) = line.trim_start().strip_prefix('#')?.split_once(" [")?;
+/// A step as it is listed, by its number: whatever is said of it later names the number alone.
+fn listed(line: &str) -> Option<ToolEffect> {
+    let (id, rest) = line.trim_start().strip_prefix('#')?.split_once(" [")?;
     let (word, text) = rest.split_once(']')?;
-    todo(text, state(word)?)
+    let Todo { text, state } = todo(text, state(word)?)?;
+    Some(ToolEffect::Stepped { id: Some(cut(id, LONGEST)), text: Some(text), state: Some(state) })
 }
 
 fn state(word: &str) -> Option<TodoState> {

@@ -99,7 +99,12 @@ fn claude_code() {
         "Updated task #9 status",
         &["stepped Some(\"9\") None Some(Done)"],
     );
-    check("TaskList", "{}", "#1 [completed] a\n#2 [pending] b", &["planned a Done, b Open"]);
+    check(
+        "TaskList",
+        "{}",
+        "#1 [completed] a\n#2 [pending] b",
+        &["stepped Some(\"1\") Some(\"a\") Some(Done)", "stepped Some(\"2\") Some(\"b\") Some(Open)"],
+    );
     check("Bash", r#"{"command":"go build ./...","description":"x"}"#, "", &["ran"]);
     check("Task", r#"{"description":"edit","prompt":"p"}"#, "done", &[]);
     check("mcp__linear-server__create_issue", r#"{"title":"t"}"#, "{}", &[]);

@@ -10,7 +10,7 @@ const LEAST: usize = 12;
 
 /// A text within `letters`, without its middle. Beginnings say what a text is about and ends how it came out; of a text
 /// that was cut before, the gap is in the part that goes.
-pub(super) fn without_middle(text: &str, letters: usize) -> String {
+pub(in crate::summary) fn without_middle(text: &str, letters: usize) -> String {
     if text.len() <= letters {
         return text.to_owned();
     }

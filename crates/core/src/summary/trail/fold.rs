@@ -22,6 +22,10 @@ const TOOLS: usize = 8;
 /// A request with more calls than this is folded in pieces, so that its end can stay.
 const CALLS: usize = 12;
 
+/// How much stays where there is hardly any room: of words, and of names.
+const LEAST_WORDS: usize = 80;
+const LEAST_NAMES: usize = 3;
+
 /// Some entries that are folded together.
 struct Piece {
     entries: Vec<TrailEntry>,
@@ -36,7 +40,8 @@ impl Piece {
 }
 
 /// The entries, with the oldest folded until the shortest forms of all fit `letters`; what a focus is about comes last. The
-/// newest piece is never folded. `relevance` is that of each entry, before and behind.
+/// newest piece is folded only if nothing else is left to fold, and a line always stays. `relevance` is that of each entry,
+/// before and behind.
 pub(super) fn folded(
     entries: Vec<TrailEntry>,
     relevance: Vec<Relevance>,
@@ -51,28 +56,50 @@ pub(super) fn folded(
     // Clients may have written something before the user spoke.
     let speaks = |entry: &&TrailEntry| matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_));
     let first = entries.iter().find(speaks).map(|entry| entry.at);
-    let mut pieces = pieces(entries, relevance);
-    let newest = pieces.pop();
+    let mut folding = pieces(entries, relevance, CALLS);
+    let newest = folding.pop();
     for relevance in Relevance::BY_WORTH.into_iter().rev() {
         let letters = if relevance == Relevance::About { letters } else { letters - reserved };
-        for piece in &mut pieces {
-            if needed <= letters {
-                break;
-            }
-            if piece.relevance.iter().max() == Some(&relevance) && !piece.is_folded() {
-                needed = needed.saturating_sub(least(&piece.entries));
-                piece.entries = fold(std::mem::take(&mut piece.entries), first).into_iter().collect();
-                piece.relevance.truncate(piece.entries.len());
-                needed += least(&piece.entries);
-            }
-        }
-        pieces.retain(|piece| !piece.entries.is_empty());
-        needed = join_neighbours(&mut pieces, needed, letters);
+        let is_meant = |piece: &Piece| piece.relevance.iter().max() == Some(&relevance);
+        needed = fold_oldest(&mut folding, is_meant, first, needed, letters);
     }
-    pieces.extend(newest);
+    match newest {
+        Some(newest) if needed > letters => {
+            folding.extend(pieces(newest.entries, newest.relevance, 1));
+            needed = fold_oldest(&mut folding, |_| true, first, needed, letters);
+        }
+        newest => folding.extend(newest),
+    }
+    if needed > letters {
+        folding.iter_mut().flat_map(|piece| &mut piece.entries).for_each(shorten);
+    }
+    let pieces = folding;
     let (entries, relevance): (Vec<_>, Vec<_>) =
         pieces.into_iter().map(|piece| (piece.entries, piece.relevance)).unzip();
     (entries.concat(), relevance.concat())
+}
+
+/// Folds the pieces that are meant, the oldest first, until what is needed fits. Gives what is needed then.
+fn fold_oldest(
+    pieces: &mut Vec<Piece>,
+    is_meant: impl Fn(&Piece) -> bool,
+    very_first: Option<Seq>,
+    mut needed: usize,
+    letters: usize,
+) -> usize {
+    for piece in &mut *pieces {
+        if needed <= letters {
+            break;
+        }
+        if is_meant(piece) && !piece.is_folded() {
+            needed = needed.saturating_sub(least(&piece.entries));
+            piece.entries = fold(std::mem::take(&mut piece.entries), very_first).into_iter().collect();
+            piece.relevance.truncate(piece.entries.len());
+            needed += least(&piece.entries);
+        }
+    }
+    pieces.retain(|piece| !piece.entries.is_empty());
+    join_neighbours(pieces, needed, letters)
 }
 
 /// Makes one of folded pieces that stand side by side, the oldest first, until what is needed fits. Gives what is needed then.
@@ -98,14 +125,14 @@ fn join_neighbours(pieces: &mut Vec<Piece>, mut needed: usize, letters: usize) -
     needed
 }
 
-/// The entries in pieces: a request each, and no more than some calls. A request that is folded already is a piece of its
+/// The entries in pieces: a request each, and no more than `most` calls. A request that is folded already is a piece of its
 /// own: what came after it must not take the place of what it was about.
-fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>) -> Vec<Piece> {
+fn pieces(entries: Vec<TrailEntry>, relevance: Vec<Relevance>, most: usize) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut calls = 0;
     for (entry, relevance) in entries.into_iter().zip(relevance) {
         let is_folded = |piece: &Piece| piece.is_folded();
-        let begins = matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_)) || calls == CALLS;
+        let begins = matches!(entry.what, TrailKind::User { .. } | TrailKind::Request(_)) || calls == most;
         if begins || pieces.last().is_none_or(is_folded) {
             pieces.push(Piece { entries: Vec::new(), relevance: Vec::new() });
             calls = 0;
@@ -147,8 +174,18 @@ fn fold(piece: Vec<TrailEntry>, very_first: Option<Seq>) -> Option<TrailEntry> {
     if request.requests == 0 && request.calls.is_empty() && request.concluded.is_empty() {
         return None;
     }
-    request.calls = most_called(request.calls);
+    request.calls = most_called(request.calls, TOOLS);
     Some(TrailEntry { at, what: TrailKind::Request(request) })
+}
+
+/// Makes a folded request as short as one can be.
+fn shorten(entry: &mut TrailEntry) {
+    let TrailKind::Request(request) = &mut entry.what else { return };
+    for words in [&mut request.asked, &mut request.concluded] {
+        *words = without_middle(words, LEAST_WORDS);
+    }
+    request.changed.drain(..request.changed.len().saturating_sub(LEAST_NAMES));
+    request.calls = most_called(std::mem::take(&mut request.calls), LEAST_NAMES);
 }
 
 /// Makes one of two folded requests.
@@ -160,7 +197,7 @@ fn join_requests(first: &mut FoldedRequest, second: FoldedRequest) {
         let calls = first.calls.entry(tool).or_default();
         *calls = calls.saturating_add(count);
     }
-    first.calls = most_called(std::mem::take(&mut first.calls));
+    first.calls = most_called(std::mem::take(&mut first.calls), TOOLS);
     second.changed.into_iter().for_each(|path| change(&mut first.changed, path));
     if !second.concluded.is_empty() {
         first.concluded = second.concluded;
@@ -173,10 +210,14 @@ fn change(changed: &mut Vec<String>, path: String) {
     changed.drain(..changed.len().saturating_sub(CHANGED));
 }
 
-/// The tools that were called most.
-fn most_called(calls: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+/// The tools that were called most; the others become one.
+fn most_called(calls: BTreeMap<String, u64>, most: usize) -> BTreeMap<String, u64> {
+    const OTHERS: &str = "other tools";
+    if calls.len() <= most {
+        return calls;
+    }
     let mut by_count: Vec<(String, u64)> = calls.into_iter().collect();
-    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    by_count.truncate(TOOLS);
-    by_count.into_iter().collect()
+    by_count.sort_by_key(|(tool, count)| (tool == OTHERS, std::cmp::Reverse(*count)));
+    let others = by_count.drain(most - 1..).map(|(_, count)| count).fold(0, u64::saturating_add);
+    by_count.into_iter().chain([(OTHERS.to_owned(), others)]).collect()
 }

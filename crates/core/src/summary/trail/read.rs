@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{AnswerPart, CallEffect, CallEnding, Trail, TrailCall, TrailEntry, TrailKind};
 use crate::{
     chain::Digest,
-    client_text::{ClientTextKind, spans, user_words_of},
+    client_text::{ClientTextKind, spans},
     event::{Fact, Logged, Part, ToolCall, ToolResult},
     id::Seq,
     pairing::{Exchange, Outcome, Paired},
@@ -14,6 +14,7 @@ use crate::{
         extract::{closing, text},
         prose::one_line,
         reading::Reading,
+        requests::asked_in,
         tools::{ToolEffect, effects, failure, output_of},
     },
     verify::{holds_secret, without_keys},
@@ -59,7 +60,7 @@ impl Trail {
 }
 
 fn user_words(at: Seq, parts: &[Part]) -> Option<TrailEntry> {
-    let text = without_keys(&user_words_of(parts));
+    let text = without_keys(&asked_in(parts));
     (!text.trim().is_empty()).then_some(TrailEntry { at, what: TrailKind::User { text } })
 }
 

@@ -130,13 +130,17 @@ fn old_requests_are_folded_where_there_is_no_room_for_their_shortest_forms() {
     for words in ["; called bash ×1, edit_file ×1", "; changed src/1.rs", "; concluded: Part 1 works."] {
         assert!(lines[0].contains(words), "{words} is not in {told}");
     }
-    // The newest request is never folded, however little room there is.
-    let least = written(&trail.within(0, None), Names::Messages);
-    assert!(least.contains("[1-24] earlier, 4 requests; asked: Make part 1."), "{least}");
+    // The newest request is folded last.
+    let little = written(&trail.clone().within(1_600, None), Names::Messages);
+    assert!(little.contains("[1-24] earlier, 4 requests; asked: Make part 1."), "{little}");
     assert!(
-        least.contains("<user_message n=\"25\">\nMake part 5.") && least.contains("Part 5 works."),
-        "{least}"
+        little.contains("<user_message n=\"25\">\nMake part 5.") && little.contains("Part 5 works."),
+        "{little}"
     );
+    // A line of everything stays, however little room there is.
+    let least = trail.within(1, None);
+    assert_eq!(least.entries.len(), 1);
+    insta::assert_snapshot!(written(&least, Names::Messages).lines().last().unwrap_or_default(), @"[1-30] earlier, 5 requests; asked: Make part 1. Mind the details. Mind the deta […] he details. Mind the details.; called bash ×5, edit_file ×5; changed src/3.rs, src/4.rs, src/5.rs; concluded: Part 5 works. It was hard. It was hard. It w […] rd. It was hard. It was hard.");
 }
 
 #[test]

@@ -78,7 +78,11 @@ impl TrailCall {
 
 impl FoldedRequest {
     fn write(&self, at: Seq, names: Names, text: &mut String) {
-        let place = if names.are_shown() { format!("[{at}-{}] ", self.last) } else { "- ".to_owned() };
+        let place = match names.are_shown() {
+            true if at == self.last => format!("[{at}] "),
+            true => format!("[{at}-{}] ", self.last),
+            false => "- ".to_owned(),
+        };
         let _ = write!(text, "{place}earlier");
         if self.requests > 1 {
             let _ = write!(text, ", {} requests", self.requests);
