@@ -4,7 +4,10 @@
 //! sentence of their own before it. All of that is read as it was meant. What stands under no title that a model may write
 //! under, and code, is counted and left: a summary has no use for either. Linear in the draft.
 
-use super::admit::MODELS;
+use super::{
+    admit::MODELS,
+    sentences::{SentenceNumber, leading_numbers, sentences, unbulleted},
+};
 use crate::{
     id::Seq,
     seq_set::SeqSet,
@@ -34,6 +37,8 @@ pub(super) struct DraftItem {
     pub(super) text: String,
     /// The events it names as its source.
     pub(super) cited: SeqSet,
+    /// The sentence it chooses: then the recorded words count, and its own only if there is no such sentence.
+    pub(super) chosen: Option<SentenceNumber>,
 }
 
 /// Reads a draft, from which the reasoning was taken.
@@ -138,7 +143,7 @@ impl Reader {
             return;
         }
         // A model that forgot the titles wrote what it was asked for first.
-        if self.place == Place::Before && unbulleted(text).is_some() {
+        if self.place == Place::Before && entry(text).is_some() {
             self.place = Place::Under(Section::KeyDecisions);
         }
         match self.place {
@@ -178,7 +183,7 @@ impl Reader {
             return;
         }
         self.row = false;
-        match unbulleted(text) {
+        match entry(text) {
             Some(entry) => {
                 self.finish_item();
                 // What only introduces its entries says nothing itself.
@@ -214,23 +219,23 @@ impl Reader {
             return;
         }
         // Each sentence is held against the session by itself: of a paragraph that is true in part, that part is true.
-        for text in sentences(&text) {
-            self.draft.items.push(DraftItem { section, text: text.to_owned(), cited: cited.clone() });
+        let (words, behind) = trailing_numbers(&text);
+        let mut parts: Vec<_> = sentences(words).map(leading_numbers).collect();
+        if let Some((numbers, _)) = parts.last_mut().filter(|(numbers, _)| numbers.is_empty()) {
+            *numbers = behind;
+        }
+        for (mut numbers, words) in parts {
+            let item = |text: &str, chosen| DraftItem {
+                section,
+                text: text.to_owned(),
+                cited: cited.clone(),
+                chosen,
+            };
+            let last = numbers.pop();
+            self.draft.items.extend(numbers.into_iter().map(|number| item("", Some(number))));
+            self.draft.items.push(item(words, last));
         }
     }
-}
-
-/// The sentences of a line.
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let ends = |(at, mark): &(usize, &str)| rest[at + mark.len()..].starts_with(' ');
-        let end = rest.match_indices(['.', '!', '?', '。', '！', '？']).find(ends);
-        let end = end.map_or(rest.len(), |(at, mark)| at + mark.len());
-        let (sentence, after) = rest.split_at(end);
-        rest = after.trim_start();
-        (!sentence.is_empty()).then_some(sentence)
-    })
 }
 
 /// What a heading is about.
@@ -306,16 +311,20 @@ fn title_of(words: &str) -> Option<Title> {
     Section::ALL.into_iter().find(means).map(Title::Section)
 }
 
-/// A line without its list mark, if it has one.
-fn unbulleted(text: &str) -> Option<&str> {
-    let number = text.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
-    let after_number = number.and_then(|end| text[end..].strip_prefix(['.', ')']));
-    let after_mark = || text.strip_prefix(['-', '*', '•', '–', '+', '·', '‣', '◦', '▪']);
-    let rest = after_number.or_else(after_mark)?;
-    if rest.is_empty() {
-        return Some("");
+/// A line as an entry of a list: marked as one, or beginning with the number of a sentence.
+fn entry(text: &str) -> Option<&str> {
+    unbulleted(text).or_else(|| (!leading_numbers(text).0.is_empty()).then_some(text))
+}
+
+/// A line without the numbers of sentences that stand in brackets behind it, and those numbers.
+fn trailing_numbers(text: &str) -> (&str, Vec<SentenceNumber>) {
+    let behind = text.trim_end_matches('.').strip_suffix(']').and_then(|text| text.rsplit_once('['));
+    match behind.map(|(words, inside)| (words.trim_end(), leading_numbers(inside))) {
+        Some((words, (numbers, ""))) if !words.is_empty() && leading_numbers(words).0.is_empty() => {
+            (words, numbers)
+        }
+        _ => (text, Vec::new()),
     }
-    rest.starts_with([' ', '\t']).then(|| rest.trim())
 }
 
 /// The words of a line without bold marks and tick box, and the numbers of events that stand behind them.

@@ -12,6 +12,7 @@ mod form;
 mod report;
 mod secrets;
 pub(crate) use self::secrets::{holds_secret, without_keys};
+mod sentences;
 mod support;
 mod text;
 mod whole;
@@ -25,12 +26,14 @@ use thiserror::Error;
 use self::{
     admit::Gate,
     draft::{Draft, read},
+    sentences::numbered,
     support::Speech,
     whole::{judge, without_reasoning},
 };
 pub use self::{
     form::form,
     report::{Dropped, Report, Retired},
+    sentences::{NumberedSentences, SentenceNumber, offered, with_words},
 };
 use crate::{
     event::Logged,
@@ -66,7 +69,9 @@ pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -
     let draft = readable(draft, finish, source, meter)?;
     let ground = summarise_for(source.focus, source.span, source.previous, source.caps);
     let speech = Speech::of(source.span, &ground);
-    let mut gate = Gate::new(&ground, &speech);
+    let chooses = draft.items.iter().any(|item| item.chosen.is_some());
+    let sentences = if chooses { numbered(source.span) } else { NumberedSentences::new() };
+    let mut gate = Gate::new(&ground, &speech, &sentences);
     gate.report = Report { items: draft.items.len() as u64, unread: draft.unread, ..Report::default() };
     gate.retire(&ground);
     draft.items.iter().for_each(|item| gate.decide(item));
