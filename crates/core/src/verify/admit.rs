@@ -7,10 +7,14 @@ use super::{
     Report,
     draft::DraftItem,
     secrets::holds_secret,
+    sentences::NumberedSentences,
     support::{Speech, Verdict},
     words::Words,
 };
-use crate::summary::{Brief, Item, Ledger, Section, one_line};
+use crate::{
+    seq_set::SeqSet,
+    summary::{Brief, Item, Ledger, Section, one_line},
+};
 
 /// How long an item of a model is at most, in characters.
 const LONGEST: usize = 300;
@@ -23,14 +27,16 @@ pub(super) struct Gate<'s> {
     pub(super) ledger: Ledger,
     pub(super) report: Report,
     speech: &'s Speech<'s>,
+    /// The sentences that a draft may choose.
+    sentences: &'s NumberedSentences,
     /// The words of every item that is told already.
     known: Vec<Vec<String>>,
 }
 
 impl<'s> Gate<'s> {
-    pub(super) fn new(ground: &Brief, speech: &'s Speech<'s>) -> Self {
+    pub(super) fn new(ground: &Brief, speech: &'s Speech<'s>, sentences: &'s NumberedSentences) -> Self {
         let known = ground.items.iter().map(|item| telling(&item.text)).collect();
-        Self { ledger: Ledger::carrying(Some(ground)), report: Report::default(), speech, known }
+        Self { ledger: Ledger::carrying(Some(ground)), report: Report::default(), speech, sentences, known }
     }
 
     /// Takes out what a model once said and the span speaks against. It is counted from then on, so that it can be found.
@@ -45,6 +51,7 @@ impl<'s> Gate<'s> {
 
     /// Decides on an item.
     pub(super) fn decide(&mut self, item: &DraftItem) {
+        let item = &self.recorded(item);
         if holds_secret(&item.text) {
             self.report.secrets += 1;
             return;
@@ -73,6 +80,16 @@ impl<'s> Gate<'s> {
             }
             Verdict::Refuted(by) => self.report.drop(item, Some(by)),
             Verdict::Unsaid => self.report.drop(item, None),
+        }
+    }
+
+    /// An item with the recorded words in the place of its own, if it chooses a sentence.
+    fn recorded(&self, item: &DraftItem) -> DraftItem {
+        let Some(number) = item.chosen else { return item.clone() };
+        match self.sentences.get(&number) {
+            Some(words) => DraftItem { text: words.clone(), cited: SeqSet::one(number.at), ..item.clone() },
+            None if item.text.is_empty() => DraftItem { text: number.to_string(), ..item.clone() },
+            None => item.clone(),
         }
     }
 }

@@ -4,7 +4,10 @@
 //! sentence of their own before it. All of that is read as it was meant. What stands under no title that a model may write
 //! under is counted and left. Nothing more is needed: a line that is no sentence of the agent's is turned away later.
 
-use super::admit::MODELS;
+use super::{
+    admit::MODELS,
+    sentences::{SentenceNumber, leading_numbers, sentences, unbulleted},
+};
 use crate::{
     id::Seq,
     seq_set::SeqSet,
@@ -32,6 +35,8 @@ pub(super) struct DraftItem {
     pub(super) text: String,
     /// The events it names as its source.
     pub(super) cited: SeqSet,
+    /// The sentence it chooses: then the recorded words count, and its own only if there is no such sentence.
+    pub(super) chosen: Option<SentenceNumber>,
 }
 
 /// Reads a draft, from which the reasoning was taken.
@@ -42,7 +47,8 @@ pub(super) fn read(text: &str) -> Draft {
     // A last blank line ends the last item.
     for line in text.lines().chain([""]) {
         let text = line.trim();
-        let (body, is_listed) = unbulleted(text);
+        let entry = entry(text);
+        let (body, is_listed) = (entry.unwrap_or(text), entry.is_some());
         let title = heading(text, body);
         // A line that goes on with the one before ends nothing.
         if is_mark(text) || is_listed || title.is_some() {
@@ -83,31 +89,33 @@ impl Draft {
         let (text, cited) = plain(item);
         let letters: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
         // What only introduces others says nothing itself.
-        if letters.is_empty() || letters.eq_ignore_ascii_case("none") || text.ends_with(':') {
+        if letters.is_empty() || letters.eq_ignore_ascii_case("none") || text.ends_with(':') && entry(&text).is_none() {
             return;
         }
-        match place {
-            Place::Under(section) if MODELS.contains(&section) => {
-                let items = sentences(&text);
-                let item = |text: &str| DraftItem { section, text: text.to_owned(), cited: cited.clone() };
-                self.items.extend(items.map(item));
+        let section = match place {
+            Place::Under(section) if MODELS.contains(&section) => section,
+            _ => {
+                self.unread += 1;
+                return;
             }
-            _ => self.unread += 1,
+        };
+        let (words, behind) = trailing_numbers(&text);
+        let mut parts: Vec<_> = sentences(words).map(leading_numbers).collect();
+        if let Some((numbers, _)) = parts.last_mut().filter(|(numbers, _)| numbers.is_empty()) {
+            *numbers = behind;
+        }
+        for (mut numbers, words) in parts {
+            let item = |text: &str, chosen| DraftItem {
+                section,
+                text: text.to_owned(),
+                cited: cited.clone(),
+                chosen,
+            };
+            let last = numbers.pop();
+            self.items.extend(numbers.into_iter().map(|number| item("", Some(number))));
+            self.items.push(item(words, last));
         }
     }
-}
-
-/// The sentences of a line.
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let ends = |(at, mark): &(usize, &str)| rest[at + mark.len()..].starts_with(' ');
-        let end = rest.match_indices(['.', '!', '?', '。', '！', '？']).find(ends);
-        let end = end.map_or(rest.len(), |(at, mark)| at + mark.len());
-        let (sentence, after) = rest.split_at(end);
-        rest = after.trim_start();
-        (!sentence.is_empty()).then_some(sentence)
-    })
 }
 
 /// The section that a line is the title of, if it is a title: marked with `#` whatever it says, or a known one that stands
@@ -127,14 +135,19 @@ fn heading(text: &str, body: &str) -> Option<Option<Section>> {
     (text.starts_with('#') || known.is_some() && is_alone).then_some(known)
 }
 
-/// A line without its list mark, and whether it has one.
-fn unbulleted(text: &str) -> (&str, bool) {
-    let number = text.find(|letter: char| !letter.is_ascii_digit()).filter(|end| (1..=3).contains(end));
-    let after_number = number.and_then(|end| text[end..].strip_prefix(['.', ')']));
-    let rest = after_number.or_else(|| text.strip_prefix(['-', '*', '•', '–', '+']));
-    match rest.and_then(|rest| rest.strip_prefix([' ', '\t'])) {
-        Some(rest) => (rest.trim(), true),
-        None => (text, false),
+/// A line as an entry of a list: marked as one, or beginning with the number of a sentence.
+fn entry(text: &str) -> Option<&str> {
+    unbulleted(text).or_else(|| (!leading_numbers(text).0.is_empty()).then_some(text))
+}
+
+/// A line without the numbers of sentences that stand in brackets behind it, and those numbers.
+fn trailing_numbers(text: &str) -> (&str, Vec<SentenceNumber>) {
+    let behind = text.trim_end_matches('.').strip_suffix(']').and_then(|text| text.rsplit_once('['));
+    match behind.map(|(words, inside)| (words.trim_end(), leading_numbers(inside))) {
+        Some((words, (numbers, ""))) if !words.is_empty() && leading_numbers(words).0.is_empty() => {
+            (words, numbers)
+        }
+        _ => (text, Vec::new()),
     }
 }
 

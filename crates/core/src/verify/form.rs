@@ -1,7 +1,8 @@
 //! How a draft must be written: what the gate reads, told to the model that writes.
 //!
 //! A model is asked for what code cannot tell: which of the agent's many sentences say what was decided, and what did not
-//! work. It is asked to copy them, because what is told in other words cannot be checked without understanding it.
+//! work. It is asked for their numbers, because a model that copies changes words, and what is told in other words cannot be
+//! checked without understanding it.
 
 use std::fmt::Write as _;
 
@@ -23,17 +24,14 @@ const SHOWN_LENGTH: usize = 160;
 pub fn form(previous: Option<&Brief>) -> String {
     let mut form = String::from(
         "Write Markdown and nothing else: no greeting, no closing words, no code fence around it. Use exactly the two \
-         headings below, in this order. Every line under them is one sentence that stands in a message of the assistant, \
-         copied unchanged: in the first person where it is in the first person, nothing put before it, nothing left out of \
-         it. Behind it stands the number of that message in brackets. If message 12 of the assistant says \u{201c}I moved the \
-         parser into its own file because two callers need it.\u{201d}, the line is `- I moved the parser into its own file \
-         because two callers need it. [12]`. Lines in other words are thrown away, and so are sentences that were no longer \
-         true at the end. If there is nothing to copy, write the single word `None.` under the heading.\n\n",
+         headings below, in this order. Under each stand numbers of sentences, one a line after a dash, the earliest first, \
+         and nothing behind them. Numbers that stand before no sentence are thrown away. If there is nothing to choose, write \
+         the single word `None.` under the heading.\n\n",
     );
     for section in MODELS {
         let about = match section {
-            Section::FailedApproaches => "a sentence of the assistant about what did not work, and why [34]",
-            _ => "a sentence of the assistant about what it decided, did or found out, and why [12]",
+            Section::FailedApproaches => "the number of a sentence about what did not work",
+            _ => "the number of a sentence about what was decided, done or found out",
         };
         let _ = writeln!(form, "## {}\n- {about}", section.title());
     }

@@ -13,6 +13,7 @@ mod reasoning;
 mod report;
 mod secrets;
 pub(crate) use self::secrets::{holds_secret, without_keys};
+mod sentences;
 mod support;
 mod words;
 
@@ -25,11 +26,13 @@ use self::{
     admit::Gate,
     draft::{Draft, read},
     reasoning::without_reasoning,
+    sentences::numbered,
     support::Speech,
 };
 pub use self::{
     form::form,
     report::{Dropped, Report},
+    sentences::{NumberedSentences, SentenceNumber, offered, with_words},
 };
 use crate::{
     event::Logged,
@@ -60,7 +63,9 @@ pub fn verify(draft: &str, finish: Finish, source: &Source<'_>, meter: &Meter) -
     let draft = readable(draft, finish, source, meter)?;
     let ground = summarise_for(source.focus, source.span, source.previous, source.caps);
     let speech = Speech::of(source.span, &ground);
-    let mut gate = Gate::new(&ground, &speech);
+    let chooses = draft.items.iter().any(|item| item.chosen.is_some());
+    let sentences = if chooses { numbered(source.span) } else { NumberedSentences::new() };
+    let mut gate = Gate::new(&ground, &speech, &sentences);
     gate.report = Report { items: draft.items.len() as u64, unread: draft.unread, ..Report::default() };
     gate.retire(&ground);
     draft.items.iter().for_each(|item| gate.decide(item));

@@ -99,9 +99,12 @@ impl<'s> Speech<'s> {
             if words.tokens.is_empty() {
                 continue;
             }
-            // An answer may be logged in pieces: what it calls stands before the next results.
+            // An answer may be logged in pieces: what it calls stands before the next results, or before the user speaks.
             let mut next = span[span.partition_point(|next| next.id.seq <= at)..].iter();
-            let returned = next.find(|next| !next.event.fact.results().is_empty());
+            let ends = |next: &&Arc<Logged>| {
+                !next.event.fact.results().is_empty() || is_user_speaking(&next.event.fact)
+            };
+            let returned = next.find(ends);
             let until = returned.map_or(at, |next| next.id.seq);
             let fails = by_agent && calls.iter().any(|call| (at..=until).contains(&call.at) && call.failed);
             let last = words.tokens.last().map_or(0, |token| token.sentence);
@@ -132,6 +135,15 @@ impl<'s> Speech<'s> {
         }
         let named = sources.without(&sources.without(cited));
         Verdict::Borne(if named.is_empty() { sources } else { named })
+    }
+
+    /// Whether the agent says a sentence in an event, as something that holds by itself.
+    pub(super) fn is_said_at(&self, at: Seq, sentence: &str) -> bool {
+        let claim = Words::of(sentence);
+        let telling: Vec<&Token> = claim.telling().collect();
+        let place = self.messages.binary_search_by_key(&at, |message| message.at);
+        let Some(message) = place.ok().map(|place| &self.messages[place]) else { return false };
+        telling.len() >= SHORTEST && Alignment { claim: &telling, message }.find().is_some()
     }
 
     /// The event of this span that speaks against what was told before it.

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 
 use crate::notation::{logged, read};
 
+mod chosen;
 mod drafts;
 mod lies;
 mod stories;

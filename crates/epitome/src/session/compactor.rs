@@ -14,13 +14,13 @@ use std::{
 };
 
 use epitome_core::{
-    Fact, Logged, Seq, ThreadId,
+    Fact, Logged, Seq, ThreadId, Tokens,
     context::Names,
     event::Time,
     meter::Meter,
     seq_set::SeqSet,
     summary::{self, Brief, Focus, compaction::standing},
-    verify::{self, Source},
+    verify::{self, Source, offered},
 };
 use epitome_store::{
     EventLog, Sqlite,
@@ -420,23 +420,31 @@ fn material(desk: &Desk, row: &JobRow) -> Result<Material, SessionError> {
     span.extend(pins.map(Arc::new));
     // The lock is not held while a request is rendered again: whoever wants the next one must not wait for that.
     let setup = Arc::clone(&desk.state()?.setup);
-    let (meter, warm) = (Arc::clone(&setup.meter), warm(desk, row, &detail, &setup, previous.as_ref()));
-    let shown = match warm {
-        Some(_) => told(&desk.store, job.thread, after.next(), job.marker)?,
-        None => span.clone(),
+    let continued = continued_request(desk, row, &detail, &setup, after, previous.as_ref());
+    let (shown, warm) = match continued {
+        Some(ContinuedRequest { shown, request }) => (shown, Some(request)),
+        None => (span.clone(), None),
     };
     let focus = job.focus.as_deref().and_then(Focus::new);
-    Ok(Material { span, shown, previous, detail, focus, meter, warm })
+    Ok(Material { span, shown, previous, detail, focus, meter: Arc::clone(&setup.meter), warm })
+}
+
+/// The session's own request with a question behind it.
+struct ContinuedRequest {
+    /// What happened in it since the summary before.
+    shown: Vec<Arc<Logged>>,
+    request: String,
 }
 
 /// The session's own request, to be continued, if that is cheaper than to show the span to somebody else.
-fn warm(
+fn continued_request(
     desk: &Desk,
     row: &JobRow,
     detail: &JobDetail,
     setup: &super::setup::Setup,
+    after: Seq,
     previous: Option<&Brief>,
-) -> Option<String> {
+) -> Option<ContinuedRequest> {
     let maker = desk.maker.as_ref().filter(|maker| maker.warm == Warm::IfCheaper)?;
     let call = detail.call?;
     let terms = setup.terms.as_ref()?;
@@ -444,16 +452,21 @@ fn warm(
     if replayed.row.call.script.as_deref().is_some_and(|script| !Script::is_whole(script)) {
         return None;
     }
-    let request = replayed.row.call.estimated;
+    let held = replayed.row.call.estimated;
     let output = detail.limit;
-    // The instruction is short beside what it is appended to.
-    let warm = summarise::Warm { terms, held: request, input: request, output };
+    let shown = told(&desk.store, row.job.thread, after.next(), row.job.marker).ok()?;
+    // A list of sentences that is short beside what it is appended to.
+    let room = Tokens(held.0 / 16);
+    let instructions = maker.instructions_for(row);
+    let instruction = prompt::aside(previous, &instructions, output, &offered(&shown), room, &setup.meter);
+    let input = held + setup.meter.text(&instruction);
+    let warm = summarise::Warm { terms, held, input, output };
     let apart = Apart { terms: &maker.terms, input: detail.covered, asks: 1, output };
     if summarise::cheaper(&warm, &apart) == Way::Apart {
         return None;
     }
-    let instruction = prompt::aside(previous, &maker.instructions_for(row), output);
-    replayed.format.warm(&replayed.rendered.body, &instruction, output).ok()
+    let request = replayed.format.warm(&replayed.rendered.body, &instruction, output).ok()?;
+    Some(ContinuedRequest { shown, request })
 }
 
 /// What happened between two places. What a summary says of the past it carries on by itself.

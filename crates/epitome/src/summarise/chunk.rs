@@ -6,7 +6,13 @@
 
 use std::sync::Arc;
 
-use epitome_core::{Logged, Tokens, event::Usage, meter::Meter, summary::Brief};
+use epitome_core::{
+    Logged, Tokens,
+    event::Usage,
+    meter::Meter,
+    summary::Brief,
+    verify::{NumberedSentences, offered, with_words},
+};
 
 use super::{
     Draft, Finish, Instructions, Summarize, SummarizeError, SummaryRequest,
@@ -97,6 +103,8 @@ pub async fn draft(summariser: &dyn Summarize, task: &Task<'_>) -> Result<Drafte
 struct Plan {
     runtime: String,
     output: Tokens,
+    /// What numbers in the notes stand for.
+    sentences: NumberedSentences,
     parts: Vec<Vec<Entry>>,
 }
 
@@ -115,10 +123,12 @@ impl Plan {
         if alone < LEAST {
             return Err(too_small());
         }
-        let told = |halved, of: Tokens| entries(span, Room { entry: Tokens(of.0 / 3), halved }, meter);
+        let sentences = offered(span);
+        let told =
+            |halved, of: Tokens| entries(span, &sentences, Room { entry: Tokens(of.0 / 3), halved }, meter);
         let whole = told(0, alone);
         if whole.iter().map(|entry| entry.tokens).sum::<Tokens>() <= alone {
-            return Ok(Self { runtime, output, parts: vec![whole] });
+            return Ok(Self { runtime, output, sentences, parts: vec![whole] });
         }
         if carrying < LEAST {
             return Err(too_small());
@@ -130,7 +140,7 @@ impl Plan {
             }
             parts = packed(told(halved, carrying), carrying);
         }
-        Ok(Self { runtime, output, parts })
+        Ok(Self { runtime, output, sentences, parts })
     }
 
     async fn run(
@@ -142,7 +152,9 @@ impl Plan {
         let mut so_far: Option<Draft> = None;
         let of = self.parts.len();
         for (index, part) in self.parts.iter().enumerate() {
-            let notes = so_far.as_ref().map(|draft| cut(&draft.text, task.limit, Lean::Head, task.meter));
+            // Whoever sees only the next part cannot know what the numbers of earlier ones stand for.
+            let notes = so_far.as_ref().map(|draft| with_words(&draft.text, &self.sentences));
+            let notes = notes.as_ref().map(|notes| cut(notes, task.limit, Lean::Head, task.meter));
             let part_of = Part { number: index + 1, of, so_far: notes.as_deref() };
             let request = SummaryRequest {
                 system: SYSTEM.to_owned(),

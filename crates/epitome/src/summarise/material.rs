@@ -16,6 +16,7 @@ use epitome_core::{
     pairing::{Outcome, pair},
     summary::tools::failure,
     turn::Turns,
+    verify::{NumberedSentences, SentenceNumber},
 };
 
 use super::cut::{Lean, cut};
@@ -31,9 +32,17 @@ pub(super) struct Entry {
     pub(super) speaker: String,
     /// What.
     pub(super) body: String,
-    /// What it costs, its heading included.
+    /// The sentences of it that may be chosen, a line each.
+    pub(super) sentences: String,
+    /// What it costs, its heading and its sentences included.
     pub(super) tokens: Tokens,
 }
+
+/// How much of a sentence is shown where it may be chosen, in characters: its number stands for all of it.
+const SENTENCE: usize = 200;
+
+/// How much of a sentence must be left of a message that was cut, for the sentence to be offered, in characters.
+const BEGINNING: usize = 40;
 
 /// What the number and the code in a heading cost at most.
 const HEADING: Tokens = Tokens(28);
@@ -61,8 +70,13 @@ pub(super) struct Room {
     pub(super) halved: u32,
 }
 
-/// The entries of a span.
-pub(super) fn entries(span: &[Arc<Logged>], room: Room, meter: &Meter) -> Vec<Entry> {
+/// The entries of a span, of whose sentences those may be chosen that are offered.
+pub(super) fn entries(
+    span: &[Arc<Logged>],
+    offered: &NumberedSentences,
+    room: Room,
+    meter: &Meter,
+) -> Vec<Entry> {
     let turns: Vec<Seq> = Turns::of(span.iter().map(|event| &**event)).iter().map(|turn| turn.last).collect();
     let facts = span.iter().map(|event| (event.id.seq, &event.event.fact));
     let mut calls: HashMap<*const ToolResult, &ToolCall> = HashMap::new();
@@ -77,10 +91,33 @@ pub(super) fn entries(span: &[Arc<Logged>], room: Room, meter: &Meter) -> Vec<En
         let (speaker, body) = writer.told(&event.event.fact)?;
         let body = cut(&body, room.entry.less(HEADING), Lean::Head, meter).into_owned();
         let seq = event.id.seq;
-        let tokens = meter.text(&body) + meter.text(&speaker) + HEADING;
-        Some(Entry { turn: turns.partition_point(|last| *last < seq), seq, speaker, body, tokens })
+        let own =
+            offered.range(SentenceNumber { at: seq, place: 0 }..SentenceNumber { at: seq.next(), place: 0 });
+        let left = room.entry.less(HEADING).less(meter.text(&body));
+        let sentences = listed(own.filter(|(_, text)| body.contains(&line(text, BEGINNING))), left, meter);
+        let tokens = meter.text(&body) + meter.text(&sentences) + meter.text(&speaker) + HEADING;
+        Some(Entry { turn: turns.partition_point(|last| *last < seq), seq, speaker, body, sentences, tokens })
     };
     span.iter().enumerate().filter_map(entry).filter(|entry| !entry.body.trim().is_empty()).collect()
+}
+
+/// Sentences that may be chosen, each on a line behind its number, as many as there is room for.
+pub(super) fn listed<'s>(
+    sentences: impl IntoIterator<Item = (&'s SentenceNumber, &'s String)>,
+    room: Tokens,
+    meter: &Meter,
+) -> String {
+    let mut list = String::new();
+    let mut used = Tokens(0);
+    for (number, text) in sentences {
+        let told = format!("{number} {}\n", line(text, SENTENCE));
+        used += meter.text(&told);
+        if used > room {
+            break;
+        }
+        list.push_str(&told);
+    }
+    list
 }
 
 struct Writer<'w> {
@@ -207,7 +244,10 @@ fn line(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use epitome_core::event::{Compaction, Trigger, Usage};
+    use epitome_core::{
+        event::{Compaction, Trigger, Usage},
+        verify::offered,
+    };
 
     use super::*;
     use crate::summarise::testing::{assistant, call, meter, result, span, user};
@@ -215,7 +255,8 @@ mod tests {
     const WIDE: Room = Room { entry: Tokens(50_000), halved: 0 };
 
     fn shown(facts: impl IntoIterator<Item = Fact>) -> String {
-        let entries = entries(&span(facts), WIDE, &meter());
+        let span = span(facts);
+        let entries = entries(&span, &offered(&span), WIDE, &meter());
         let line = |entry: &Entry| format!("{}/{} {}: {}", entry.turn, entry.seq, entry.speaker, entry.body);
         entries.iter().map(line).collect::<Vec<_>>().join("\n")
     }
@@ -290,6 +331,29 @@ make: *** [all] Error 2
     }
 
     #[test]
+    fn sentences_that_may_be_chosen_are_listed_as_far_as_they_are_shown() {
+        let long = format!("I kept the old parser because two callers need it {}.", "and so on ".repeat(40));
+        let many = (0..200).map(|at| {
+            format!("Sentence {at} says something that was found out{}.\n", " and noted".repeat(9))
+        });
+        let facts = [
+            user("Which parser did you keep?"),
+            assistant(vec![Part::text(&long), Part::text("The tests pass now. Let me see the rest of it.")]),
+            assistant(vec![call("1", "read", "{}")]),
+            result("1", "2.1 The tool says something too.", false),
+            assistant(vec![Part::text(many.collect::<String>())]),
+        ];
+        let span = span(facts);
+        let told = entries(&span, &offered(&span), WIDE, &meter());
+        let listed = |seq: u64| told.iter().find(|entry| entry.seq == Seq(seq)).unwrap().sentences.as_str();
+        let expect = format!("2.1 {}\n2.2 The tests pass now.\n", &long[..SENTENCE]);
+        assert_eq!((listed(2), listed(1), listed(4)), (expect.as_str(), "", ""));
+        let shown = listed(5);
+        assert!(shown.contains("5.1 Sentence 0 ") && shown.contains("5.200 Sentence 199 "), "{shown}");
+        assert!(!shown.contains("Sentence 100 "), "it was cut out of what is shown");
+    }
+
+    #[test]
     fn what_failed_and_what_is_recent_keeps_more() {
         let output = "a line of output that says little\n".repeat(2_000);
         let turn = |id: &str, error| [assistant(vec![call(id, "read", "{}")]), result(id, &output, error)];
@@ -297,7 +361,7 @@ make: *** [all] Error 2
         facts.extend(turn("1", false));
         facts.extend(turn("2", true));
         facts.extend((0..20).flat_map(|_| turn("3", false)));
-        let told = entries(&span(facts), WIDE, &meter());
+        let told = entries(&span(facts), &NumberedSentences::new(), WIDE, &meter());
         let cost = |seq: u64| told.iter().find(|entry| entry.seq == Seq(seq)).unwrap().tokens.0;
         let (fine, failed, recent) = (cost(3), cost(5), cost(45));
         assert!(
@@ -314,7 +378,7 @@ make: *** [all] Error 2
             span([assistant(parts), user(&"字".repeat(100_000)), result("1", &"/a".repeat(500_000), true)]);
         for (entry, halved) in [(2_000, 0), (300, 0), (300, 6), (80, 60)] {
             let room = Room { entry: Tokens(entry), halved };
-            for told in entries(&events, room, &meter()) {
+            for told in entries(&events, &offered(&events), room, &meter()) {
                 assert!(told.tokens.0 <= entry + 8, "{} of {entry}", told.tokens);
             }
         }

@@ -17,7 +17,7 @@ use epitome::{
         meter::{Meter, Overhead},
         profile::Tokenizer,
         summary::{Caps, Section, summarise},
-        verify::{Finish, Source, verify},
+        verify::{Finish, Source, offered, verify},
     },
     summarise::{Instructions, Remote, Task, Timeouts, draft},
     wire::{
@@ -204,7 +204,7 @@ fn lies(said: &Said) -> Vec<(&'static str, String)> {
 }
 
 /// What of the lines a draft puts into the summary.
-fn installed(events: &[Arc<Logged>], section: Section, lines: &[&String]) -> BTreeSet<String> {
+fn installed(events: &[Arc<Logged>], section: Section, lines: &[String]) -> BTreeSet<String> {
     let caps = Caps { key_decisions: 10_000, failed_approaches: 10_000, ..Caps::default() };
     let source = Source {
         span: events,
@@ -214,8 +214,7 @@ fn installed(events: &[Arc<Logged>], section: Section, lines: &[&String]) -> BTr
         limit: Tokens::MAX,
         focus: None,
     };
-    let listed: Vec<&str> = lines.iter().map(|line| line.as_str()).collect();
-    let draft = format!("## {}\n- {}\n", section.title(), listed.join("\n- "));
+    let draft = format!("## {}\n- {}\n", section.title(), lines.join("\n- "));
     let Ok(verified) = verify(&draft, Finish::Complete, &source, &meter()) else { return BTreeSet::new() };
     let ground = summarise(events, None, &caps);
     let told = |section| ground.section(section).map(|item| item.text.as_str());
@@ -230,57 +229,75 @@ fn lies_over_real_sessions_are_not_installed() {
     let Some(data) = data() else { return };
     let (mut told, mut believed): (BTreeMap<&str, usize>, Vec<String>) = (BTreeMap::new(), Vec::new());
     let (mut said, mut admitted) = (0, 0);
+    let (mut pointed, mut taken) = (0, 0);
     for (name, events) in sessions(&data) {
         let spoken = Said::of(&events);
         let lies = lies(&spoken);
         for (kind, _) in &lies {
             *told.entry(kind).or_default() += 1;
         }
-        let drafted: Vec<&String> = lies.iter().map(|(_, lie)| lie).collect();
-        for section in [Section::KeyDecisions, Section::FailedApproaches] {
-            for text in installed(&events, section, &drafted) {
+        let plain = lies.iter().map(|(_, lie)| lie.clone());
+        // The same lies behind numbers of sentences that were said: the recorded words take their place.
+        let numbers: Vec<String> = offered(&events).keys().map(ToString::to_string).collect();
+        let numbered =
+            lies.iter().zip(numbers.iter().cycle()).map(|((_, lie), number)| format!("{number} {lie}"));
+        let (plain, numbered): (Vec<String>, Vec<String>) = (plain.collect(), numbered.collect());
+        for (section, drafted) in [Section::KeyDecisions, Section::FailedApproaches]
+            .into_iter()
+            .flat_map(|section| [(section, &plain), (section, &numbered)])
+        {
+            for text in installed(&events, section, drafted) {
                 // Of two sentences one may be true.
                 let whole = |lie: &str| letters(lie.trim_end_matches(" [1]")) == letters(&text);
                 let lie = lies.iter().find(|(_, lie)| whole(lie));
                 believed.extend(lie.map(|(kind, _)| format!("{name}, {kind}: {text}")));
             }
         }
-        let true_ones: Vec<&String> = spoken.agent.iter().collect::<BTreeSet<_>>().into_iter().collect();
+        let true_ones: Vec<String> =
+            spoken.agent.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         said += true_ones.len();
         admitted += installed(&events, Section::KeyDecisions, &true_ones).len();
+        let listed = offered(&events);
+        pointed += listed.values().map(|text| letters(text)).collect::<BTreeSet<_>>().len();
+        taken += installed(&events, Section::KeyDecisions, &numbers).len();
     }
     println!("{told:#?}\n{} told, {} installed: {believed:#?}", told.values().sum::<usize>(), believed.len());
     println!("{admitted} of {said} of the agents' own sentences admitted word for word");
+    println!("{taken} of {pointed} sentences that are offered admitted by their numbers");
     assert!(told.len() >= 12 && told.values().sum::<usize>() >= 300, "{told:?}");
     assert!(believed.is_empty());
 }
 
-/// A stretch of a session of about so many tokens, in which the agent says most.
-fn stretch(events: &[Arc<Logged>], tokens: u64) -> &[Arc<Logged>] {
-    let meter = meter();
-    let size = |event: &Arc<Logged>| match &event.event.fact {
-        Fact::Instructed { .. } => 0,
-        // Long outputs are cut before they are shown.
-        fact => meter.text(&fact.text()).0.min(600),
-    };
-    let said = |event: &Arc<Logged>| match &event.event.fact {
-        Fact::AssistantSaid { parts, .. } => texts(parts).map(|text| meter.text(text).0).sum(),
-        _ => 0,
-    };
-    let (sizes, talk): (Vec<u64>, Vec<u64>) = events.iter().map(|event| (size(event), said(event))).unzip();
-    let mut best = (0, 0..0);
-    for start in (0..events.len()).filter(|at| matches!(events[*at].event.fact, Fact::UserSaid { .. })) {
-        let (mut end, mut total) = (start, 0);
-        while end < events.len() && total + sizes[end] <= tokens {
-            total += sizes[end];
-            end += 1;
-        }
-        let spoken = talk[start..end].iter().sum();
-        if spoken > best.0 {
-            best = (spoken, start..end);
-        }
-    }
-    &events[best.1]
+/// Stretches of real sessions: folder, what the file's name holds, what the session's key ends with, first and last event.
+/// Each is the stretch of at most 2 400 letters of its session in which the agent says most, and ends with a turn.
+const STRETCHES: [(&str, &str, &str, u64, u64); 15] = [
+    ("claude-code", "deeac353", "", 324, 333),
+    ("claude-code", "0a76fbfe", "", 230, 240),
+    ("claude-code", "030e1e67", "", 53, 53),
+    ("codex", "019d7e3d", "", 47, 51),
+    ("codex", "019e9ea7", "", 90, 100),
+    ("codex", "019e7db7", "", 95, 97),
+    ("gemini", "f7633853", "", 47, 54),
+    ("opencode", "ses_03454849affem5J4uKAgWxP7vF", "", 84, 86),
+    ("opencode", "ses_07ac41142ffeddbVHcJxVQEWuA", "", 144, 145),
+    ("openhands", "multi_swe_bench_examples_output", "#2", 13, 36),
+    ("openhands", "multi_swe_bench_examples_output", "#1", 60, 71),
+    ("pi", "019f8537", "", 91, 92),
+    ("swe-agent", "1867__default_sys-env_cursors", "", 21, 26),
+    ("swe-agent", "replay__marshmallow-code__marshmallow-1867__function_calling_replace", "", 3, 12),
+    ("tau2", "button-claude", "0a3eefa3-cc7b-436f-9916-5fa7f6d25bf8", 11, 14),
+];
+
+/// A stretch of a session.
+fn stretch(data: &Path, (folder, file, key, first, last): (&str, &str, &str, u64, u64)) -> Vec<Arc<Logged>> {
+    let files = fs::read_dir(data.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    let path = files.into_iter().find(|path| name(path).contains(file)).unwrap();
+    let reading = read(&path.to_string_lossy(), &fs::read(&path).unwrap(), &Limits::default()).unwrap();
+    let session = reading.sessions.into_iter().find(|session| session.key.ends_with(key)).unwrap();
+    let events = (1..).zip(session.threads.into_iter().next().unwrap().events);
+    let events = events.filter(|(seq, _)| (first..=last).contains(seq));
+    events.map(|(seq, event)| logged(seq, event.fact)).collect()
 }
 
 /// Asks a model on `EPITOME_MODEL_PORT` for drafts of stretches of real sessions, keeps them in `EPITOME_DRAFTS`, and says
@@ -288,8 +305,7 @@ fn stretch(events: &[Arc<Logged>], tokens: u64) -> &[Arc<Logged>] {
 #[tokio::test]
 #[ignore = "needs a model, and a person who reads what it wrote"]
 async fn drafts_of_a_real_model() {
-    const TOKENS: u64 = 2_000;
-    const LIMIT: Tokens = Tokens(500);
+    const LIMIT: Tokens = Tokens(250);
     let Some(data) = data() else { return };
     let folder = PathBuf::from(env::var_os("EPITOME_DRAFTS").unwrap());
     let port = env::var("EPITOME_MODEL_PORT").unwrap_or_default();
@@ -300,12 +316,10 @@ async fn drafts_of_a_real_model() {
             .build()
             .unwrap();
     let meter = meter();
-    let most: usize = env::var("EPITOME_DRAFT_COUNT").map_or(12, |count| count.parse().unwrap());
-    let sessions = sessions(&data);
-    let step = (sessions.len() / most).max(1);
-    for (name, events) in sessions.iter().step_by(step).take(most) {
-        let span = stretch(events, TOKENS);
-        let file = folder.join(format!("{name}.md"));
+    for place in STRETCHES {
+        let (_, name, key, ..) = place;
+        let span = &stretch(&data, place);
+        let file = folder.join(format!("{name}{}.md", key.replace('/', "-")));
         if !file.exists() {
             let instructions = Instructions::default();
             let task = Task {
@@ -330,7 +344,7 @@ async fn drafts_of_a_real_model() {
             focus: None,
         };
         println!(
-            "\n=== {name}, events {:?} to {:?}",
+            "\n=== {name}{key}, events {:?} to {:?}",
             span.first().map(|e| e.id.seq),
             span.last().map(|e| e.id.seq)
         );
