@@ -15,6 +15,7 @@ use super::{
     focus::{Focus, FocusRanking},
     index::{Index, IndexMaterial},
     ledger::{Caps, Ledger},
+    markers::Clauses,
     prose::one_line,
     reading::Reading,
     requests::{self, ITEM, asks_nothing, request},
@@ -155,10 +156,11 @@ impl<'r> Extraction<'r> {
                 }
                 let said = self.reading.sentences(at, &text);
                 // Who only says what holds asks for nothing else than before.
-                if hear(ledger, at, &said) == Heard::Whole {
+                let clauses = Clauses::of_all(&said);
+                if hear(ledger, at, &said, &clauses) == Heard::Whole {
                     return;
                 }
-                request(ledger, at, &said, &text);
+                request(ledger, at, &said, &clauses, &text);
                 // What a model or the assistant said of an earlier request is past.
                 self.last_words = None;
                 for key in TOLD_TASKS.into_iter().chain([LAST_WORDS]) {
@@ -167,7 +169,8 @@ impl<'r> Extraction<'r> {
             }
             // What stands beside results is the user's, who spoke while tools ran.
             Fact::ToolReturned { parts, .. } => {
-                hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
+                let said = self.reading.sentences(at, &user_words_of(parts));
+                hear(ledger, at, &said, &Clauses::of_all(&said));
             }
             Fact::AssistantSaid { parts, .. } => {
                 let text = text(parts);

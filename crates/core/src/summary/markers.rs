@@ -7,9 +7,11 @@
 //! Messages are long and markers rare, so one pass over a sentence finds which tables have a word in it at all, and the others
 //! are not looked into.
 
-use std::sync::LazyLock;
+use std::{cell::OnceCell, sync::LazyLock};
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use super::prose::Sentence;
 
 /// What holds until it is taken back, as the opening of a clause.
 const ALWAYS: Table = Table {
@@ -387,14 +389,15 @@ static MARKERS: LazyLock<MarkerSearch> = LazyLock::new(|| {
     let pattern = |marker: &str| if is_unspaced(marker) { marker.to_owned() } else { format!(" {marker} ") };
     let (bits, patterns): (Vec<u32>, Vec<String>) =
         markers.map(|(bit, marker)| (bit, pattern(marker))).unzip();
-    MarkerSearch { search: AhoCorasick::new(patterns).expect("the tables are small"), bits }
+    // A table for every letter: there are few markers, and all that users say is searched.
+    let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(patterns);
+    MarkerSearch { search: search.expect("the tables are small"), bits }
 });
 
 impl MarkerSearch {
-    /// The tables that have a marker in a sentence.
-    fn tables_in(&self, clauses: &[Vec<String>]) -> u32 {
-        let words: String = clauses.iter().flatten().flat_map(|word| [" ", word]).chain([" "]).collect();
-        let found = self.search.find_overlapping_iter(&words);
+    /// The tables that have a marker among words, each of which stands between spaces.
+    fn tables_in(&self, words: &str) -> u32 {
+        let found = self.search.find_overlapping_iter(words);
         found.fold(0, |tables, marker| tables | self.bits[marker.pattern().as_usize()])
     }
 }
@@ -402,38 +405,50 @@ impl MarkerSearch {
 /// A sentence in words, clause by clause.
 #[derive(Debug)]
 pub(super) struct Clauses {
-    clauses: Vec<Vec<String>>,
+    /// All of its words, each between spaces.
+    words: String,
+    /// Where the clauses end in that.
+    ends: Vec<usize>,
+    /// The words of each clause, once they are asked for: most sentences have no marker and are not looked into.
+    split: OnceCell<Vec<Vec<String>>>,
     asks: bool,
     /// The tables of which it may have a marker, as bits.
     tables: u32,
 }
 
 impl Clauses {
+    /// Those of each sentence.
+    pub(super) fn of_all(sentences: &[Sentence]) -> Vec<Self> {
+        sentences.iter().map(|sentence| Self::of(&sentence.text)).collect()
+    }
+
     pub(super) fn of(sentence: &str) -> Self {
-        let mut clauses = vec![vec![String::new()]];
+        let mut words = WordList::with_room_for(sentence);
         for letter in sentence.chars() {
-            let clause = clauses.last_mut().expect("one is always open");
-            let word = clause.last_mut().expect("one is always open");
             match letter {
-                '\'' | '’' | '`' | '*' | '\u{64b}'..='\u{652}' if letter != '\'' || !word.is_empty() => {}
-                _ if letter.is_alphanumeric() || "_@/".contains(letter) => word.extend(letter.to_lowercase()),
-                '.' | '-' if !word.is_empty() => word.push(letter),
+                '\'' | '’' | '`' | '*' | '\u{64b}'..='\u{652}'
+                    if letter != '\'' || words.is_within_a_word() => {}
+                _ if letter.is_alphanumeric() || matches!(letter, '_' | '@' | '/') => words.push(letter),
+                '.' | '-' if words.is_within_a_word() => words.push(letter),
                 ',' | ';' | ':' | '(' | '—' | '–' | '!' | '?' | '、' | '，' | '：' | '؛' | '،' => {
-                    clauses.push(vec![String::new()]);
+                    words.end_clause();
                 }
-                _ => clause.push(String::new()),
+                _ => words.end_word(),
             }
         }
-        for clause in &mut clauses {
-            for word in &mut *clause {
-                word.truncate(word.trim_end_matches(['.', '-']).len());
-            }
-            clause.retain(|word| !word.is_empty());
-        }
-        clauses.retain(|clause| !clause.is_empty());
+        words.end_clause();
+        let WordList { words, ends, .. } = words;
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
-        let tables = MARKERS.tables_in(&clauses);
-        Self { clauses, asks, tables }
+        let tables = MARKERS.tables_in(&words);
+        Self { words, ends, split: OnceCell::new(), asks, tables }
+    }
+
+    fn clauses(&self) -> &[Vec<String>] {
+        self.split.get_or_init(|| {
+            let starts = std::iter::once(0).chain(self.ends.iter().copied());
+            let clauses = starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end]);
+            clauses.map(|clause| clause.split_whitespace().map(str::to_owned).collect()).collect()
+        })
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -447,8 +462,8 @@ impl Clauses {
 
     /// The order that the sentence itself opens with.
     pub(super) fn opening_order(&self) -> Option<Order> {
-        let orders = self.may_say(&[ALWAYS, NEVER, FORBIDDING]);
-        self.clauses.first().filter(|_| orders).and_then(|clause| order(clause)).or_else(|| self.japanese())
+        let opening = if self.may_say(&[ALWAYS, NEVER, FORBIDDING]) { self.clauses().first() } else { None };
+        opening.and_then(|clause| order(clause)).or_else(|| self.japanese())
     }
 
     /// Whether all of it is an order that holds until it is taken back.
@@ -458,12 +473,15 @@ impl Clauses {
     }
 
     fn orders(&self) -> impl Iterator<Item = Order> {
-        let clauses = if self.may_say(&[ALWAYS, NEVER, FORBIDDING]) { &*self.clauses } else { &[] };
+        let clauses = if self.may_say(&[ALWAYS, NEVER, FORBIDDING]) { self.clauses() } else { &[] };
         clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
     }
 
     fn japanese(&self) -> Option<Order> {
-        let last = self.clauses.last().filter(|_| self.may_say(&[JAPANESE_ENDS]))?.last()?;
+        if !self.may_say(&[JAPANESE_ENDS]) {
+            return None;
+        }
+        let last = self.clauses().last()?.last()?;
         let ordered = JAPANESE_ENDS.markers.iter().any(|end| last.ends_with(end));
         let refused = last.contains("ないで") || last.contains("禁止");
         match (ordered, self.says(JAPANESE_STANDING)) {
@@ -481,7 +499,7 @@ impl Clauses {
     /// Whether it holds for the present request only.
     pub(super) fn is_only_now(&self) -> bool {
         self.may_say(&[ONLY_NOW])
-            && self.clauses.iter().any(|clause| {
+            && self.clauses().iter().any(|clause| {
                 places(clause, ONLY_NOW).any(|end| !clause.get(end).is_some_and(|next| is_in(next, LASTING)))
             })
     }
@@ -502,7 +520,7 @@ impl Clauses {
     /// Whether the message before is taken back.
     pub(super) fn takes_back(&self) -> bool {
         self.may_say(&[TAKES_BACK])
-            && self.clauses.iter().any(|clause| {
+            && self.clauses().iter().any(|clause| {
                 let clause = opening(clause);
                 places(clause, TAKES_BACK).any(|end| end == clause.len())
                     && TAKES_BACK.markers.iter().any(|marker| starts_with(clause, marker))
@@ -519,7 +537,7 @@ impl Clauses {
     }
 
     pub(super) fn titles_rules(&self) -> bool {
-        let last = self.clauses.last().and_then(|clause| clause.last());
+        let last = self.clauses().last().and_then(|clause| clause.last());
         last.is_some_and(|last| is_in(last, RULES))
     }
 
@@ -528,7 +546,7 @@ impl Clauses {
         if !self.may_say(&[TAKES]) {
             return None;
         }
-        self.clauses
+        self.clauses()
             .iter()
             .find_map(|clause| {
                 let (start, end) = (1..clause.len().min(4)).find_map(|start| {
@@ -546,7 +564,7 @@ impl Clauses {
             })
             .or_else(|| {
                 let clause =
-                    self.clauses.iter().find(|clause| clause.iter().any(|word| word.contains("担当")))?;
+                    self.clauses().iter().find(|clause| clause.iter().any(|word| word.contains("担当")))?;
                 Some(topic_of(clause))
             })
     }
@@ -554,7 +572,7 @@ impl Clauses {
     /// Whether something is named as what is wanted no more: `spaces, not tabs`.
     pub(super) fn refuses(&self, topic: &[String]) -> bool {
         self.may_say(&[IN_PLACE_OF])
-            && self.clauses.iter().any(|clause| {
+            && self.clauses().iter().any(|clause| {
                 places(clause, IN_PLACE_OF).any(|end| {
                     clause[end..].iter().take(2).any(|word| topic.iter().any(|about| is_same(about, word)))
                 })
@@ -563,24 +581,70 @@ impl Clauses {
 
     /// What it is about: the words that say something.
     pub(super) fn topic(&self) -> Vec<String> {
-        self.clauses.iter().flat_map(|clause| topic_of(clause)).collect()
+        self.clauses().iter().flat_map(|clause| topic_of(clause)).collect()
     }
 
     /// Its words but for those that every such order has.
     pub(super) fn frame(&self) -> Vec<&str> {
-        let words = self.clauses.iter().flatten().map(String::as_str);
+        let words = self.clauses().iter().flatten().map(String::as_str);
         let tables = [ALWAYS, NEVER, FROM_NOW, CHANGES].map(|table| table.markers);
         let tables = tables.into_iter().chain([SOFTENERS, &["now"]]);
         words.filter(|word| !tables.clone().any(|table| is_part_of_any(word, table))).collect()
     }
 
     fn says(&self, table: Table) -> bool {
-        self.may_say(&[table]) && self.clauses.iter().any(|clause| places(clause, table).next().is_some())
+        self.may_say(&[table]) && self.clauses().iter().any(|clause| places(clause, table).next().is_some())
     }
 
     /// Whether any of these tables has a marker in the sentence, wherever that stands.
     fn may_say(&self, tables: &[Table]) -> bool {
         tables.iter().any(|table| self.tables & table.bit != 0)
+    }
+}
+
+/// Words as they are read, in small letters.
+struct WordList {
+    words: String,
+    /// Where the open word begins.
+    open: usize,
+    ends: Vec<usize>,
+}
+
+impl WordList {
+    fn with_room_for(sentence: &str) -> Self {
+        let mut words = String::with_capacity(sentence.len() + 2);
+        words.push(' ');
+        Self { open: words.len(), words, ends: Vec::new() }
+    }
+
+    fn is_within_a_word(&self) -> bool {
+        self.words.len() > self.open
+    }
+
+    fn push(&mut self, letter: char) {
+        if letter.is_ascii() {
+            self.words.push(letter.to_ascii_lowercase());
+        } else {
+            self.words.extend(letter.to_lowercase());
+        }
+    }
+
+    fn end_word(&mut self) {
+        let word = &self.words[self.open..];
+        let length = word.trim_end_matches(['.', '-']).len();
+        self.words.truncate(self.open + length);
+        if length > 0 {
+            self.words.push(' ');
+            self.open = self.words.len();
+        }
+    }
+
+    fn end_clause(&mut self) {
+        self.end_word();
+        let before = self.ends.last().copied().unwrap_or(1);
+        if self.open > before {
+            self.ends.push(self.open);
+        }
     }
 }
 

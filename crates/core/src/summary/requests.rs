@@ -36,10 +36,15 @@ const PLANNED: usize = 3;
 /// What is added to a step that was planned for an earlier request.
 pub(super) const EARLIER: &str = " (planned before the newest request)";
 
-/// Notes a message of the user.
-pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) {
-    let read: Vec<Clauses> = sentences.iter().map(|sentence| Clauses::of(&sentence.text)).collect();
-    if read.iter().any(Clauses::makes_a_new_plan) {
+/// Notes a message of the user, in sentences and their `clauses`.
+pub(super) fn request(
+    ledger: &mut Ledger,
+    at: Seq,
+    sentences: &[Sentence],
+    clauses: &[Clauses],
+    whole: &str,
+) {
+    if clauses.iter().any(Clauses::makes_a_new_plan) {
         let steps: Vec<String> =
             ledger.newest(Section::NextSteps).map(|item| item.identity().to_owned()).collect();
         for step in &steps {
@@ -50,7 +55,7 @@ pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whol
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
     let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
     let mut text = one_line(&said, if first { FIRST } else { ITEM });
-    if read.iter().any(Clauses::takes_back) {
+    if clauses.iter().any(Clauses::takes_back) {
         let before = messages(ledger).into_iter().next();
         let (asked, ruled) = (before.as_ref().and_then(|before| before.sources.last()), newest_rule(ledger));
         if let Some(message) = asked.max(ruled) {

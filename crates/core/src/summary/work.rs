@@ -14,6 +14,7 @@ use super::{
     constraints::hear,
     files::{changed, plain_path, read},
     ledger::Ledger,
+    markers::Clauses,
     prose::{one_line, sentences},
     requests::{EARLIER, ITEM, places},
     tools::{Change, Deed, Todo, TodoState, deeds, failure, looks_up, run_kinds},
@@ -149,11 +150,13 @@ impl Work {
     fn hear(ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
         let at = sources.last().unwrap_or_default();
         if let Some(said) = refusal(result) {
-            hear(ledger, at, &sentences(&said));
+            let read = sentences(&said);
+            hear(ledger, at, &read, &Clauses::of_all(&read));
             return true;
         }
         let Some(said) = answer(call, result) else { return false };
-        hear(ledger, at, &sentences(&said));
+        let read = sentences(&said);
+        hear(ledger, at, &read, &Clauses::of_all(&read));
         let text = one_line(&format!("The user answered: {said}"), ITEM);
         let sources = sources.clone();
         ledger.put(Item { section: Section::KeyDecisions, text, key: None, sources, detail: None });

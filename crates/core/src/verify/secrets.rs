@@ -3,14 +3,16 @@
 //! A summary lives as long as its session and is sent with every request, so that a key echoed into one is leaked for
 //! good. Known prefixes and names are looked for, not randomness: a commit's hash is random too, and is wanted.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// What stands in place of a key.
 const LEFT_OUT: &str = "[a key, left out]";
 
 /// Whether a text looks as if it held a key or a password.
 pub(crate) fn holds_secret(text: &str) -> bool {
-    text.contains("-----BEGIN ") && text.contains("PRIVATE KEY")
+    text.contains(PRIVATE_KEY) && text.contains("PRIVATE KEY")
         || text.split(is_between).any(is_key)
         || names_value(text)
         || has_login(text)
@@ -57,9 +59,22 @@ fn is_key(word: &str) -> bool {
     KEYS.iter().any(|(prefix, least)| word.strip_prefix(prefix).is_some_and(|rest| fits(rest, *least)))
 }
 
+/// Finds the beginning of any key in one pass: few texts have one.
+static BEGINNINGS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let beginnings = KEYS.iter().map(|(prefix, _)| *prefix).chain([PRIVATE_KEY]);
+    let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(beginnings);
+    search.expect("the prefixes are few")
+});
+
+/// How the line before a private key begins, and that of much else.
+const PRIVATE_KEY: &str = "-----BEGIN ";
+
 /// A text with a mark in place of each issued key and each private one. Unlike [`holds_secret`] it leaves alone what only
 /// names a secret, as code does.
 pub(crate) fn without_keys(text: &str) -> String {
+    if !BEGINNINGS.is_match(text) {
+        return text.to_owned();
+    }
     let issued = KEYS.iter().flat_map(|(prefix, least)| keys_in(text, prefix, *least));
     let mut keys: Vec<Range<usize>> = issued.chain(private_keys_in(text)).collect();
     keys.sort_by_key(|key| key.start);
@@ -105,8 +120,8 @@ fn private_keys_in(text: &str) -> Vec<Range<usize>> {
     const LONGEST_KIND: usize = 40;
     let mut keys = Vec::new();
     let mut from = 0;
-    while let Some(begin) = text[from..].find("-----BEGIN ").map(|at| from + at) {
-        from = begin + "-----BEGIN ".len();
+    while let Some(begin) = text[from..].find(PRIVATE_KEY).map(|at| from + at) {
+        from = begin + PRIVATE_KEY.len();
         let line = &text[from..text.floor_char_boundary(from + LONGEST_KIND)];
         if line.split("-----").next().is_some_and(|kind| kind.contains("PRIVATE KEY")) {
             let last = text[from..].find("-----END ").map(|at| from + at + "-----END ".len());
