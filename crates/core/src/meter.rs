@@ -5,11 +5,7 @@
 
 mod costs;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,18 +21,7 @@ use crate::{
 pub struct Meter {
     counter: Arc<dyn TokenCounter>,
     overhead: Overhead,
-    /// The counts of words met before. Stubs and notes are made of few words, over and over.
-    words: Arc<Mutex<HashMap<Box<str>, Tokens>>>,
 }
-
-/// Texts up to this many bytes are counted word by word.
-const LINE: usize = 512;
-
-/// Words up to this many bytes are remembered.
-const WORD: usize = 48;
-
-/// How many words are remembered at a time.
-const WORDS: usize = 1 << 15;
 
 /// Tokens of wrapping that no text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +79,7 @@ impl Overhead {
 impl Meter {
     /// Counts texts with `counter` and wraps them as `overhead` says.
     pub fn new(counter: Arc<dyn TokenCounter>, overhead: Overhead) -> Self {
-        Self { counter, overhead, words: Arc::default() }
+        Self { counter, overhead }
     }
 
     /// The name of the counter, under which counts are stored.
@@ -107,28 +92,9 @@ impl Meter {
         &self.overhead
     }
 
-    /// A text. A short one is counted word by word where that gives the same, and a word only the first time.
+    /// A text.
     pub fn text(&self, text: &str) -> Tokens {
-        if text.len() > LINE || !self.counter.adds_up_by_words() {
-            return self.counter.count(text);
-        }
-        words(text).map(|word| self.word(word)).sum()
-    }
-
-    fn word(&self, word: &str) -> Tokens {
-        if word.len() > WORD {
-            return self.counter.count(word);
-        }
-        let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tokens) = known.get(word) {
-            return *tokens;
-        }
-        if known.len() >= WORDS {
-            known.clear();
-        }
-        let tokens = self.counter.count(word);
-        known.insert(word.into(), tokens);
-        tokens
+        self.counter.count(text)
     }
 
     /// Texts and media together, without any wrapping.
@@ -167,30 +133,6 @@ impl fmt::Debug for Meter {
     }
 }
 
-/// Splits a text before each single space between two words, and before a colon that follows a letter or digit: a
-/// handle is a thread met before, and a number.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let bytes = text.as_bytes();
-    let is_word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_graphic);
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        if start >= bytes.len() {
-            return None;
-        }
-        let first = start + 1;
-        let end = (first..bytes.len())
-            .find(|&at| match bytes[at] {
-                b' ' => is_word(at - 1) && is_word(at + 1),
-                b':' => bytes[at - 1].is_ascii_alphanumeric(),
-                _ => false,
-            })
-            .unwrap_or(bytes.len());
-        let word = &text[start..end];
-        start = end;
-        Some(word)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,33 +146,5 @@ mod tests {
         assert_eq!(meter.media(&image(Some((20_000, 20_000)))), Tokens(1_800));
         assert_eq!(meter.media(&image(None)), Tokens(1_800));
         assert_eq!(meter.media(&Media::inline("application/pdf", &[0; 100])), Tokens(5));
-    }
-
-    #[test]
-    fn words_are_split_before_single_spaces_and_nothing_is_lost() {
-        let split = |text| words(text).collect::<Vec<_>>();
-        assert_eq!(split("[read 12 lines]"), ["[read", " 12", " lines]"]);
-        assert_eq!(split("recall 1b2c:57]"), ["recall", " 1b2c", ":57]"]);
-        assert_eq!(split(" a  b\n c "), [" a  b\n c "]);
-        assert_eq!(split(""), Vec::<&str>::new());
-    }
-
-    #[cfg(feature = "bpe")]
-    mod exact {
-        use proptest::prelude::*;
-
-        use super::*;
-        use crate::tokens::O200k;
-
-        proptest! {
-            #[test]
-            fn a_short_text_counts_as_the_vocabulary_counts_it(
-                text in "([a-zA-Z]{1,8}|[0-9]{1,6}|[\\[\\];:,.×'/_-]{1,3}|[ ]{1,3}|[\n\t\u{a0}]|[äé日本語ї]{1,3}){0,40}",
-            ) {
-                let meter = Meter::new(Arc::new(O200k), Overhead::default());
-                prop_assert_eq!(meter.text(&text), O200k.count(&text));
-                prop_assert_eq!(meter.text(&text), O200k.count(&text), "and the second time");
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt,
 };
 
@@ -233,12 +233,12 @@ struct Walk<'e> {
     /// Whether what can pay is shown, or left out, each by itself.
     is_split: bool,
     /// The texts of the parts, each as often as parts have it.
-    known: HashMap<&'e str, VecDeque<Payer>>,
+    known: BTreeMap<&'e str, VecDeque<Payer>>,
     /// The calls that are made, or answered, by their ids.
-    ids: HashMap<&'e str, VecDeque<Payer>>,
+    ids: BTreeMap<&'e str, VecDeque<Payer>>,
     joined: Vec<JoinedText<'e>>,
     /// Places of the joined texts that were not met whole, by what they say.
-    joined_at: HashMap<&'e str, Vec<usize>>,
+    joined_at: BTreeMap<&'e str, Vec<usize>>,
     /// How much may still be searched in vain for the texts that pieces belong to.
     searches_left: usize,
     /// Reasoning, which some servers send in two members.
@@ -258,10 +258,10 @@ impl<'e> Walk<'e> {
         let mut walk = Self {
             first: if results.is_empty() && parts.is_empty() { Payer::Event } else { first },
             is_split: is_said || !results.is_empty(),
-            known: HashMap::new(),
-            ids: HashMap::new(),
+            known: BTreeMap::new(),
+            ids: BTreeMap::new(),
             joined: Vec::new(),
-            joined_at: HashMap::new(),
+            joined_at: BTreeMap::new(),
             searches_left: event.raw.json.len().saturating_mul(SEARCHES),
             reasoning: Vec::new(),
             media: Vec::new(),

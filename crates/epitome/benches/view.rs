@@ -326,10 +326,6 @@ impl TokenCounter for Watched {
         O200k.name()
     }
 
-    fn adds_up_by_words(&self) -> bool {
-        O200k.adds_up_by_words()
-    }
-
     fn count(&self, text: &str) -> Tokens {
         self.0.fetch_add(text.len() as u64, Ordering::Relaxed);
         O200k.count(text)

@@ -28,16 +28,15 @@ pub(super) enum Heard {
     Part,
 }
 
-/// Takes what a user wrote: what holds from here on, and what no longer does.
-pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence]) -> Heard {
+/// Takes what a user wrote, in sentences and their `clauses`: what holds from here on, and what no longer does.
+pub(super) fn hear(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], clauses: &[Clauses]) -> Heard {
     let is_document = sentences.len() > DOCUMENT;
     let first = ledger.newest(Section::SessionIntent).next().is_none();
-    let read: Vec<Clauses> = sentences.iter().map(|sentence| Clauses::of(&sentence.text)).collect();
     // Somebody who only gives orders asks for nothing that could be done with.
-    let orders_only = read.iter().all(|clauses| clauses.opening_order().is_some());
+    let orders_only = clauses.iter().all(|clauses| clauses.opening_order().is_some());
     let mut under_rules = false;
     let mut heard = if sentences.is_empty() { Heard::Part } else { Heard::Whole };
-    for (sentence, clauses) in sentences.iter().zip(&read) {
+    for (sentence, clauses) in sentences.iter().zip(clauses) {
         under_rules = match sentence.form {
             Form::Title => clauses.titles_rules(),
             Form::Listed => under_rules,

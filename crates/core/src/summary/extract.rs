@@ -15,6 +15,7 @@ use super::{
     focus::{Focus, FocusRanking},
     index::{Index, IndexMaterial},
     ledger::{Caps, Ledger},
+    markers::Clauses,
     prose::one_line,
     reading::Reading,
     requests::{self, ITEM, asked_in, asks_nothing, request},
@@ -164,14 +165,16 @@ impl<'r> Extraction<'r> {
             }
             let said = self.reading.sentences(at, &text);
             // Who only says what holds asks for nothing else than before.
-            if hear(ledger, at, &said) == Heard::Part {
-                request(ledger, at, &said, &text);
+            let clauses = Clauses::of_all(&said);
+            if hear(ledger, at, &said, &clauses) == Heard::Part {
+                request(ledger, at, &said, &clauses, &text);
                 // What was said of an earlier request is past.
                 self.last_words = None;
             }
         } else if let Fact::ToolReturned { parts, .. } = fact {
             // What stands beside results is the user's, who spoke while tools ran.
-            hear(ledger, at, &self.reading.sentences(at, &user_words_of(parts)));
+            let said = self.reading.sentences(at, &user_words_of(parts));
+            hear(ledger, at, &said, &Clauses::of_all(&said));
         } else if let Fact::AssistantSaid { parts, .. } = fact {
             let text = text(parts);
             if text.trim().is_empty() {

@@ -7,9 +7,11 @@
 //! Messages are long and markers rare, so one pass over a sentence finds which roles have a word in it at all, and the
 //! others are not looked into.
 
-use std::sync::LazyLock;
+use std::{cell::OnceCell, sync::LazyLock};
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use super::prose::Sentence;
 
 /// What a marker does to a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,14 +156,15 @@ static SEARCH: LazyLock<MarkerSearch> = LazyLock::new(|| {
         MARKERS.iter().flat_map(|(role, markers)| markers.iter().map(|marker| (role.bit(), *marker)));
     let (bits, patterns): (Vec<u32>, Vec<String>) =
         markers.map(|(bit, marker)| (bit, pattern(marker))).unzip();
-    MarkerSearch { search: AhoCorasick::new(patterns).expect("the table is small"), bits }
+    // A table for every letter: there are few markers, and all that users say is searched.
+    let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(patterns);
+    MarkerSearch { search: search.expect("the table is small"), bits }
 });
 
 impl MarkerSearch {
-    /// The roles that have a marker in a sentence.
-    fn roles_in(&self, clauses: &[Vec<String>]) -> u32 {
-        let words: String = clauses.iter().flatten().flat_map(|word| [" ", word]).chain([" "]).collect();
-        let found = self.search.find_overlapping_iter(&words);
+    /// The roles that have a marker among words, each of which stands between spaces.
+    fn roles_in(&self, words: &str) -> u32 {
+        let found = self.search.find_overlapping_iter(words);
         found.fold(0, |roles, marker| roles | self.bits[marker.pattern().as_usize()])
     }
 }
@@ -169,38 +172,50 @@ impl MarkerSearch {
 /// A sentence in words, clause by clause.
 #[derive(Debug)]
 pub(super) struct Clauses {
-    clauses: Vec<Vec<String>>,
+    /// All of its words, each between spaces.
+    words: String,
+    /// Where the clauses end in that.
+    ends: Vec<usize>,
+    /// The words of each clause, once they are asked for: most sentences have no marker and are not looked into.
+    split: OnceCell<Vec<Vec<String>>>,
     asks: bool,
     /// The roles of which it may have a marker, as bits.
     roles: u32,
 }
 
 impl Clauses {
+    /// Those of each sentence.
+    pub(super) fn of_all(sentences: &[Sentence]) -> Vec<Self> {
+        sentences.iter().map(|sentence| Self::of(&sentence.text)).collect()
+    }
+
     pub(super) fn of(sentence: &str) -> Self {
-        let mut clauses = vec![vec![String::new()]];
+        let mut words = WordList::with_room_for(sentence);
         for letter in sentence.chars() {
-            let clause = clauses.last_mut().expect("one is always open");
-            let word = clause.last_mut().expect("one is always open");
             match letter {
-                '\'' | '’' | '`' | '*' | '\u{64b}'..='\u{652}' if letter != '\'' || !word.is_empty() => {}
-                _ if letter.is_alphanumeric() || "_@/".contains(letter) => word.extend(letter.to_lowercase()),
-                '.' | '-' if !word.is_empty() => word.push(letter),
+                '\'' | '’' | '`' | '*' | '\u{64b}'..='\u{652}'
+                    if letter != '\'' || words.is_within_a_word() => {}
+                _ if letter.is_alphanumeric() || matches!(letter, '_' | '@' | '/') => words.push(letter),
+                '.' | '-' if words.is_within_a_word() => words.push(letter),
                 ',' | ';' | ':' | '(' | '—' | '–' | '!' | '?' | '、' | '，' | '：' | '؛' | '،' => {
-                    clauses.push(vec![String::new()]);
+                    words.end_clause();
                 }
-                _ => clause.push(String::new()),
+                _ => words.end_word(),
             }
         }
-        for clause in &mut clauses {
-            for word in &mut *clause {
-                word.truncate(word.trim_end_matches(['.', '-']).len());
-            }
-            clause.retain(|word| !word.is_empty());
-        }
-        clauses.retain(|clause| !clause.is_empty());
+        words.end_clause();
+        let WordList { words, ends, .. } = words;
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
-        let roles = SEARCH.roles_in(&clauses);
-        Self { clauses, asks, roles }
+        let roles = SEARCH.roles_in(&words);
+        Self { words, ends, split: OnceCell::new(), asks, roles }
+    }
+
+    fn clauses(&self) -> &[Vec<String>] {
+        self.split.get_or_init(|| {
+            let starts = std::iter::once(0).chain(self.ends.iter().copied());
+            let clauses = starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end]);
+            clauses.map(|clause| clause.split_whitespace().map(str::to_owned).collect()).collect()
+        })
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -214,7 +229,8 @@ impl Clauses {
 
     /// The order that the sentence itself opens with.
     pub(super) fn opening_order(&self) -> Option<Order> {
-        self.clauses.first().filter(|_| self.may_order()).and_then(|clause| order(clause)).or(self.japanese())
+        let opening = if self.may_order() { self.clauses().first() } else { None };
+        opening.and_then(|clause| order(clause)).or_else(|| self.japanese())
     }
 
     /// Whether all of it is an order that holds until it is taken back.
@@ -224,7 +240,7 @@ impl Clauses {
     }
 
     fn orders(&self) -> impl Iterator<Item = Order> {
-        let clauses = if self.may_order() { &*self.clauses } else { &[] };
+        let clauses = if self.may_order() { self.clauses() } else { &[] };
         clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
     }
 
@@ -233,7 +249,10 @@ impl Clauses {
     }
 
     fn japanese(&self) -> Option<Order> {
-        let last = self.clauses.last().filter(|_| self.may_say(Role::JapaneseEnd))?.last()?;
+        if !self.may_say(Role::JapaneseEnd) {
+            return None;
+        }
+        let last = self.clauses().last()?.last()?;
         let ordered = Role::JapaneseEnd.markers().any(|end| last.ends_with(end));
         let refused = last.contains("ないで") || last.contains("禁止");
         match (ordered, self.says(Role::JapaneseStanding)) {
@@ -264,9 +283,10 @@ impl Clauses {
 
     /// Whether the message before is taken back.
     pub(super) fn takes_back(&self) -> bool {
-        let mut clauses =
-            self.clauses.iter().filter(|_| self.may_say(Role::TakingBack)).map(|clause| opening(clause));
-        clauses.any(|clause| {
+        if !self.may_say(Role::TakingBack) {
+            return false;
+        }
+        self.clauses().iter().map(|clause| opening(clause)).any(|clause| {
             Role::TakingBack.markers().any(|marker| starts_with(clause, marker))
                 && places(clause, Role::TakingBack).any(|end| end == clause.len())
         })
@@ -278,7 +298,7 @@ impl Clauses {
     }
 
     pub(super) fn titles_rules(&self) -> bool {
-        let last = self.clauses.last().and_then(|clause| clause.last());
+        let last = self.clauses().last().and_then(|clause| clause.last());
         last.is_some_and(|last| RULES.contains(&last.as_str()))
     }
 
@@ -301,8 +321,8 @@ impl Clauses {
         };
         // In a language that has the verb last, the whole clause says it.
         let is_last = |clause: &&Vec<String>| clause.iter().any(|word| word.contains("担当"));
-        let last = || self.clauses.iter().find(is_last).map(|clause| topic_of(clause));
-        self.clauses.iter().find_map(taken).or_else(last)
+        let last = || self.clauses().iter().find(is_last).map(|clause| topic_of(clause));
+        self.clauses().iter().find_map(taken).or_else(last)
     }
 
     /// Whether something is named as what is wanted no more: `spaces, not tabs`.
@@ -313,13 +333,13 @@ impl Clauses {
 
     /// What it is about: the words that say something.
     pub(super) fn topic(&self) -> Vec<String> {
-        self.clauses.iter().flat_map(|clause| topic_of(clause)).collect()
+        self.clauses().iter().flat_map(|clause| topic_of(clause)).collect()
     }
 
     /// Its words but for those that every such order has.
     pub(super) fn frame(&self) -> Vec<&str> {
         const ROLES: [Role; 4] = [Role::Always, Role::Never, Role::FromNow, Role::Changing];
-        let words = self.clauses.iter().flatten().map(String::as_str);
+        let words = self.clauses().iter().flatten().map(String::as_str);
         words
             .filter(|word| !is_part_of(word, &ROLES) && !SOFTENERS.contains(word) && *word != "now")
             .collect()
@@ -331,13 +351,59 @@ impl Clauses {
 
     /// Whether a clause has a marker of a role, with something about where it ends.
     fn any_clause(&self, role: Role, is_meant: impl Fn(&[String], usize) -> bool) -> bool {
-        let mut clauses = self.clauses.iter().filter(|_| self.may_say(role));
-        clauses.any(|clause| places(clause, role).any(|end| is_meant(clause, end)))
+        self.may_say(role)
+            && self.clauses().iter().any(|clause| places(clause, role).any(|end| is_meant(clause, end)))
     }
 
     /// Whether a role has a marker in the sentence, wherever that stands.
     fn may_say(&self, role: Role) -> bool {
         self.roles & role.bit() != 0
+    }
+}
+
+/// Words as they are read, in small letters.
+struct WordList {
+    words: String,
+    /// Where the open word begins.
+    open: usize,
+    ends: Vec<usize>,
+}
+
+impl WordList {
+    fn with_room_for(sentence: &str) -> Self {
+        let mut words = String::with_capacity(sentence.len() + 2);
+        words.push(' ');
+        Self { open: words.len(), words, ends: Vec::new() }
+    }
+
+    fn is_within_a_word(&self) -> bool {
+        self.words.len() > self.open
+    }
+
+    fn push(&mut self, letter: char) {
+        if letter.is_ascii() {
+            self.words.push(letter.to_ascii_lowercase());
+        } else {
+            self.words.extend(letter.to_lowercase());
+        }
+    }
+
+    fn end_word(&mut self) {
+        let word = &self.words[self.open..];
+        let length = word.trim_end_matches(['.', '-']).len();
+        self.words.truncate(self.open + length);
+        if length > 0 {
+            self.words.push(' ');
+            self.open = self.words.len();
+        }
+    }
+
+    fn end_clause(&mut self) {
+        self.end_word();
+        let before = self.ends.last().copied().unwrap_or(1);
+        if self.open > before {
+            self.ends.push(self.open);
+        }
     }
 }
 

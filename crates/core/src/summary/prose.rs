@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr3_iter;
+
 use crate::client_text::is_client_tag;
 
 /// The longest sentence, in bytes; what goes on for longer is taken as several.
@@ -54,6 +56,10 @@ pub(crate) fn sentences(text: &str) -> Vec<Sentence> {
 
 /// Everything in one line of at most `most` characters: white space is one space, and what is cut ends with `…`.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
+    // Most sentences are a line already.
+    if text.len() <= most && is_one_line(text) {
+        return text.to_owned();
+    }
     let mut line = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {
@@ -81,6 +87,21 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
         length += space + letters;
     }
     line
+}
+
+/// Whether a text has no white space but single spaces within, as is told for ASCII only.
+fn is_one_line(text: &str) -> bool {
+    let mut before = b' ';
+    let single = text.bytes().all(|byte| {
+        let is_single = match byte {
+            b' ' => before != b' ',
+            b'\t'..=b'\r' => false,
+            _ => byte.is_ascii(),
+        };
+        before = byte;
+        is_single
+    });
+    single && (before != b' ' || text.is_empty())
 }
 
 /// What is left of a message without code, quotations and what clients add.
@@ -182,6 +203,9 @@ fn marked(line: &str) -> (&str, Form) {
 
 /// Splits a line after each full stop, exclamation or question mark that ends a sentence.
 fn split(line: &str) -> Vec<&str> {
+    if is_one_sentence(line) {
+        return vec![line.trim()];
+    }
     let mut pieces = Vec::new();
     let mut start = 0;
     let mut quoted = false;
@@ -211,6 +235,14 @@ fn split(line: &str) -> Vec<&str> {
     pieces.push(line[start..].trim());
     pieces.retain(|piece| !piece.is_empty());
     pieces
+}
+
+/// Whether a line is certainly not split: in code, most stops have no space behind them.
+fn is_one_sentence(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    let ends = |at: usize| bytes.get(at + 1).is_some_and(|next| matches!(next, b' ' | b'\t'..=b'\r'));
+    let within = || memchr3_iter(b'.', b'!', b'?', bytes).any(ends);
+    !line.is_empty() && line.len() < SENTENCE && line.is_ascii() && !within()
 }
 
 #[cfg(test)]

@@ -47,17 +47,22 @@ const PLANNED: usize = 3;
 /// What is added to a step that was planned for an earlier request.
 pub(super) const EARLIER: &str = " (planned before the newest request)";
 
-/// Notes a message of the user.
-pub(super) fn request(ledger: &mut Ledger, at: Seq, sentences: &[Sentence], whole: &str) {
-    let read: Vec<Clauses> = sentences.iter().map(|sentence| Clauses::of(&sentence.text)).collect();
-    if read.iter().any(|clauses| clauses.says(Role::NewPlan)) {
+/// Notes a message of the user, in sentences and their `clauses`.
+pub(super) fn request(
+    ledger: &mut Ledger,
+    at: Seq,
+    sentences: &[Sentence],
+    clauses: &[Clauses],
+    whole: &str,
+) {
+    if clauses.iter().any(|clauses| clauses.says(Role::NewPlan)) {
         ledger.clear(Section::NextSteps);
     }
     let said: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let said = if said.is_empty() { whole.to_owned() } else { said.join(" ") };
     let first = ledger.get(Section::SessionIntent, FIRST_REQUEST).is_none();
     let mut text = one_line(&said, if first { FIRST } else { ITEM });
-    if read.iter().any(Clauses::takes_back) {
+    if clauses.iter().any(Clauses::takes_back) {
         let before = messages(ledger).into_iter().next();
         let (asked, ruled) = (before.as_ref().and_then(|before| before.sources.last()), newest_rule(ledger));
         if let Some(message) = asked.max(ruled) {

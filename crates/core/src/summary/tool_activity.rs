@@ -13,6 +13,7 @@ use super::{
     calls::{Replacement, SUBJECT, is_same_file, plain_path, replacements, restored, subject},
     constraints::hear,
     ledger::Ledger,
+    markers::Clauses,
     prose::{one_line, sentences},
     requests::{EARLIER, ITEM, began},
     tools::{Change, Todo, TodoState, ToolEffect, effects, failure, looks_up, run_kinds},
@@ -144,11 +145,13 @@ impl ToolActivity {
     fn hear(ledger: &mut Ledger, call: &ToolCall, result: &ToolResult, sources: &SeqSet) -> bool {
         let at = sources.last().unwrap_or_default();
         if let Some(said) = refusal(result) {
-            hear(ledger, at, &sentences(&said));
+            let read = sentences(&said);
+            hear(ledger, at, &read, &Clauses::of_all(&read));
             return true;
         }
         let Some(said) = answer(call, result) else { return false };
-        hear(ledger, at, &sentences(&said));
+        let read = sentences(&said);
+        hear(ledger, at, &read, &Clauses::of_all(&read));
         let text = one_line(&format!("The user answered: {said}"), ITEM);
         let sources = sources.clone();
         ledger.put(Item { section: Section::KeyDecisions, text, key: None, sources, detail: None });

@@ -3,14 +3,16 @@
 //! A summary lives as long as its session and is sent with every request, so that a key echoed into one is leaked for
 //! good. Known prefixes and names are looked for, not randomness: a commit's hash is random too, and is wanted.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// What stands in place of a key.
 const LEFT_OUT: &str = "[a key, left out]";
 
 /// Whether a text looks as if it held a key or a password.
 pub(crate) fn holds_secret(text: &str) -> bool {
-    keys_in(text).next().is_some() || names_value(text) || has_login(text)
+    !keys_in(text).is_empty() || names_value(text) || has_login(text)
 }
 
 /// Prefixes of issued keys, by how many letters follow at least.
@@ -23,10 +25,20 @@ const KEYS: [(usize, &[&str]); 6] = [
     (60, &["eyJ"]),
 ];
 
+/// How the line before a private key begins, and that of much else.
+const PRIVATE_KEY: &str = "-----BEGIN ";
+
+/// Finds the beginning of any key in one pass: few texts have one.
+static BEGINNINGS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let beginnings = KEYS.iter().flat_map(|(_, prefixes)| *prefixes).chain([&PRIVATE_KEY]);
+    let search = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(beginnings);
+    search.expect("the prefixes are few")
+});
+
 /// A text with a mark in place of each issued key and each private one. Unlike [`holds_secret`] it leaves alone what only
 /// names a secret, as code does.
 pub(crate) fn without_keys(text: &str) -> String {
-    let mut keys: Vec<Range<usize>> = keys_in(text).collect();
+    let mut keys = keys_in(text);
     keys.sort_by_key(|key| key.start);
     let mut left = String::with_capacity(text.len());
     let mut told = 0;
@@ -42,11 +54,14 @@ pub(crate) fn without_keys(text: &str) -> String {
 }
 
 /// Where keys stand in a text.
-fn keys_in(text: &str) -> impl Iterator<Item = Range<usize>> {
+fn keys_in(text: &str) -> Vec<Range<usize>> {
+    if !BEGINNINGS.is_match(text) {
+        return Vec::new();
+    }
     let prefixes =
         KEYS.iter().flat_map(|(least, prefixes)| prefixes.iter().map(move |prefix| (prefix, least)));
-    let issued = prefixes.flat_map(move |(prefix, least)| issued_keys_in(text, prefix, *least));
-    issued.chain(private_keys_in(text))
+    let issued = prefixes.flat_map(|(prefix, least)| issued_keys_in(text, prefix, *least));
+    issued.chain(private_keys_in(text)).collect()
 }
 
 /// Where the keys with a prefix stand in a text.
@@ -78,8 +93,8 @@ fn private_keys_in(text: &str) -> Vec<Range<usize>> {
     const LONGEST_KIND: usize = 40;
     let mut keys = Vec::new();
     let mut from = 0;
-    while let Some(begin) = text[from..].find("-----BEGIN ").map(|at| from + at) {
-        from = begin + "-----BEGIN ".len();
+    while let Some(begin) = text[from..].find(PRIVATE_KEY).map(|at| from + at) {
+        from = begin + PRIVATE_KEY.len();
         let line = &text[from..text.floor_char_boundary(from + LONGEST_KIND)];
         if line.split("-----").next().is_some_and(|kind| kind.contains("PRIVATE KEY")) {
             let last = text[from..].find("-----END ").map(|at| from + at + "-----END ".len());

@@ -49,6 +49,9 @@ use crate::{
 /// How often a request is made anew because somebody else appended meanwhile.
 const TRIES: usize = 16;
 
+/// So many events are counted by two threads: a first request may bring a long history.
+const MANY: usize = 64;
+
 /// What a session is, without the tasks around it.
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -381,9 +384,20 @@ impl Desk {
         let Arriving { mut events, mut records, opens, taught, writing, recall, unanswered } = arriving;
         // A call that is made once more is still about what was asked.
         state.unanswered = unanswered.or(state.unanswered);
-        for event in &events {
-            state.push(self.thread, event);
-        }
+        std::thread::scope(|scope| {
+            if events.len() >= MANY {
+                // What follows from an event alone is made from the end, too: whoever comes second finds it.
+                scope.spawn(|| {
+                    for event in events.iter().rev() {
+                        setup.meter.pieces_noted(event);
+                        event.fact_json();
+                    }
+                });
+            }
+            for event in &events {
+                state.push(self.thread, event);
+            }
+        });
         let injected = self.inject(state, &mut events, now)?;
         state.offer_recall(recall);
         let whole = state.view.context().tokens();

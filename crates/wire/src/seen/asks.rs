@@ -24,8 +24,8 @@ pub(super) fn user(text: &str) -> Option<Purpose> {
         return Some(Purpose::Compaction);
     }
     // People have titles written for other things too.
-    let names_itself = ["conversation", "session"].into_iter().any(|what| text.contains(what));
-    (asks_for_title(text) && names_itself).then_some(Purpose::Title)
+    let names_itself = says("conversation") || says("session");
+    (names_itself && asks_for_title(text)).then_some(Purpose::Title)
 }
 
 /// What a system prompt asks for. OpenCode and pi call the one they summarise with an agent or assistant for that.
