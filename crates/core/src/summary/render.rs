@@ -74,6 +74,18 @@ impl Brief {
         page.within(limit)
     }
 
+    /// The passages of its text that list names and say nothing else of them: the index, and the files that folded requests
+    /// changed. A reader learns from them that a name exists, not what it was for.
+    pub fn name_lists(&self, names: Names) -> Vec<String> {
+        let mut section = String::new();
+        index::write(&self.index, names, &mut section);
+        let lists = self.trail.entries.iter().filter_map(|entry| match &entry.what {
+            TrailKind::Request(request) => Some(request.changed_files()),
+            _ => None,
+        });
+        std::iter::once(section).chain(lists).filter(|list| !list.is_empty()).collect()
+    }
+
     /// What the shortest form takes: the first line, pins and rules, the first request and the current task, the newest
     /// preference, changed file, failed approach and error, and of everything else a count.
     pub fn minimum(&self, covered: &SeqSet, meter: &Meter, names: Names) -> Tokens {
