@@ -14,8 +14,8 @@ use epitome_core::{
     id::{AnswerId, ModelName},
     meter::Meter,
     pipeline::Step,
-    policy::Policy,
-    profile::Rule,
+    policy::{Level, Policy},
+    profile::{Rule, Share},
     project::{Line, project},
     summary::Focus,
     view::{Cause, Moment, Prepared, View},
@@ -197,6 +197,17 @@ impl Rehearsal {
         }
     }
 
+    /// The same for a request that stands alone, under a policy that minds the cache. No cache holds anything of it and no
+    /// reset is due after it, so money is no reason to make it small: it is left as it is if it fits, and else filled to the
+    /// size where work would begin, which leaves room for a few calls.
+    fn standing_alone(&self) -> Option<Self> {
+        self.policy.limits.cold?;
+        let mut alone = self.clone();
+        alone.policy.limits.cold = Some(Level::Share(Share::percent(100)));
+        alone.budget = self.budget.clone().act(self.budget.trigger(), self.budget.force(), self.budget.force());
+        Some(alone)
+    }
+
     /// Makes a view ready for its next call, and renders it.
     pub fn ready(
         &self,
@@ -234,6 +245,8 @@ pub struct Rehearsed {
     pub refused: u64,
     /// What was done on the way, and for the next request.
     pub passes: Vec<Passed>,
+    /// Whether the next request was made of the whole session at once and not of what the call before sent.
+    pub made_anew: bool,
 }
 
 /// What a policy did before a call.
@@ -282,7 +295,8 @@ impl Passed {
     }
 }
 
-/// Plays a script to its end and makes the request that would come next.
+/// Plays a script to its end and makes the request that would come next. Nobody sent the calls before it, so a policy that
+/// minds the cache has none to keep: it makes this request of the whole session at once.
 pub fn next_request(
     rehearsal: &Rehearsal,
     script: &Script,
@@ -299,13 +313,23 @@ pub fn next_request(
             Err(_) => refused += 1,
         }
     });
+    let alone = rehearsal.standing_alone();
+    let made_anew = alone.is_some();
+    if made_anew {
+        view = Stage::new(script).told(script);
+    }
+    let rehearsal = alone.as_ref().unwrap_or(rehearsal);
     let now = script.line.events().rev().find_map(|event| event.event.time).or(now);
     let (terms, focus) = (rehearsal.terms.as_ref(), rehearsal.focus.as_ref());
     let moment = Moment { now, model: None, terms, focus, ..Moment::default() };
     let mut memo = PromptMemo::new(Arc::clone(&script.meter));
     let (prepared, rendered, _) = rehearsal.ready(&mut view, &moment, &mut memo)?;
     let context = view.context().clone();
-    passes.extend(Passed::of(calls, now, &prepared, context.tokens()));
+    let last = Passed::of(calls, now, &prepared, context.tokens());
+    // What was done on the way is no part of a request that was made anew.
+    let on_the_way = passes.iter().filter(|_| !made_anew);
+    let steps = on_the_way.chain(&last).flat_map(|pass| pass.steps.clone()).collect();
+    passes.extend(last);
     let whole = project(&script.line, Arc::clone(&script.meter), script.names);
     let report = Report {
         before: whole.tokens(),
@@ -314,12 +338,12 @@ pub fn next_request(
         margin,
         target: rehearsal.budget.target(),
         counter: context.meter().name(),
-        steps: passes.iter().flat_map(|pass| pass.steps.clone()).collect(),
+        steps,
         evictions: compact::evictions(&context),
         illegal: compact::unmended(rehearsal.format, &rendered.body, &rehearsal.options.rules),
         mended: Vec::new(),
     };
-    Ok(Rehearsed { compacted: Compacted { rendered, context, report }, calls, refused, passes })
+    Ok(Rehearsed { compacted: Compacted { rendered, context, report }, calls, refused, passes, made_anew })
 }
 
 /// Where a script is played.
@@ -339,6 +363,14 @@ impl Stage {
             now: None,
             sent: None,
         }
+    }
+
+    /// The view after the last event, of which no call was made.
+    fn told(mut self, script: &Script) -> View {
+        for (event, pieces) in script.line.counted() {
+            self.view.push(Arc::clone(event), pieces.unwrap_or_default().to_vec());
+        }
+        self.view
     }
 
     /// Whether there is anything to answer.

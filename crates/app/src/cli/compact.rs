@@ -224,8 +224,8 @@ pub(crate) fn compact(chosen: &mut Chosen) -> anyhow::Result<Compacted> {
                 let focus = chosen.focus.as_ref();
                 chosen.plan.rehearse(policy, chosen.names, &chosen.budget, chosen.margin, focus)?
             };
-            let Rehearsed { compacted, calls, refused, passes } = rehearsed;
-            chosen.rehearsed = Some(Played { calls, refused, passes });
+            let Rehearsed { compacted, calls, refused, passes, made_anew } = rehearsed;
+            chosen.rehearsed = Some(Played { calls, refused, passes, made_anew });
             compacted
         }
     };
@@ -253,8 +253,7 @@ fn attends(segment: &Segment) -> bool {
 
 /// How large the request would be with nothing left out.
 pub(crate) fn whole(chosen: &Chosen, report: &Report) -> anyhow::Result<Size> {
-    let untouched = chosen.rehearsed.as_ref().is_none_or(|played| played.passes.is_empty());
-    if report.steps.is_empty() && untouched {
+    if report.steps.is_empty() && report.before == report.after.tokens {
         return Ok(report.after);
     }
     let whole = chosen.plan.context(chosen.names);

@@ -43,8 +43,7 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
     let summaries: Vec<&Segment> =
         shown.iter().filter(|segment| matches!(segment.body(), Body::Summary(_))).collect();
     let shortened = kinds(report);
-    let is_untouched = chosen.rehearsed.as_ref().is_none_or(|played| played.passes.is_empty());
-    if summaries.is_empty() && shortened.is_empty() && is_untouched && report.steps.is_empty() {
+    if summaries.is_empty() && shortened.is_empty() && report.steps.is_empty() {
         return Vec::new();
     }
     let mut rows = Vec::new();
@@ -63,26 +62,30 @@ fn rows(context: &Context, report: &Report, chosen: &Chosen) -> Vec<(&'static st
     }
     rows.push(("kept whole", kept(context)));
     if let (Some(policy), Some(played)) = (&chosen.policy, &chosen.rehearsed) {
-        let summaries = played.passes.iter().filter(|pass| pass.summarised_through.is_some()).count() as u64;
-        let calls = text::count(played.calls, "call");
-        let made = match summaries {
-            0 => "without a summary".to_owned(),
-            1 => "with one summary on the way".to_owned(),
-            many => format!("with {many} summaries on the way, each built on the one before"),
-        };
-        rows.push((
-            "by",
-            format!(
-                "the policy {}, as if it had run the session from its start: {calls}, {made}",
-                policy.name
-            ),
-        ));
-        if played.refused > 0 {
+        rows.push(("by", format!("the policy {}, {}", policy.name, made(played))));
+        if played.refused > 0 && !played.made_anew {
             let refused = text::count(played.refused, "call");
             rows.push(("note", format!("{refused} could not have been made: what must be sent did not fit")));
         }
     }
     rows
+}
+
+/// How a policy came to its next request.
+fn made(played: &Played) -> String {
+    if played.made_anew {
+        return "from the whole session at once: no cache holds anything of it, so it is filled but for room for a few \
+                calls"
+            .to_owned();
+    }
+    let summaries = played.passes.iter().filter(|pass| pass.summarised_through.is_some()).count() as u64;
+    let summaries = match summaries {
+        0 => "without a summary".to_owned(),
+        1 => "with one summary on the way".to_owned(),
+        many => format!("with {many} summaries on the way, each built on the one before"),
+    };
+    let calls = text::count(played.calls, "call");
+    format!("as if it had run the session from its start: {calls}, {summaries}")
 }
 
 /// What is sent as it came.
@@ -219,6 +222,11 @@ fn passes(out: &mut Output, policy: &str, rehearsed: &Played, report: &Report) -
         table.add_row([(pass.call + 1).to_string(), cause, done.join(", "), text::tokens(pass.tokens)]);
     }
     out.line(table)?;
+    if rehearsed.made_anew {
+        out.line(format_args!(
+            "{DIM}the next request is made from the whole session at once: no cache holds anything of it{DIM:#}"
+        ))?;
+    }
     if let Some(plan) = rehearsed.passes.iter().rev().find_map(|pass| pass.plan.as_ref()) {
         out.line(format_args!("{DIM}the planner, last: {plan}{DIM:#}"))?;
     }

@@ -196,6 +196,8 @@ pub(crate) struct Played {
     pub(crate) calls: u64,
     pub(crate) refused: u64,
     pub(crate) passes: Vec<Passed>,
+    /// Whether its next request was made of the whole session at once.
+    pub(crate) made_anew: bool,
 }
 
 impl Source {

@@ -601,3 +601,59 @@ proptest! {
         prop_assert!(made.numbers.removed <= n(5));
     }
 }
+
+/// What some calls cost beside the full history's, the reset of a warm cache to a size first: each adds the same.
+fn beside_everything(depth: &Depth, terms: &Terms, size: u64, calls: u64) -> (u64, u64) {
+    let cost = |held: u64, total: u64| {
+        terms.prices().cost(&terms.ideal(Tokens(held), Tokens(total), None)).unwrap().0
+    };
+    let later = |begins: u64| {
+        (1..calls).map(|call| (begins + (call - 1) * depth.growth.0, begins + call * depth.growth.0))
+    };
+    let reset = cost(depth.prefix.0.min(size), size);
+    let everything = cost(depth.whole.0, depth.whole.0);
+    let sum = |first: u64, begins: u64| first + later(begins).map(|(held, total)| cost(held, total)).sum::<u64>();
+    (sum(reset, size), sum(everything, depth.whole.0))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// What is left of a context is the most that has made up for its rewriting, against sending everything, when half of
+    /// the calls have come that it leaves room for; where no size does, it is the least.
+    #[test]
+    fn a_warm_cache_is_reset_to_the_largest_size_that_pays(
+        model in prop::sample::select(vec!["claude-opus-5", "gpt-5.5", "gpt-5"]),
+        force in 8_000..150_000_u64,
+        parts in (2..60_u64, 20..60_u64, 0..40_u64, 1..20_u64),
+        beyond in 0..400_u64,
+    ) {
+        let profile = profile(model);
+        let terms = Terms::new(&profile.cache, &profile.prices);
+        let part = |percent: u64| Tokens(force * percent / 100);
+        let (prefix, least, more, growth) = parts;
+        let depth = Depth {
+            whole: Tokens(force) + part(beyond),
+            prefix: part(prefix.min(least)),
+            growth: part(growth).max(Tokens(100)),
+            force: Tokens(force),
+            least: part(least),
+            most: part(least + more),
+        };
+        let target = depth.target(&terms, None).unwrap();
+        prop_assert!(depth.least <= target && target <= depth.most, "{target} of {depth:?}");
+        // Half of the calls that have room, the one that resets it counted.
+        let half = |size: u64| (force - size).div_ceil(2 * depth.growth.0).max(1);
+        if target > depth.least {
+            let (paid, everything) = beside_everything(&depth, &terms, target.0, half(target.0));
+            prop_assert!(paid <= everything, "{paid} and not {everything}: {target} of {depth:?}");
+        }
+        for size in (target.0 + 1..=depth.most.0).step_by(500) {
+            let calls = (force - size) / (2 * depth.growth.0);
+            let (paid, everything) = beside_everything(&depth, &terms, size, calls);
+            prop_assert!(calls == 0 || paid > everything, "{size} pays too: {target} of {depth:?}");
+        }
+        let longer = Depth { whole: depth.whole + Tokens(20_000), ..depth };
+        prop_assert!(longer.target(&terms, None).unwrap() >= target, "a longer session leaves no less: {depth:?}");
+    }
+}

@@ -20,10 +20,6 @@ const SOURCES: usize = 12;
 /// How many runs of events a fold names; between them it names too much rather than too little.
 const FOLDED_SOURCES: usize = 12;
 
-/// An index has at most one letter for so many tokens of room: with two or three letters a token, a seventh of it. On real
-/// sessions more names took room from what told more.
-const INDEX_PART: usize = 3;
-
 /// The key of the first request, which is never folded.
 pub(crate) const FIRST_REQUEST: &str = "first request";
 
@@ -80,7 +76,9 @@ impl Caps {
         let room = usize::try_from(room.0).unwrap_or(usize::MAX);
         Self {
             trail: self.trail.min(room.saturating_mul(4).max(1)),
-            index: self.index.min(room / INDEX_PART),
+            // With three or four letters a token, a quarter of the room or a little more. With less, real sessions kept fewer of the
+            // names they needed; with more, users' words had to go.
+            index: self.index.min(room),
             ..self
         }
     }
@@ -305,7 +303,7 @@ mod tests {
             assert_eq!(caps.commands, Caps::default().commands);
         };
         check(caps.within(Tokens(100_000)), 1_000, 800);
-        check(caps.within(Tokens(240)), 960, 240 / INDEX_PART);
+        check(caps.within(Tokens(240)), 960, 240);
         // A trail in its shortest form stays wherever there is to be one.
         check(caps.within(Tokens(0)), 1, 0);
         check(Caps { trail: 0, ..caps }.within(Tokens(0)), 0, 0);

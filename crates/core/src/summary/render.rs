@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Brief, Detail, Force, Item, Section, Trail,
+    Brief, Detail, Force, Item, Section, Trail, TrailKind,
     extract::{LAST_WORDS, REPORT},
     index,
     ledger::FIRST_REQUEST,
@@ -71,6 +71,18 @@ impl Brief {
         let sections = Self { trail: Trail::default(), index: Vec::new(), ..self.clone() };
         let page = Page { names_empty: true, ..Page::new(&sections, covered, meter, names) };
         page.within(limit)
+    }
+
+    /// The passages of its text that list names and say nothing else of them: the index, and the files that folded requests
+    /// changed. A reader learns from them that a name exists, not what it was for.
+    pub fn name_lists(&self, names: Names) -> Vec<String> {
+        let mut section = String::new();
+        index::write(&self.index, names, &mut section);
+        let lists = self.trail.entries.iter().filter_map(|entry| match &entry.what {
+            TrailKind::Request(request) => Some(request.changed_files()),
+            _ => None,
+        });
+        std::iter::once(section).chain(lists).filter(|list| !list.is_empty()).collect()
     }
 }
 

@@ -26,7 +26,7 @@ pub use self::{
 /// How many needed facts a request held, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    counts: [[u64; 4]; 6],
+    counts: [[u64; 5]; 6],
     /// The messages of users that were there before the call.
     pub user_messages: UserMessages,
 }
@@ -66,6 +66,8 @@ pub enum Held {
     Verbatim,
     /// In a summary or in what is left of a result.
     Summary,
+    /// Its name stands in a list of names of a summary, and nothing more is said of it.
+    NameOnly,
     /// Only a handle leads to it.
     Handle,
     /// Not at all.
@@ -92,13 +94,14 @@ impl Kind {
 
 impl Held {
     /// Every way, the best first.
-    pub const ALL: [Self; 4] = [Self::Verbatim, Self::Summary, Self::Handle, Self::Lost];
+    pub const ALL: [Self; 5] = [Self::Verbatim, Self::Summary, Self::NameOnly, Self::Handle, Self::Lost];
 
     /// Its name, as it is written in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Verbatim => "verbatim",
             Self::Summary => "summary",
+            Self::NameOnly => "name_only",
             Self::Handle => "handle",
             Self::Lost => "lost",
         }
@@ -126,10 +129,10 @@ impl Retention {
         Held::ALL.into_iter().map(|held| self.count(kind, held)).sum()
     }
 
-    /// The share of the needed facts that stood in the request, as they were or in a summary, from 0 to 1; none if nothing
-    /// was needed.
+    /// The share of the needed facts that stood in the request, as they were, in a summary or as a name, from 0 to 1; none if
+    /// nothing was needed.
     pub fn in_request(&self) -> Option<f64> {
-        share(self.of(Held::Verbatim) + self.of(Held::Summary), self.total())
+        share(self.of(Held::Verbatim) + self.of(Held::Summary) + self.of(Held::NameOnly), self.total())
     }
 
     /// The share of those that stood there or can be got back by a handle.
@@ -171,7 +174,7 @@ impl Serialize for Retention {
     }
 }
 
-struct Ways<'c>(&'c [u64; 4]);
+struct Ways<'c>(&'c [u64; 5]);
 
 impl Serialize for Ways<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

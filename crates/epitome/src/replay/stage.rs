@@ -53,8 +53,8 @@ pub struct Stage<'a> {
     pub format: Format,
     /// The most it takes, answers aside.
     pub window: Tokens,
-    /// How its cache is taken to behave.
-    pub mode: Mode,
+    /// How its cache is taken to behave, in each way that is to be charged. Requests are the same in all of them.
+    pub modes: &'a [Mode],
 }
 
 /// A request as it would be sent, for those who want to see it.
@@ -121,26 +121,29 @@ fn answer_id(answer: &Logged) -> Option<&AnswerId> {
 }
 
 impl Part {
-    /// Plays the thread under a contender, and shows every request that could be made.
+    /// Plays the thread under a contender, and shows every request that could be made, charged in the first mode. Gives the
+    /// calls for each mode of the stage.
     pub fn play(
         &self,
         stage: &Stage<'_>,
         contender: &Contender,
         mut see: impl FnMut(Shown<'_>),
-    ) -> Result<Vec<Played>, UnknownRule> {
+    ) -> Result<Vec<Vec<Played>>, UnknownRule> {
+        let cache = |mode: &Mode| Cache::new(&stage.profile.cache, &stage.profile.prices, *mode);
+        let caches: Vec<Cache> = stage.modes.iter().map(cache).collect::<Result<_, _>>()?;
         let rehearsal = stage.rehearsal(&self.unseen, contender);
         let mut playing = Playing {
             part: self,
             stage,
             contender,
             options: rehearsal.options(),
-            cache: Cache::new(&stage.profile.cache, &stage.profile.prices, stage.mode)?,
+            played: vec![Vec::new(); caches.len()],
+            caches,
             memo: PromptMemo::new(Arc::clone(self.script.meter())),
             scorer: self.needs.scorer(),
             last: None,
             sent: None,
             clients: ClientMessages::default(),
-            played: Vec::new(),
         };
         rehearsal.run(&self.script, |call| match call {
             Ok(call) => playing.call(&call, &mut see),
@@ -177,7 +180,8 @@ struct Playing<'a> {
     stage: &'a Stage<'a>,
     contender: &'a Contender,
     options: &'a RenderOptions,
-    cache: Cache,
+    /// What a provider's cache holds, by mode.
+    caches: Vec<Cache>,
     memo: PromptMemo,
     scorer: Scorer<'a>,
     /// When the call before was made.
@@ -185,7 +189,16 @@ struct Playing<'a> {
     /// The request before, where a summary may continue it.
     sent: Option<(String, Tokens)>,
     clients: ClientMessages,
-    played: Vec<Played>,
+    /// The calls that were made, by mode.
+    played: Vec<Vec<Played>>,
+}
+
+/// A request for a summary, and what it came to.
+struct AskedSummary {
+    /// The request, if a model was asked.
+    body: Option<String>,
+    /// What it came to, by mode.
+    summarised: Vec<Summarised>,
 }
 
 impl Playing<'_> {
@@ -196,39 +209,42 @@ impl Playing<'_> {
         let prompt = self.whole(call.prompt);
         let tokens: Tokens = prompt.blocks.iter().map(|block| block.tokens).sum();
         let output = self.part.outputs.of_answer(call.answer, &self.part.unseen);
-        let charge = self.serve(at, &prompt, output);
+        let charges = self.serve(at, &prompt, output);
         let evicted = self.sent.as_ref().filter(|_| call.prepared.cause.is_some());
         let evicted = evicted.map_or(Tokens(0), |(_, sent)| sent.less(context.tokens()));
         if call.answer.id.seq >= self.part.own {
-            let (asked, summarised) = summary.unzip();
             let retention = self.scorer.score(call.number, context);
-            let played = Played {
-                call: self.played.len() as u64,
+            let regions = self.regions(context);
+            let illegal = check(self.stage.format, &call.rendered.body, &self.options.rules).len() as u64;
+            let calls = charges.into_iter().enumerate().map(|(mode, charge)| Played {
+                call: self.played[mode].len() as u64,
                 at,
                 pause: self.pause(at),
                 fate: if tokens > self.stage.window { Fate::Overflowed } else { Fate::Sent },
                 tokens,
-                regions: self.regions(context),
+                regions,
                 usage: charge.usage,
                 money: charge.money.ok(),
                 missed: charge.missed,
                 cause: call.prepared.cause.clone(),
-                evicted: self.part.unseen.scaled(evicted),
-                summarised,
-                illegal: check(self.stage.format, &call.rendered.body, &self.options.rules).len() as u64,
+                evicted,
+                summarised: summary.as_ref().map(|summary| summary.summarised[mode].clone()),
+                illegal,
                 retention,
                 compactions: self.scorer.compactions(),
-            };
-            let asked = asked.flatten();
-            see(Shown {
-                played: &played,
-                answer: call.answer,
-                rendered: call.rendered,
-                context,
-                options: self.options,
-                summariser: asked.as_deref(),
             });
-            self.played.push(played);
+            let calls: Vec<Played> = calls.collect();
+            if let Some(played) = calls.first() {
+                see(Shown {
+                    played,
+                    answer: call.answer,
+                    rendered: call.rendered,
+                    context,
+                    options: self.options,
+                    summariser: summary.as_ref().and_then(|summary| summary.body.as_deref()),
+                });
+            }
+            self.played.iter_mut().zip(calls).for_each(|(all, played)| all.push(played));
         }
         self.last = at;
         self.sent = Some((call.rendered.body.clone(), context.tokens()));
@@ -240,11 +256,14 @@ impl Playing<'_> {
             return;
         }
         let at = failed.at.or(self.last);
-        self.played.push(Played {
-            retention: self.scorer.lost(failed.number),
-            compactions: self.scorer.compactions(),
-            ..Played::refused(self.played.len() as u64, at, self.pause(at))
-        });
+        let pause = self.pause(at);
+        for played in &mut self.played {
+            played.push(Played {
+                retention: self.scorer.lost(failed.number),
+                compactions: self.scorer.compactions(),
+                ..Played::refused(played.len() as u64, at, pause)
+            });
+        }
     }
 
     /// How long after the last call that was made.
@@ -254,35 +273,39 @@ impl Playing<'_> {
     }
 
     /// What the summary cost that a request was made ready with, and how it was asked for.
-    fn summarised(&mut self, call: &Call<'_>, at: Option<Time>) -> Option<(Option<String>, Summarised)> {
+    fn summarised(&mut self, call: &Call<'_>, at: Option<Time>) -> Option<AskedSummary> {
         let made = call.prepared.compaction.as_ref()?;
         let Fact::Compacted(compaction) = &made.event.fact else { return None };
-        let written = match self.contender.writer {
+        let body = match self.contender.writer {
             Writer::BuiltIn => None,
             Writer::Session => self
                 .sent
                 .as_ref()
                 .and_then(|(sent, _)| self.stage.format.warm(sent, INSTRUCTION, Tokens(4_000)).ok()),
         };
-        let prompt = written.as_ref().and_then(|body| self.stage.format.prompt(body, &mut self.memo).ok());
+        let prompt = body.as_ref().and_then(|body| self.stage.format.prompt(body, &mut self.memo).ok());
         let Some(prompt) = prompt else {
-            return Some((None, Summarised { usage: Usage::default(), money: Some(Money(0)) }));
+            let free = Summarised { usage: Usage::default(), money: Some(Money(0)) };
+            return Some(AskedSummary { body: None, summarised: vec![free; self.caches.len()] });
         };
         let prompt = self.whole(&prompt);
         let unseen = &self.part.unseen;
         let output = unseen.scaled(self.part.script.meter().text(compaction.summary.text()));
-        let charge = self.serve(at, &prompt, output);
-        Some((written, Summarised { usage: charge.usage, money: charge.money.ok() }))
+        let charges = self.serve(at, &prompt, output).into_iter();
+        let summarised = charges.map(|charge| Summarised { usage: charge.usage, money: charge.money.ok() });
+        Some(AskedSummary { body, summarised: summarised.collect() })
     }
 
-    fn serve(&mut self, at: Option<Time>, prompt: &Prompt, output: Tokens) -> cost::Charge {
-        self.cache.serve(&cost::Call {
+    /// What each cache makes of a request.
+    fn serve(&mut self, at: Option<Time>, prompt: &Prompt, output: Tokens) -> Vec<cost::Charge> {
+        let call = cost::Call {
             at: at.unwrap_or(Time(0)),
             model: &self.stage.profile.name,
             prompt,
             settings: &Settings::default(),
             output,
-        })
+        };
+        self.caches.iter_mut().map(|cache| cache.serve(&call)).collect()
     }
 
     /// A request as the provider would count it, with what the transcript does not show.

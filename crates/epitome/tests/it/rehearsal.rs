@@ -16,7 +16,8 @@ use epitome::{
         seq_set::SeqSet,
         view::{Cause, View},
     },
-    rehearse::{Call, Rehearsal, Script},
+    margin::{Basis, Margin},
+    rehearse::{Call, Rehearsal, Rehearsed, Script, next_request},
     wire::{
         Format,
         legality::{Rule, Rules, check},
@@ -122,9 +123,8 @@ proptest! {
     }
 }
 
-/// A long session: what its old half says must be in the summary, and the summary in the request.
-#[test]
-fn a_summary_that_a_policy_made_is_in_the_next_request() {
+/// A session of 40 steps that begins with a rule.
+fn long_script() -> Script {
     let mut history =
         vec![r#"{"role":"user","content":"Never touch the lock file. Mend the parser."}"#.to_owned()];
     for step in 0..40 {
@@ -137,7 +137,13 @@ fn a_summary_that_a_policy_made_is_in_the_next_request() {
     }
     let request = format!(r#"{{"model":"test","messages":[{}]}}"#, history.join(","));
     let events = Format::OpenaiChat.decode_request(&request).unwrap();
-    let script = script(epitome::compact::line(events));
+    script(epitome::compact::line(events))
+}
+
+/// What the old half of a long session says must be in the summary, and the summary in the request.
+#[test]
+fn a_summary_that_a_policy_made_is_in_the_next_request() {
+    let script = long_script();
     for name in ["epitome", "retention", "lineage", "pivot", "tiered"] {
         let policy = Policy::named(name).unwrap();
         let format = Format::OpenaiChat;
@@ -153,5 +159,53 @@ fn a_summary_that_a_policy_made_is_in_the_next_request() {
         assert!(compacted > 0, "{name} never summarised");
         assert!(newest.contains("Never touch the lock file"), "{name} forgot the rule:\n{newest}");
         assert!(newest.contains("## Constraints"), "{name}:\n{newest}");
+    }
+}
+
+/// The next request of a policy, in a budget of this size.
+fn next(policy: &str, script: &Script, ceiling: Tokens) -> Result<Rehearsed, CompactError> {
+    let format = Format::OpenaiChat;
+    let rehearsal = rehearsal(Policy::named(policy).unwrap(), ceiling, format, Rules::of(format));
+    let margin = Margin { tokens: Tokens(0), limit: ceiling, basis: Basis::Exact };
+    next_request(&rehearsal, script, margin)
+}
+
+/// Of a request that stands alone nothing but information is at stake: it is not left as the calls before it would have.
+#[test]
+fn a_request_that_stands_alone_is_filled() {
+    let script = long_script();
+    for ceiling in [3_000, 4_000, 6_000].map(Tokens) {
+        let made = next("epitome", &script, ceiling).unwrap();
+        assert!(made.made_anew && made.calls > 0);
+        let report = made.compacted.report;
+        let percent = report.after.tokens.0 * 100 / ceiling.0;
+        assert!((70..=95).contains(&percent), "{percent} % of {ceiling}: {report:?}");
+        assert!(made.compacted.rendered.body.contains("Never touch the lock file"));
+    }
+    assert!(!next("pivot", &script, Tokens(4_000)).unwrap().made_anew, "it minds no cache: it goes on as it went");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_request_that_stands_alone_fits_and_is_whole_where_that_fits(steps in history(24), share in 20..140_u64) {
+        let events = histories::events(&steps);
+        let whole = histories::context(&events);
+        let ceiling = Tokens(whole.tokens().0 * share / 100);
+        match next("epitome", &script(Line::new(events)), ceiling) {
+            Ok(made) => {
+                let report = made.compacted.report;
+                prop_assert!(report.after.tokens <= ceiling);
+                // What is large is cut when it arrives, whatever room there is.
+                if whole.tokens() <= ceiling && report.steps.is_empty() {
+                    prop_assert_eq!(report.after.tokens, whole.tokens());
+                }
+                let found = check(Format::OpenaiChat, &made.compacted.rendered.body, &Rules::of(Format::OpenaiChat));
+                prop_assert!(found.is_empty(), "{found:#?}");
+            }
+            Err(CompactError::Refused(_) | CompactError::Thinking(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 }

@@ -7,8 +7,11 @@ use epitome::{
         Fact, Logged, Part, Tokens,
         budget::Budget,
         context::{Context, Edit, Fidelity, Names},
+        event::{Compaction, Summary, Trigger},
         policy::Policy,
         project::{Line, project},
+        seq_set::SeqSet,
+        summary::{Brief, Caps, summarise},
     },
     rehearse::{Rehearsal, Script},
     replay::retention::{Drift, HORIZON, Held, Kind, Needs, Retention},
@@ -18,7 +21,7 @@ use proptest::prelude::*;
 
 use crate::{
     histories::{self, Cuts, cut, cuts, history},
-    notation::{meter, read},
+    notation::{logged, meter, read},
 };
 
 /// The last answer needs something of each kind.
@@ -101,6 +104,41 @@ fn what_a_note_tells_is_in_a_summary_and_what_it_leads_to_has_a_handle() {
         "file lost, error lost, value lost, constraint lost, failed_approach lost, read_again lost, user 0/1";
     check(EVERY_KIND, |context| fold(context, "[gone]"), lost);
     check(EVERY_KIND, |context| context.edit("test", |_, _| Edit::Drop), lost);
+}
+
+/// What a session needs is told by a summary in its own words, by its lists of names, or by both.
+#[test]
+fn a_name_that_only_a_list_of_a_summary_holds_is_told_apart() {
+    let events = read(EVERY_KIND);
+    let is_answer = |event: &Arc<Logged>| matches!(event.event.fact, Fact::AssistantSaid { .. });
+    let last = events.iter().rposition(is_answer).unwrap();
+    let needs = Needs::of(&Line::new(events.iter().cloned()));
+    let through = events[last - 1].id.seq;
+    let shown = |change: fn(&mut Brief)| {
+        let caps = Caps { index: 10_000, ..Caps::default() };
+        let mut brief = summarise(&events[..last], None, &caps);
+        change(&mut brief);
+        let covered = SeqSet::run(events[0].id.seq, through);
+        let text = brief.render(&covered, Tokens::MAX, &meter(), Names::Messages);
+        let compaction = Compaction {
+            summary: Summary::Structured { text, brief: Box::new(brief) },
+            through,
+            first_kept: None,
+            tokens_before: None,
+            tokens_after: None,
+            trigger: Trigger::Threshold,
+        };
+        let made = logged(through.0 + 1, Fact::Compacted(compaction));
+        let line = Line::new(events[..last].iter().cloned().chain([made]));
+        let context = project(&line, meter(), Names::Messages);
+        let held = needs.scorer().score(2, &context);
+        (held.count(Kind::Value, Held::NameOnly), held.count(Kind::Value, Held::Summary), held.in_request())
+    };
+    // The value stood in a result, of which the index tells; what is kept counts it.
+    assert_eq!(shown(|_| {}), (1, 0, Some(1.0)));
+    assert_eq!(shown(|brief| brief.index.clear()), (0, 0, Some(5.0 / 6.0)));
+    let in_words = |brief: &mut Brief| brief.items[0].text.push_str(" parseHeaderLine is wrong.");
+    assert_eq!(shown(in_words), (0, 1, Some(1.0)), "where it stands in words too, these count");
 }
 
 #[test]
@@ -206,7 +244,7 @@ fn retention_adds_up_and_is_written_by_kind_and_way() {
     let mut sum = whole;
     sum += lost;
     assert_eq!((sum.total(), sum.of(Held::Lost), sum.in_request()), (12, 6, Some(0.5)));
-    insta::assert_snapshot!(serde_json::to_string(&sum).unwrap(), @r#"{"file":{"verbatim":1,"summary":0,"handle":0,"lost":1},"error":{"verbatim":1,"summary":0,"handle":0,"lost":1},"value":{"verbatim":1,"summary":0,"handle":0,"lost":1},"constraint":{"verbatim":1,"summary":0,"handle":0,"lost":1},"failed_approach":{"verbatim":1,"summary":0,"handle":0,"lost":1},"read_again":{"verbatim":1,"summary":0,"handle":0,"lost":1},"user_messages":{"kept":1,"all":2}}"#);
+    insta::assert_snapshot!(serde_json::to_string(&sum).unwrap(), @r#"{"file":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"error":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"value":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"constraint":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"failed_approach":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"read_again":{"verbatim":1,"summary":0,"name_only":0,"handle":0,"lost":1},"user_messages":{"kept":1,"all":2}}"#);
     let mut drift = Drift::default();
     drift.add(0, whole);
     drift.add(9, lost);

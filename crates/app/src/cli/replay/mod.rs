@@ -58,7 +58,8 @@ The table:
   cost, to none   what it costs, and as a part of what the full history does
   over, illegal   requests larger than the window or refused; requests that break a provider's rule
   kept            of the facts that the next 30 calls turned out to need from the past, those that
-                  stood in the request: verbatim, or (words) in a summary
+                  stood in the request: verbatim, (words) in a summary, or (names) in one that lists
+                  the name and says nothing else of it
   handle, lost    of these facts, those that a handle leads to, and those that are gone
   said            user messages that stood in the request word for word
 

@@ -4,6 +4,7 @@ use epitome::{
     core::{
         Seq, Tokens,
         budget::{Budget, Reserves},
+        cost::Mode,
         profile::Profiles,
     },
     replay::{Contender, Played, Stage, Total, recorded::Compared, unseen::Unseen},
@@ -99,31 +100,35 @@ impl Replay<'_> {
                 outcome.notes.clone_from(&ready.notes);
                 outcome.recorded = self.recorded(subject, &ready, first)?;
             }
-            for setting in settings {
+            for settings in settings.chunk_by(|one, other| one.window == other.window) {
+                let Some(setting) = settings.first() else { continue };
                 let window = setting.window.unwrap_or_else(|| whole(&ready));
-                let calls = self.play(subject, &ready, setting, window)?;
-                let totals: Vec<Total> = calls.iter().map(|calls| calls.iter().collect()).collect();
-                outcome.note(Note::of_outcome(&totals, &ready.part.unseen, window));
-                if outcome.totals.is_empty() && self.draws && subject.is_main {
-                    let title = self.title(&outcome, setting, window, place);
-                    outcome.picture = Some(Picture { title, calls });
+                for (setting, calls) in settings.iter().zip(self.play(subject, &ready, settings, window)?) {
+                    let totals: Vec<Total> = calls.iter().map(|calls| calls.iter().collect()).collect();
+                    outcome.note(Note::of_outcome(&totals, &ready.part.unseen, window));
+                    if outcome.totals.is_empty() && self.draws && subject.is_main {
+                        let title = self.title(&outcome, setting, window, place);
+                        outcome.picture = Some(Picture { title, calls });
+                    }
+                    outcome.totals.push(totals);
                 }
-                outcome.totals.push(totals);
             }
         }
         Ok(outcome)
     }
 
+    /// Plays a thread under every contender: the calls by setting and contender. The settings differ in their cache alone,
+    /// so a request is made once for all of them.
     fn play(
         &self,
         subject: &Subject,
         ready: &Ready<'_>,
-        setting: &Setting<'_>,
+        settings: &[Setting<'_>],
         window: Tokens,
-    ) -> anyhow::Result<Vec<Vec<Played>>> {
-        let stage =
-            Stage { profile: ready.profile, format: ready.format, window, mode: setting.cache.into() };
-        let mut all = Vec::new();
+    ) -> anyhow::Result<Vec<Vec<Vec<Played>>>> {
+        let modes: Vec<Mode> = settings.iter().map(|setting| setting.cache.into()).collect();
+        let stage = Stage { profile: ready.profile, format: ready.format, window, modes: &modes };
+        let mut all = vec![Vec::new(); modes.len()];
         for contender in &self.contenders {
             let mut file = match &self.dump {
                 Some(dump) if subject.is_main => Some(dump.file(contender.name(), subject, ready.format)?),
@@ -142,7 +147,7 @@ impl Replay<'_> {
                 (None, Some(file)) => file.finish()?,
                 (None, None) => {}
             }
-            all.push(played);
+            all.iter_mut().zip(played).for_each(|(all, played)| all.push(played));
         }
         Ok(all)
     }

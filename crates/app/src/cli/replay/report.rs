@@ -49,9 +49,9 @@ pub(super) struct Wanted<'a> {
 /// The contender that the others are measured against.
 const FULL: &str = "none";
 
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "policy", "calls", "peak", "mean", "sent", "cached", "resets", "sums", "cost", "to none", "over",
-    "illegal", "kept", "words", "handle", "lost", "said",
+    "illegal", "kept", "words", "names", "handle", "lost", "said",
 ];
 
 /// How wide a table may be before its columns move together.
@@ -319,6 +319,7 @@ fn cells(contender: &Contender, total: &Total, full: Option<&Total>) -> Vec<Stri
         total.illegal.to_string(),
         percent(total.retention.in_request()),
         held(Held::Summary),
+        held(Held::NameOnly),
         held(Held::Handle),
         held(Held::Lost),
         percent(share(user_messages.kept, user_messages.all)),

@@ -95,13 +95,19 @@ impl FoldedRequest {
                 self.calls.iter().map(|(tool, count)| format!("{} ×{count}", prose_line(tool))).collect();
             let _ = write!(text, "; called {}", calls.join(", "));
         }
-        if !self.changed.is_empty() {
-            let _ = write!(text, "; changed {}", prose_line(&self.changed.join(", ")));
-        }
+        text.push_str(&self.changed_files());
         if !self.concluded.is_empty() {
             let _ = write!(text, "; concluded: {}", prose_line(&self.concluded));
         }
         text.push('\n');
+    }
+
+    /// Names of the files that were changed, as they are written; nothing, if none was.
+    pub(in crate::summary) fn changed_files(&self) -> String {
+        if self.changed.is_empty() {
+            return String::new();
+        }
+        format!("; changed {}", prose_line(&self.changed.join(", ")))
     }
 }
 

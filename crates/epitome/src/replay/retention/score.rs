@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use epitome_core::{
     context::{Body, Context, Fidelity, Key, Names},
+    event::Summary,
     seq_set::SeqSet,
 };
 
@@ -38,6 +39,8 @@ struct Text {
     left: Vec<u32>,
     /// All other patterns.
     words: Vec<u32>,
+    /// The patterns that stand only in its lists of names.
+    names: Vec<u32>,
     /// What it tells.
     told: Vec<u32>,
     /// The events that its handles lead to.
@@ -50,6 +53,7 @@ struct Seen {
     places: Marks,
     left: Marks,
     words: Marks,
+    names: Marks,
     told: Marks,
     /// The events that handles lead to, by text and together.
     led: Vec<SeqSet>,
@@ -94,18 +98,20 @@ impl<'n> Scorer<'n> {
     }
 
     fn held(&self, what: &What) -> Held {
-        let Seen { places, left, words, told, handles, .. } = &self.seen;
+        let Seen { places, left, words, names, told, handles, .. } = &self.seen;
         let stands = |word: &u32| self.needs.stands[*word as usize].iter().copied();
         let leads = |place: u32| handles.contains(self.needs.places.get(place).seq);
-        let (verbatim, summary, handle) = match what {
+        let (verbatim, summary, name, handle) = match what {
             What::Words(of) => (
                 of.iter().any(|word| left.has(*word) || stands(word).any(|place| places.has(place))),
                 of.iter().any(|word| words.has(*word)),
+                of.iter().any(|word| names.has(*word)),
                 of.iter().flat_map(stands).any(leads),
             ),
             What::Demand { places: said, sentences } => (
                 said.iter().any(|place| places.has(*place)),
                 !sentences.is_empty() && sentences.iter().all(|sentence| told.has(*sentence)),
+                false,
                 said.iter().any(|place| leads(*place)),
             ),
             What::Results { results, calls, words: named, told: command } => (
@@ -113,14 +119,16 @@ impl<'n> Scorer<'n> {
                 calls.iter().any(|place| places.has(*place))
                     || named.iter().any(|word| words.has(*word))
                     || command.is_some_and(|command| told.has(command)),
+                named.iter().any(|word| names.has(*word)),
                 results.iter().any(|place| leads(*place)),
             ),
         };
-        match (verbatim, summary, handle) {
-            (true, _, _) => Held::Verbatim,
-            (_, true, _) => Held::Summary,
-            (_, _, true) => Held::Handle,
-            (false, false, false) => Held::Lost,
+        match (verbatim, summary, name, handle) {
+            (true, ..) => Held::Verbatim,
+            (_, true, ..) => Held::Summary,
+            (_, _, true, _) => Held::NameOnly,
+            (.., true) => Held::Handle,
+            (false, false, false, false) => Held::Lost,
         }
     }
 
@@ -157,6 +165,9 @@ impl<'n> Scorer<'n> {
                 let known = texts.entry(segment.key()).or_default();
                 if known.shown != shown || known.of != of {
                     *known = Text::read(&shown, of, needs, context.names());
+                    if let Some(made) = segment.compaction() {
+                        known.set_apart(&name_lists(&made.summary, context.names()), needs);
+                    }
                 }
                 seen.take(known);
             }
@@ -206,7 +217,35 @@ impl Text {
             }
             Of::Result | Of::CutResult(_) => Vec::new(),
         };
-        Self { shown: text.to_owned(), of, left, words, told, handles: names.handles_in(text) }
+        let (shown, handles) = (text.to_owned(), names.handles_in(text));
+        Self { shown, of, left, words, names: Vec::new(), told, handles }
+    }
+
+    /// Sets the words apart that stand nowhere in the text but in these passages of it.
+    fn set_apart(&mut self, lists: &[String], needs: &Needs) {
+        if lists.is_empty() {
+            return;
+        }
+        let mut rest = self.shown.clone();
+        for list in lists {
+            if let Some(at) = rest.find(list.as_str()) {
+                // A break, so that what stood around the passage makes no new word.
+                rest.replace_range(at..at + list.len(), "\n");
+            }
+        }
+        let mut found = Vec::new();
+        needs.patterns.find(&rest, &mut found);
+        found.sort_unstable();
+        let words = std::mem::take(&mut self.words);
+        (self.words, self.names) = words.into_iter().partition(|word| found.binary_search(word).is_ok());
+    }
+}
+
+/// The passages of a summary that list names.
+fn name_lists(summary: &Summary, names: Names) -> Vec<String> {
+    match summary {
+        Summary::Structured { brief, .. } => brief.name_lists(names),
+        Summary::Text(_) | Summary::Encrypted(_) => Vec::new(),
     }
 }
 
@@ -215,6 +254,7 @@ impl Seen {
         self.places.clear(needs.places.len());
         self.left.clear(needs.patterns.len());
         self.words.clear(needs.patterns.len());
+        self.names.clear(needs.patterns.len());
         self.told.clear(needs.told.len());
         self.led.clear();
     }
@@ -222,6 +262,7 @@ impl Seen {
     fn take(&mut self, text: &Text) {
         text.left.iter().for_each(|pattern| self.left.set(*pattern));
         text.words.iter().for_each(|pattern| self.words.set(*pattern));
+        text.names.iter().for_each(|pattern| self.names.set(*pattern));
         text.told.iter().for_each(|told| self.told.set(*told));
         if !text.handles.is_empty() {
             self.led.push(text.handles.clone());
