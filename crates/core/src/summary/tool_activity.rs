@@ -313,7 +313,8 @@ fn track(
     sources: &SeqSet,
 ) {
     let unnamed = text.map(|text| key(&one_line(text, ITEM)));
-    let Some(key) = id.map(|id| key(&one_line(&format!("step {id}"), ITEM))).or_else(|| unnamed.clone()) else {
+    let Some(key) = id.map(|id| key(&one_line(&format!("step {id}"), ITEM))).or_else(|| unnamed.clone())
+    else {
         return;
     };
     // The same step may have been planned without a name.

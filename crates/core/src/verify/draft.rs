@@ -55,12 +55,12 @@ pub(super) fn read(text: &str) -> Draft {
             draft.take(place, &std::mem::take(&mut item));
         }
         if let Some(title) = title {
-            draft.titles += usize::from(title.is_some());
+            draft.titles += usize::from(title != Title::Unknown);
             place = match title {
-                Some(section) => Place::Under(section),
+                Title::Of(section) => Place::Under(section),
                 // A deeper heading parts a section.
-                None if text.starts_with("###") => place,
-                None => Place::Elsewhere,
+                Title::Unknown if text.starts_with("###") => place,
+                Title::Unknown => Place::Elsewhere,
             };
         } else if !is_mark(text) && item.len() < LINE {
             // A model that forgot the titles wrote what it was asked for first.
@@ -89,7 +89,10 @@ impl Draft {
         let (text, cited) = plain(item);
         let letters: String = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
         // What only introduces others says nothing itself.
-        if letters.is_empty() || letters.eq_ignore_ascii_case("none") || text.ends_with(':') && entry(&text).is_none() {
+        if letters.is_empty()
+            || letters.eq_ignore_ascii_case("none")
+            || text.ends_with(':') && entry(&text).is_none()
+        {
             return;
         }
         let section = match place {
@@ -118,9 +121,15 @@ impl Draft {
     }
 }
 
-/// The section that a line is the title of, if it is a title: marked with `#` whatever it says, or a known one that stands
-/// alone in its line.
-fn heading(text: &str, body: &str) -> Option<Option<Section>> {
+/// A title in a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Title {
+    Of(Section),
+    Unknown,
+}
+
+/// A line as a title, if it is one: marked with `#` whatever it says, or a known title that stands alone in its line.
+fn heading(text: &str, body: &str) -> Option<Title> {
     const LONGEST: usize = 60;
     let words = body.trim_start_matches('#').split('(').next().unwrap_or_default();
     let words = words.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
@@ -132,7 +141,8 @@ fn heading(text: &str, body: &str) -> Option<Option<Section>> {
     };
     let known = Section::ALL.into_iter().find(means).filter(|_| body.len() <= LONGEST);
     let is_alone = !text.starts_with(['-', '*', '•', '+']) || body.starts_with("**");
-    (text.starts_with('#') || known.is_some() && is_alone).then_some(known)
+    let is_title = text.starts_with('#') || known.is_some() && is_alone;
+    is_title.then(|| known.map_or(Title::Unknown, Title::Of))
 }
 
 /// A line as an entry of a list: marked as one, or beginning with the number of a sentence.

@@ -371,6 +371,24 @@ impl Desk {
         Ok(spoke)
     }
 
+    /// Adds arriving events to what is held. Where they are many, a second thread derives what follows from each of them,
+    /// beginning at the end: each thread finds what the other has already derived.
+    fn take_in(&self, state: &mut State, setup: &Setup, events: &[Noted]) {
+        std::thread::scope(|scope| {
+            if events.len() >= MANY {
+                scope.spawn(|| {
+                    for event in events.iter().rev() {
+                        setup.meter.pieces_noted(event);
+                        event.fact_json();
+                    }
+                });
+            }
+            for event in events {
+                state.push(self.thread, event);
+            }
+        });
+    }
+
     fn make(
         &self,
         state: &mut State,
@@ -384,20 +402,7 @@ impl Desk {
         let Arriving { mut events, mut records, opens, taught, writing, recall, unanswered } = arriving;
         // A call that is made once more is still about what was asked.
         state.unanswered = unanswered.or(state.unanswered);
-        std::thread::scope(|scope| {
-            if events.len() >= MANY {
-                // What follows from an event alone is made from the end, too: whoever comes second finds it.
-                scope.spawn(|| {
-                    for event in events.iter().rev() {
-                        setup.meter.pieces_noted(event);
-                        event.fact_json();
-                    }
-                });
-            }
-            for event in &events {
-                state.push(self.thread, event);
-            }
-        });
+        self.take_in(state, &setup, &events);
         let injected = self.inject(state, &mut events, now)?;
         state.offer_recall(recall);
         let whole = state.view.context().tokens();

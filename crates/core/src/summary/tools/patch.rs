@@ -44,12 +44,12 @@ fn envelope(patch: &str) -> Vec<(String, Change)> {
     let headers = patch.lines().filter_map(|line| line.trim_end().strip_prefix("*** "));
     for header in headers.take_while(|header| *header != "End Patch") {
         let named = HEADERS.iter().find_map(|(mark, how)| Some((header.strip_prefix(mark)?, *how)));
-        let Some((path, how)) = named else { continue };
+        let Some((file, how)) = named else { continue };
         // A file that moves is known under its old name: that one is gone.
         if let Some((_, last)) = changes.last_mut().filter(|_| how == Change::Moved) {
             *last = Change::Deleted;
         }
-        changes.push((path.trim().to_owned(), how));
+        changes.push((file.trim().to_owned(), how));
     }
     changes
 }
