@@ -313,6 +313,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn notes_so_far_hold_the_words_that_their_numbers_stand_for() {
+        let answers = vec![("## Key Decisions\n- 2.1\n- 9999.1", Finish::Complete)];
+        let fake = Fake { answers, ..Fake::new(8_000) };
+        let output = "a line of output that says little\n".repeat(60);
+        let facts = (0..60).flat_map(|turn| {
+            let (id, told) = (format!("call-{turn}"), format!("Module number {turn} is built. Let me look."));
+            let said = assistant(vec![epitome_core::Part::text(told), call(&id, "read", "{}")]);
+            [user(&format!("ask-{turn}")), said, result(&id, &output, false)]
+        });
+        drafted(&fake, &span(facts), None).await.unwrap();
+        let asked = fake.asked();
+        assert!(asked.len() > 1);
+        let notes = "notes begin ===\n## Key Decisions\n- 2.1 Module number 0 is built.\n===";
+        assert!(asked[1..].iter().all(|ask| ask.user.contains(notes)), "{}", asked[1].user);
+        let listing = |turn: u64| {
+            let line = format!("\n{}.1 Module number {turn} is built.\n", 3 * turn + 2);
+            asked.iter().filter(|ask| ask.user.contains(&line)).count()
+        };
+        assert!((0..60).all(|turn| listing(turn) == 1), "a part lists its own sentences");
+    }
+
+    #[tokio::test]
     async fn one_event_larger_than_the_window_is_cut() {
         let fake = Fake::new(4_000);
         let huge = format!("first words {} last words", "filler and more ".repeat(200_000));

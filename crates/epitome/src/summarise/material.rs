@@ -338,7 +338,10 @@ make: *** [all] Error 2
         });
         let facts = [
             user("Which parser did you keep?"),
-            assistant(vec![Part::text(&long), Part::text("The tests pass now. Let me see the rest of it.")]),
+            assistant(vec![
+                Part::text(&long),
+                Part::text("All of the tests pass now. Let me see the rest of it."),
+            ]),
             assistant(vec![call("1", "read", "{}")]),
             result("1", "2.1 The tool says something too.", false),
             assistant(vec![Part::text(many.collect::<String>())]),
@@ -346,7 +349,7 @@ make: *** [all] Error 2
         let span = span(facts);
         let told = entries(&span, &offered(&span), WIDE, &meter());
         let listed = |seq: u64| told.iter().find(|entry| entry.seq == Seq(seq)).unwrap().sentences.as_str();
-        let expect = format!("2.1 {}\n2.2 The tests pass now.\n", &long[..SENTENCE]);
+        let expect = format!("2.1 {}\n2.2 All of the tests pass now.\n", &long[..SENTENCE]);
         assert_eq!((listed(2), listed(1), listed(4)), (expect.as_str(), "", ""));
         let shown = listed(5);
         assert!(shown.contains("5.1 Sentence 0 ") && shown.contains("5.200 Sentence 199 "), "{shown}");
