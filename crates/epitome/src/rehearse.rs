@@ -204,7 +204,8 @@ impl Rehearsal {
         self.policy.limits.cold?;
         let mut alone = self.clone();
         alone.policy.limits.cold = Some(Level::Share(Share::percent(100)));
-        alone.budget = self.budget.clone().act(self.budget.trigger(), self.budget.force(), self.budget.force());
+        alone.budget =
+            self.budget.clone().act(self.budget.trigger(), self.budget.force(), self.budget.force());
         Some(alone)
     }
 

@@ -608,11 +608,12 @@ fn beside_everything(depth: &Depth, terms: &Terms, size: u64, calls: u64) -> (u6
         terms.prices().cost(&terms.ideal(Tokens(held), Tokens(total), None)).unwrap().0
     };
     let later = |begins: u64| {
-        (1..calls).map(|call| (begins + (call - 1) * depth.growth.0, begins + call * depth.growth.0))
+        (1..calls).map(move |call| (begins + (call - 1) * depth.growth.0, begins + call * depth.growth.0))
     };
     let reset = cost(depth.prefix.0.min(size), size);
     let everything = cost(depth.whole.0, depth.whole.0);
-    let sum = |first: u64, begins: u64| first + later(begins).map(|(held, total)| cost(held, total)).sum::<u64>();
+    let sum =
+        |first: u64, begins: u64| first + later(begins).map(|(held, total)| cost(held, total)).sum::<u64>();
     (sum(reset, size), sum(everything, depth.whole.0))
 }
 

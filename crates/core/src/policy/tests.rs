@@ -64,7 +64,7 @@ fn the_thresholds_of_a_model_hold_for_the_policy_that_has_none() {
 #[test]
 fn in_a_small_window_there_is_room_between_the_target_and_the_trigger() {
     insta::assert_snapshot!(sizes(&profile("window = 40_000")), @r"
-    epitome    target 19680, trigger 20400, force 22800, cold 19680
+    epitome    target 17000, trigger 20400, force 22800, cold 17000
     retention  target 14400, trigger 21600, force 21600
     blocks     target 12000, trigger 20400, force 20400
     lineage    target 9600, trigger 12000, force 20400
@@ -114,7 +114,7 @@ fn the_numbers_are_those_of_the_designs() {
     Turns(5), Fixed(Tokens(4000)), Message
     "#);
     insta::assert_snapshot!(steps("epitome"), @r#"
-    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"share":0.4,"spare_turns":0}
+    {"when":"on_arrival","reducer":"cut_outputs","tokens":{"over":20000,"head":8000,"tail":8000},"lines":null,"share":0.6,"spare_turns":0}
     {"when":"at_epoch","reducer":"drop_superseded_reads"}
     {"when":"at_epoch","reducer":"drop_reasoning","scope":"keep_open_loop"}
     {"when":"at_epoch","reducer":"evict_media","keep_newest":3}

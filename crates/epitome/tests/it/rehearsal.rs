@@ -182,7 +182,10 @@ fn a_request_that_stands_alone_is_filled() {
         assert!((70..=95).contains(&percent), "{percent} % of {ceiling}: {report:?}");
         assert!(made.compacted.rendered.body.contains("Never touch the lock file"));
     }
-    assert!(!next("pivot", &script, Tokens(4_000)).unwrap().made_anew, "it minds no cache: it goes on as it went");
+    assert!(
+        !next("pivot", &script, Tokens(4_000)).unwrap().made_anew,
+        "it minds no cache: it goes on as it went"
+    );
 }
 
 proptest! {
