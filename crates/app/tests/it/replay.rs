@@ -94,10 +94,10 @@ fn a_session_is_told_in_a_table_with_what_was_assumed_and_a_chart() {
     assert!(told.lines().all(|line| line.chars().count() <= 120), "{told}");
     insta::assert_snapshot!(told, @r"
     1 thread in 1 session, each session's own model, a window of 20k tokens, breakpoints cache
-    policy         calls peak mean sent cached resets sums   cost to none over illegal   kept words handle  lost   said
-    none              21  30k  21k 445k  88.4%      0    0 $0.551   1.000   12       0 100.0%  0.0%   0.0%  0.0% 100.0%
-    sliding_window    21  18k  16k 342k  82.7%      4    0 $0.542   0.984    0       0  78.6%  0.0%   0.0% 21.4% 100.0%
-    clear_tools       21  16k  15k 311k  74.1%     17    0 $0.650   1.181    0       0  94.7% 29.0%   0.0%  5.3% 100.0%
+    policy         calls peak mean sent cached resets sums   cost share over illegal   kept words names handle  lost   said
+    none              21  30k  21k 445k  88.4%      0    0 $0.551 1.000   12       0 100.0%  0.0%  0.0%   0.0%  0.0% 100.0%
+    sliding_window    21  18k  16k 342k  82.7%      4    0 $0.542 0.984    0       0  78.6%  0.0%  0.0%   0.0% 21.4% 100.0%
+    clear_tools       21  16k  15k 311k  74.1%     17    0 $0.650 1.181    0       0  94.7% 29.0%  0.0%   0.0%  5.3% 100.0%
 
     kept, and of how many needed facts, by how many compactions a request stood on
     policy               0   of  1  of  2  of  3+  of

@@ -363,11 +363,11 @@ fn a_request_of_a_file_is_filled_where_the_cache_is_minded() {
     let report = |budget: &str| bench.json(&["compact", text(&session), "--budget", budget])[0].clone();
     let smaller = report("12k");
     let after = smaller["tokens_after"].as_u64().expect("a number");
-    assert!((9_600..=11_400).contains(&after), "{after} of 12000: {smaller}");
+    assert!((9_000..=11_400).contains(&after), "{after} of 12000: {smaller}");
     let said =
         bench.ok(&["compact", text(&session), "--budget", "12k", "--out", text(&bench.path("out.json"))]);
     assert!(said.contains("from the whole session at once"), "{said}");
-    let said = bench.ok(&["explain", text(&session), "--budget", "12k"]);
+    let said = bench.ok(&["explain", text(&session), "--budget", "12k", "--policy", "epitome"]);
     assert!(
         said.contains("epitome over 42 calls") && said.contains("made from the whole session at once"),
         "{said}"

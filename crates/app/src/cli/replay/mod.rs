@@ -55,7 +55,7 @@ The table:
   sent, cached    all tokens sent, and how many of them the cache held
   resets          how often what was sent before was changed, so that the cache lost it
   sums            summaries made
-  cost, to none   what it costs, and as a part of what the full history does
+  cost, share     what it costs, and as a part of what the full history does
   over, illegal   requests larger than the window or refused; requests that break a provider's rule
   kept            of the facts that the next 30 calls turned out to need from the past, those that
                   stood in the request: verbatim, (words) in a summary, or (names) in one that lists

@@ -50,7 +50,7 @@ pub(super) struct Wanted<'a> {
 const FULL: &str = "none";
 
 const COLUMNS: [&str; 18] = [
-    "policy", "calls", "peak", "mean", "sent", "cached", "resets", "sums", "cost", "to none", "over",
+    "policy", "calls", "peak", "mean", "sent", "cached", "resets", "sums", "cost", "share", "over",
     "illegal", "kept", "words", "names", "handle", "lost", "said",
 ];
 
