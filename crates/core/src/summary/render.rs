@@ -304,10 +304,11 @@ impl<'p> Page<'p> {
         }
         // A summary stays as it is while messages follow it; what they say of the same things holds.
         if !self.brief.trail.is_empty() && !shown.items.is_empty() {
-            match self.covered.last().filter(|_| self.names.are_shown()) {
-                Some(last) => text.push_str(&format!("State as of [{last}]; messages below are newer.\n")),
-                None => text.push_str("State as of the end of that part; messages below are newer.\n"),
-            }
+            let place = match self.covered.last().filter(|_| self.names.are_shown()) {
+                Some(last) => format!("[{last}]"),
+                None => "the end of that part".to_owned(),
+            };
+            text.extend(["State as of ", &place, "; messages below are newer.\n"]);
         }
         for section in Section::ALL {
             let start = text.len();

@@ -110,7 +110,7 @@ fn question(text: &str) -> &str {
         let is_end = ".!:…]".contains(letter) && words[at..].starts_with(' ');
         (is_end || ASKS.contains(&letter) || "。！".contains(letter)).then_some(at)
     };
-    text[words.char_indices().filter_map(ends).last().unwrap_or_default()..].trim()
+    text[words.char_indices().filter_map(ends).next_back().unwrap_or_default()..].trim()
 }
 
 /// Says what the current task is by now, and which steps of a plan still are.
@@ -120,7 +120,9 @@ pub(super) fn settle(ledger: &mut Ledger) {
         return;
     }
     if let Some(owner) = taken_up_again(ledger, &messages) {
-        TASKS.iter().for_each(|key| drop(ledger.strike(Section::CurrentTask, key)));
+        for key in TASKS {
+            ledger.strike(Section::CurrentTask, key);
+        }
         let is_first = owner.key.as_deref() == Some(FIRST_REQUEST);
         let text = if is_first { THE_FIRST_REQUEST.to_owned() } else { owner.text.clone() };
         let (key, sources) = (Some(NEWEST.to_owned()), owner.sources.clone());

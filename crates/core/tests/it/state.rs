@@ -57,7 +57,7 @@ fn cases() -> Vec<Case> {
             }
             (_, Some((">", done))) => case.log += &done_by_assistant(done),
             (_, Some(("+", words))) => {
-                case.log += &format!("assistant: {words}\n  call bash {{\"command\":\"ls\"}}\n  -> a b c\n");
+                case.log.extend(["assistant: ", words, "\n  call bash {\"command\":\"ls\"}\n  -> a b c\n"]);
             }
             (_, Some(("|", line))) => case.log.extend([line, "\n"]),
             _ => case.log.extend([line, "\n"]),
