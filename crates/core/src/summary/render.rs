@@ -252,7 +252,7 @@ impl<'p> Page<'p> {
                 Some(last) => format!("[{last}]"),
                 None => "the end of that part".to_owned(),
             };
-            text.extend(["State as of ", place.as_str(), "; messages below are newer.\n"]);
+            text.extend(["State as of ", &place, "; messages below are newer.\n"]);
         }
         for section in Section::ALL {
             let start = text.len();

@@ -224,11 +224,12 @@ fn the_first_compaction_stands_for_what_came_before_what_it_kept() {
 fn the_second_compaction_holds_what_the_first_held() {
     insta::assert_snapshot!(twice().tell("user: Go on.").show(), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     107
+    summary     2-13, 15 summary     112
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
       Files Modified: src/cache.rs (edited) [3-6]
@@ -237,7 +238,7 @@ fn the_second_compaction_holds_what_the_first_held() {
       Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      14      verbatim      4  Patched the lock guard.
     user        16      verbatim      2  Go on.
-    total 114
+    total 119
     ");
 }
 
@@ -282,11 +283,12 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     .collect();
     insta::assert_snapshot!(shown[1], @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     107
+    summary     2-13, 15 summary     112
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
       Files Modified: src/cache.rs (edited) [3-6]
@@ -299,7 +301,7 @@ fn undoing_and_redoing_leads_through_the_same_contexts_in_both_directions() {
     exchange    17-18   verbatim    152  write_file {"path":"CHANGELOG.md","content":"x"} -> written written written written written written written written written written written written writ ……  written written written written written
     answer      19      verbatim      4  The entry is there.
     left out    20      by pivot, 0 tokens
-    total 273
+    total 278
     "#);
     insta::assert_snapshot!(shown[2], @r#"
     prefix      1       verbatim      1  Rules.
@@ -453,28 +455,28 @@ fn a_fork_with_the_summary_knows_what_was_known_by_then() {
 fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_second() {
     let story = thrice().tell("user: Go on.\nassistant: Yes.");
     let at = |at: u64| story.fork(at, ForkMode::WithSummary).show();
-    insta::assert_snapshot!(at(11), @"
+    insta::assert_snapshot!(at(11), @r#"
     prefix      1       verbatim      1  Rules.
-    summary     2-10, 12 summary      72
+    summary     2-6, 10 summary      66
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
-      Session Intent: Now run the tests. [7]
       Constraints: Never touch the lock file. [2]
       Current Task: The first request. [2]
-      Current Task: Now run the tests. [7]
-      Current Task: Last said: Running. [8]
+      Current Task: Last said: We will use an LRU map, because it is simple. [5]
       Files Modified: src/cache.rs (edited) [3-6]
-      Commands: `make test` → failed [8-9]
-      Errors Encountered: error: cache is poisoned — from `make test`; failed when last tried [8-9]
+    user        7       verbatim      4  Now run the tests.
+    answer      8       verbatim      1  Running.
+    exchange    8-9     verbatim      7  bash {"command":"make test"} -> error: cache is poisoned
     user        11      verbatim      4  Fix the poisoned cache.
-    total 77
-    ");
+    total 83
+    "#);
     insta::assert_snapshot!(at(14), @"
     prefix      1       verbatim      1  Rules.
-    summary     2-13, 15 summary     107
+    summary     2-13, 15 summary     112
       Session Intent: Add a cache to the server. Never touch the lock file. [2]
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patching. [12]
       Files Modified: src/cache.rs (edited) [3-6]
@@ -482,7 +484,7 @@ fn a_fork_between_two_compactions_stands_on_the_first_and_knows_nothing_of_the_s
       Commands: `make test` → failed [8-9]
       Errors Encountered: error: cache is poisoned — from `make test`; not seen again [8-9]
     answer      14      verbatim      4  Patched the lock guard.
-    total 112
+    total 117
     ");
 }
 
@@ -497,6 +499,7 @@ fn a_fork_after_two_compactions_stands_on_the_second_and_one_after_the_last_shar
       Session Intent: Now run the tests. [7]
       Session Intent: Fix the poisoned cache. [11]
       Constraints: Never touch the lock file. [2]
+      Current Task: The first request. [2]
       Current Task: Fix the poisoned cache. [11]
       Current Task: Last said: Patched the lock guard. [14]
       Files Modified: src/cache.rs (edited) [3-6]
