@@ -208,7 +208,7 @@ mod tests {
         let trail = Trail::default().and(&events, &paired, &mut Reading::default());
         let focus = Focus::new(focus).expect("it has words");
         let Some(ranking) = FocusRanking::of(&focus, &trail) else { return Vec::new() };
-        trail.entries.iter().zip(ranking.entries()).map(|(entry, found)| (entry.at.0, *found)).collect()
+        trail.entries.iter().zip(&ranking.entries).map(|(entry, found)| (entry.at.0, *found)).collect()
     }
 
     const LOG: &str = r#"

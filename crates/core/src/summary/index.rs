@@ -156,7 +156,9 @@ impl Index {
         carried.sort_by_key(|(at, ..)| *at);
         for (at, of, names) in carried {
             self.sources.push((at, of));
-            names.iter().for_each(|(name, met)| self.meet(name, *met, CROWD));
+            for (name, met) in names {
+                self.meet(&name, met, CROWD);
+            }
         }
     }
 

@@ -174,7 +174,9 @@ impl Ledger {
     /// Takes all items of a section out.
     pub(crate) fn clear(&mut self, section: Section) {
         let items: Vec<Item> = self.newest(section).cloned().collect();
-        items.iter().for_each(|item| drop(self.strike(section, item.identity())));
+        for item in items {
+            self.strike(section, item.identity());
+        }
     }
 
     /// Takes an item out that no longer holds; it is counted instead.

@@ -169,7 +169,7 @@ impl MarkerSearch {
 /// A sentence in words, clause by clause.
 #[derive(Debug)]
 pub(super) struct Clauses {
-    clauses: Vec<Vec<String>>,
+    parts: Vec<Vec<String>>,
     asks: bool,
     /// The roles of which it may have a marker, as bits.
     roles: u32,
@@ -200,7 +200,7 @@ impl Clauses {
         clauses.retain(|clause| !clause.is_empty());
         let asks = sentence.trim_end_matches(['"', ')', '*', ' ']).ends_with(['?', '？', '؟']);
         let roles = SEARCH.roles_in(&clauses);
-        Self { clauses, asks, roles }
+        Self { parts: clauses, asks, roles }
     }
 
     pub(super) fn asks(&self) -> bool {
@@ -214,7 +214,7 @@ impl Clauses {
 
     /// The order that the sentence itself opens with.
     pub(super) fn opening_order(&self) -> Option<Order> {
-        self.clauses.first().filter(|_| self.may_order()).and_then(|clause| order(clause)).or(self.japanese())
+        self.parts.first().filter(|_| self.may_order()).and_then(|clause| order(clause)).or(self.japanese())
     }
 
     /// Whether all of it is an order that holds until it is taken back.
@@ -224,7 +224,7 @@ impl Clauses {
     }
 
     fn orders(&self) -> impl Iterator<Item = Order> {
-        let clauses = if self.may_order() { &*self.clauses } else { &[] };
+        let clauses = if self.may_order() { &*self.parts } else { &[] };
         clauses.iter().filter_map(|clause| order(clause)).chain(self.japanese())
     }
 
@@ -233,7 +233,7 @@ impl Clauses {
     }
 
     fn japanese(&self) -> Option<Order> {
-        let last = self.clauses.last().filter(|_| self.may_say(Role::JapaneseEnd))?.last()?;
+        let last = self.parts.last().filter(|_| self.may_say(Role::JapaneseEnd))?.last()?;
         let ordered = Role::JapaneseEnd.markers().any(|end| last.ends_with(end));
         let refused = last.contains("ないで") || last.contains("禁止");
         match (ordered, self.says(Role::JapaneseStanding)) {
@@ -265,7 +265,7 @@ impl Clauses {
     /// Whether the message before is taken back.
     pub(super) fn takes_back(&self) -> bool {
         let mut clauses =
-            self.clauses.iter().filter(|_| self.may_say(Role::TakingBack)).map(|clause| opening(clause));
+            self.parts.iter().filter(|_| self.may_say(Role::TakingBack)).map(|clause| opening(clause));
         clauses.any(|clause| {
             Role::TakingBack.markers().any(|marker| starts_with(clause, marker))
                 && places(clause, Role::TakingBack).any(|end| end == clause.len())
@@ -278,7 +278,7 @@ impl Clauses {
     }
 
     pub(super) fn titles_rules(&self) -> bool {
-        let last = self.clauses.last().and_then(|clause| clause.last());
+        let last = self.parts.last().and_then(|clause| clause.last());
         last.is_some_and(|last| RULES.contains(&last.as_str()))
     }
 
@@ -301,8 +301,8 @@ impl Clauses {
         };
         // In a language that has the verb last, the whole clause says it.
         let is_last = |clause: &&Vec<String>| clause.iter().any(|word| word.contains("担当"));
-        let last = || self.clauses.iter().find(is_last).map(|clause| topic_of(clause));
-        self.clauses.iter().find_map(taken).or_else(last)
+        let last = || self.parts.iter().find(is_last).map(|clause| topic_of(clause));
+        self.parts.iter().find_map(taken).or_else(last)
     }
 
     /// Whether something is named as what is wanted no more: `spaces, not tabs`.
@@ -313,13 +313,13 @@ impl Clauses {
 
     /// What it is about: the words that say something.
     pub(super) fn topic(&self) -> Vec<String> {
-        self.clauses.iter().flat_map(|clause| topic_of(clause)).collect()
+        self.parts.iter().flat_map(|clause| topic_of(clause)).collect()
     }
 
     /// Its words but for those that every such order has.
     pub(super) fn frame(&self) -> Vec<&str> {
         const ROLES: [Role; 4] = [Role::Always, Role::Never, Role::FromNow, Role::Changing];
-        let words = self.clauses.iter().flatten().map(String::as_str);
+        let words = self.parts.iter().flatten().map(String::as_str);
         words
             .filter(|word| !is_part_of(word, &ROLES) && !SOFTENERS.contains(word) && *word != "now")
             .collect()
@@ -331,7 +331,7 @@ impl Clauses {
 
     /// Whether a clause has a marker of a role, with something about where it ends.
     fn any_clause(&self, role: Role, is_meant: impl Fn(&[String], usize) -> bool) -> bool {
-        let mut clauses = self.clauses.iter().filter(|_| self.may_say(role));
+        let mut clauses = self.parts.iter().filter(|_| self.may_say(role));
         clauses.any(|clause| places(clause, role).any(|end| is_meant(clause, end)))
     }
 

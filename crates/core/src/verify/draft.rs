@@ -49,13 +49,10 @@ pub(super) fn read(text: &str) -> Draft {
             draft.take(place, &std::mem::take(&mut item));
         }
         if let Some(title) = title {
-            draft.titles += usize::from(title.is_some());
-            place = match title {
-                Some(section) => Place::Under(section),
-                // A deeper heading parts a section.
-                None if text.starts_with("###") => place,
-                None => Place::Elsewhere,
-            };
+            draft.titles += usize::from(title != Place::Elsewhere);
+            // A deeper heading parts a section.
+            let is_part = title == Place::Elsewhere && text.starts_with("###");
+            place = if is_part { place } else { title };
         } else if !is_mark(text) && item.len() < LINE {
             // A model that forgot the titles wrote what it was asked for first.
             place = if place == Place::Before && is_listed { Place::Under(MODELS[0]) } else { place };
@@ -112,7 +109,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 
 /// The section that a line is the title of, if it is a title: marked with `#` whatever it says, or a known one that stands
 /// alone in its line.
-fn heading(text: &str, body: &str) -> Option<Option<Section>> {
+fn heading(text: &str, body: &str) -> Option<Place> {
     const LONGEST: usize = 60;
     let words = body.trim_start_matches('#').split('(').next().unwrap_or_default();
     let words = words.split(|letter: char| !letter.is_alphabetic()).filter(|word| !word.is_empty());
@@ -124,7 +121,8 @@ fn heading(text: &str, body: &str) -> Option<Option<Section>> {
     };
     let known = Section::ALL.into_iter().find(means).filter(|_| body.len() <= LONGEST);
     let is_alone = !text.starts_with(['-', '*', '•', '+']) || body.starts_with("**");
-    (text.starts_with('#') || known.is_some() && is_alone).then_some(known)
+    let is_title = text.starts_with('#') || known.is_some() && is_alone;
+    is_title.then(|| known.map_or(Place::Elsewhere, Place::Under))
 }
 
 /// A line without its list mark, and whether it has one.

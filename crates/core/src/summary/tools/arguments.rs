@@ -61,8 +61,8 @@ impl<'a> Arguments<'a> {
     /// Short texts from a list of texts, or of objects which name one.
     pub(super) fn list(&self, names: &[&str], within: &[&str]) -> Vec<String> {
         let elements = self.elements(names).into_iter().filter(|json| json.get().len() <= LONGEST);
-        let named = |json| within.iter().find_map(|name| text(fields(json).get(*name)?));
-        elements.filter_map(|json| text(json).or_else(|| named(json))).collect()
+        let inner = |json| within.iter().find_map(|name| text(fields(json).get(*name)?));
+        elements.filter_map(|json| text(json).or_else(|| inner(json))).collect()
     }
 
     /// The figures among the arguments, as `10-20`: they say which part of a file is meant.

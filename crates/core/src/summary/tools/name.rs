@@ -142,7 +142,6 @@ mod tests {
         );
         check(Kind::Patch, &["apply_patch", "patch"]);
         check(Kind::Delete, &["delete_file", "mcp__fs__remove_file"]);
-        check(Kind::Move, &["move_file", "rename_file"]);
         check(Kind::Search, &["Grep", "Glob", "find_file", "codebase_search", "search_file_content"]);
         check(
             Kind::Shell,

@@ -121,7 +121,7 @@ fn changed(files: &[&str], how: Change) -> Vec<ToolEffect> {
 /// The files that a program is given behind a script: that is the first word, or stands behind `-e`.
 fn behind_script<'w>(words: &[&'w str]) -> Vec<&'w str> {
     let is_option = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('e');
-    let mut is_script = !words.iter().any(|word| is_option(&word));
+    let mut is_script = !words.iter().any(is_option);
     let mut files = Vec::new();
     // BSD's `-i` has a word of its own for the suffix, empty as a rule.
     for word in words.iter().copied().filter(|word| !word.is_empty()) {

@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
             self.eat("|");
             let is_duplicate = self.eat("&");
             let to = self.target();
-            if !is_test && !(is_duplicate && is_number(&to)) {
+            if !(is_test || is_duplicate && is_number(&to)) {
                 self.open().outputs.push((to, Change::Written));
             }
         } else {
