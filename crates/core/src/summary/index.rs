@@ -324,7 +324,7 @@ fn names_in_piece<'t>(text: &'t str, see: &mut impl FnMut(&'t str)) {
 /// and has digits means something only as a whole.
 fn is_id(word: &str) -> bool {
     const LEAST: usize = 6;
-    word.len() >= LEAST
+    (word.len() >= LEAST || word.matches('.').count() > 1)
         && LENGTH.contains(&word.len())
         && (word.contains('-') || word.matches('.').count() > 1)
         && word.bytes().any(|letter| letter.is_ascii_digit())

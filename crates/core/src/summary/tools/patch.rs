@@ -33,7 +33,7 @@ fn listed(output: &str) -> Vec<(String, Change)> {
     listed.collect()
 }
 
-fn envelope(patch: &str) -> Vec<(String, Change)> {
+fn envelope(text: &str) -> Vec<(String, Change)> {
     const HEADERS: [(&str, Change); 4] = [
         ("Add File: ", Change::Written),
         ("Update File: ", Change::Edited),
@@ -41,7 +41,7 @@ fn envelope(patch: &str) -> Vec<(String, Change)> {
         ("Move to: ", Change::Moved),
     ];
     let mut changes: Vec<(String, Change)> = Vec::new();
-    let headers = patch.lines().filter_map(|line| line.trim_end().strip_prefix("*** "));
+    let headers = text.lines().filter_map(|line| line.trim_end().strip_prefix("*** "));
     for header in headers.take_while(|header| *header != "End Patch") {
         let named = HEADERS.iter().find_map(|(mark, how)| Some((header.strip_prefix(mark)?, *how)));
         let Some((file, how)) = named else { continue };
