@@ -123,12 +123,16 @@ proptest! {
     }
 }
 
-/// A session of 40 steps that begins with a rule.
-fn long_script() -> Script {
+/// A session of 40 steps that begins with a rule, each with an output of its own or all with the same.
+fn long_script(outputs_differ: bool) -> Script {
     let mut history =
         vec![r#"{"role":"user","content":"Never touch the lock file. Mend the parser."}"#.to_owned()];
     for step in 0..40 {
-        let output = "compiled ok\n".repeat(60);
+        let line = |line: usize| match outputs_differ {
+            true => format!("unit {} of step {step} compiled\n", line * 7 + step),
+            false => "compiled ok\n".to_owned(),
+        };
+        let output: String = (0..60).map(line).collect();
         history.push(format!(
             r#"{{"role":"assistant","content":"Step {step}.","tool_calls":[{{"id":"c{step}","type":"function",
                "function":{{"name":"bash","arguments":"{{\"command\":\"make {step}\"}}"}}}}]}}"#
@@ -143,7 +147,7 @@ fn long_script() -> Script {
 /// What the old half of a long session says must be in the summary, and the summary in the request.
 #[test]
 fn a_summary_that_a_policy_made_is_in_the_next_request() {
-    let script = long_script();
+    let script = long_script(false);
     for name in ["epitome", "retention", "lineage", "pivot", "tiered"] {
         let policy = Policy::named(name).unwrap();
         let format = Format::OpenaiChat;
@@ -173,8 +177,9 @@ fn next(policy: &str, script: &Script, ceiling: Tokens) -> Result<Rehearsed, Com
 /// Of a request that stands alone nothing but information is at stake: it is not left as the calls before it would have.
 #[test]
 fn a_request_that_stands_alone_is_filled() {
-    let script = long_script();
-    for ceiling in [3_000, 4_000, 6_000].map(Tokens) {
+    let script = long_script(true);
+    // In a larger one the trail has told all it has to tell, and what stays verbatim has half of the room.
+    for ceiling in [3_000, 4_000].map(Tokens) {
         let made = next("epitome", &script, ceiling).unwrap();
         assert!(made.made_anew && made.calls > 0);
         let report = made.compacted.report;
