@@ -83,9 +83,7 @@ pub fn aside(
     meter: &Meter,
 ) -> String {
     let newest_first = listed(sentences.iter().rev(), room, meter);
-    let mut lines: Vec<&str> = newest_first.lines().collect();
-    lines.reverse();
-    let list = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let list: String = newest_first.split_inclusive('\n').rev().collect();
     let list = sentences_block(&code(&[], Some(&list)), &list);
     format!("{ASIDE}\n\n{list}{}", runtime(previous, instructions, limit))
 }

@@ -192,7 +192,7 @@ fn thousands_of_numbers_add_each_sentence_once_and_take_no_time() {
     let started = Instant::now();
     let wide = Source { replaces: Tokens::MAX, limit: Tokens::MAX, ..source(&events, None) };
     let Verified { brief, report } = verify(&draft, Finish::Complete, &wide, &meter()).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
     assert_eq!((report.items, report.admitted[&Section::KeyDecisions]), (6_000, 800));
     assert!(brief.items.iter().all(|item| !item.text.contains("delete everything")));
 }
