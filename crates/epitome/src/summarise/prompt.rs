@@ -83,7 +83,7 @@ pub fn aside(
     meter: &Meter,
 ) -> String {
     let newest_first = listed(sentences.iter().rev(), room, meter);
-    let list: String = newest_first.lines().rev().flat_map(|line| [line, "\n"]).collect();
+    let list: String = newest_first.split_inclusive('\n').rev().collect();
     let list = sentences_block(&code(&[], Some(&list)), &list);
     format!("{ASIDE}\n\n{list}{}", runtime(previous, instructions, limit))
 }
