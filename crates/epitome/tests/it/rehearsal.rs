@@ -128,9 +128,12 @@ fn long_script(outputs_differ: bool) -> Script {
     let mut history =
         vec![r#"{"role":"user","content":"Never touch the lock file. Mend the parser."}"#.to_owned()];
     for step in 0..40 {
-        let line = |line: usize| match outputs_differ {
-            true => format!("unit {} of step {step} compiled\n", line * 7 + step),
-            false => "compiled ok\n".to_owned(),
+        let line = |line: usize| {
+            if outputs_differ {
+                format!("unit {} of step {step} compiled\n", line * 7 + step)
+            } else {
+                "compiled ok\n".to_owned()
+            }
         };
         let output: String = (0..60).map(line).collect();
         history.push(format!(
