@@ -3,6 +3,8 @@
 //! Draft and session are taken apart by the same rules. Names and figures must be the same in both; a word may be
 //! inflected otherwise. Punctuation parts clauses and sentences, because a word belongs to what stands beside it.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 /// Words that add nothing to a claim, in the language that most agents answer in. A text without them is in a language
 /// of which nothing is known: there no word is taken to be one that may be left out.
 const FREE: &str = "the a an is are was were be been being am has have had do does did i we me us it its our my this \
@@ -16,6 +18,12 @@ const TURNING: &str = "not no never none nothing nobody neither nor without inst
 const HEDGING: &str = "if unless until when except only but though although however almost will would shall should could \
                        can may might must let need want plan try tried trying going next todo later pending remaining \
                        yet maybe probably";
+
+/// The words above by what they do: every word of a span is looked up here.
+static KINDS: LazyLock<HashMap<&str, TokenKind>> = LazyLock::new(|| {
+    let kinds = [(HEDGING, TokenKind::Hedging), (TURNING, TokenKind::Turning), (FREE, TokenKind::Free)];
+    kinds.iter().flat_map(|(words, kind)| words.split_whitespace().map(|word| (word, *kind))).collect()
+});
 
 /// Words with which a clause begins that no punctuation parts from the one before.
 const JOINING: [&str; 4] = ["and", "because", "so", "which"];
@@ -232,11 +240,8 @@ impl Reader {
             word if negated => word.strip_suffix('n').unwrap_or(word),
             word => word,
         };
-        let has = |words: &str| words.split_whitespace().any(|known| known == word);
         let kind = match word {
-            _ if has(FREE) => TokenKind::Free,
-            _ if has(TURNING) => TokenKind::Turning,
-            _ if has(HEDGING) => TokenKind::Hedging,
+            word if KINDS.contains_key(word) => KINDS[word],
             word if JOINING.contains(&word) => {
                 self.clause += 1;
                 TokenKind::Joining

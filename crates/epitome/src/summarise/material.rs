@@ -93,9 +93,10 @@ pub(super) fn entries(
         let seq = event.id.seq;
         let own =
             offered.range(SentenceNumber { at: seq, place: 0 }..SentenceNumber { at: seq.next(), place: 0 });
-        let left = room.entry.less(HEADING).less(meter.text(&body));
+        let size = meter.text(&body);
+        let left = room.entry.less(HEADING).less(size);
         let sentences = listed(own.filter(|(_, text)| body.contains(&line(text, BEGINNING))), left, meter);
-        let tokens = meter.text(&body) + meter.text(&sentences) + meter.text(&speaker) + HEADING;
+        let tokens = size + meter.text(&sentences) + meter.text(&speaker) + HEADING;
         Some(Entry { turn: turns.partition_point(|last| *last < seq), seq, speaker, body, sentences, tokens })
     };
     span.iter().enumerate().filter_map(entry).filter(|entry| !entry.body.trim().is_empty()).collect()
