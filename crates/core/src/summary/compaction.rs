@@ -312,43 +312,46 @@ impl Cutting {
         context.tokens().less(self.covered) + self.size_of(brief, context, length)
     }
 
-    /// The built-in summary, with a trail that fills the room there is.
+    /// The built-in summary, with a trail that fills the room there is: the longest that was found to fit. What a trail takes
+    /// depends on what is folded in it, so lengths are tried between one that fits and one that does not.
     fn filled(&mut self, context: &Context, drafting: &Drafting, material: &SummaryMaterial<'_>) -> Brief {
-        const TRIES: usize = 4;
+        const TRIES: usize = 6;
         let whole = self.caps.trail;
-        if whole == 0 {
-            return material.brief(&self.caps);
-        }
-        let bare = material.brief(&Caps { trail: 0, ..self.caps });
-        let untold = self.size_with(&bare, context, drafting.length);
-        let room = drafting.most.map_or(Tokens::MAX, |most| most.less(untold));
+        let least = LEAST_TRAIL.min(whole);
+        self.caps.trail = least;
+        let mut brief = material.brief(&self.caps);
+        let mut size = self.size_with(&brief, context, drafting.length);
+        let shortest = size;
+        let room = drafting.most.map_or(Tokens::MAX, |most| most.less(shortest));
         // Where all of it would fit, whoever compacts wants less of it.
         let room = if room < self.covered { room } else { Tokens(self.covered.0 / UNFORCED_PART) };
-        let most = untold + room;
-        let mut letters = letters(room);
-        let mut brief = bare;
+        let most = shortest + room;
+        let (mut fits, mut too_long) = (least, whole.min(material.trail_letters()).saturating_add(1));
         for _ in 0..TRIES {
-            self.caps.trail = letters.max(LEAST_TRAIL).min(whole);
-            brief = material.brief(&self.caps);
-            let size = self.size_with(&brief, context, drafting.length);
-            let (over, under) = (size.less(most), most.less(size));
             // A fiftieth of the room is near enough.
-            if over == Tokens(0) && under.0 <= room.0 / 50 {
+            if too_long <= fits.saturating_add(1) || most.less(size).0 <= room.0 / 50 {
                 break;
             }
             // How many letters a token has is known from what was written.
-            let written: usize = brief.trail.letters();
-            let tokens = room.0.saturating_sub(under.0).saturating_add(over.0).max(1);
-            let scaled = |tokens_of: u64| {
-                let letters = (written as u128) * u128::from(tokens_of) / u128::from(tokens);
-                usize::try_from(letters).unwrap_or(usize::MAX)
+            let told = size.less(shortest).0;
+            let per_token = if told == 0 {
+                LETTERS
+            } else {
+                (fits - least) / usize::try_from(told).unwrap_or(usize::MAX)
             };
-            if over == Tokens(0) && written.saturating_add(written / 20) < self.caps.trail {
-                // All of it is told.
-                break;
+            let more =
+                usize::try_from(most.less(size).0).unwrap_or(usize::MAX).saturating_mul(per_token.max(1));
+            let guess = fits.saturating_add(more);
+            let tried = if guess < too_long { guess } else { fits.midpoint(too_long) };
+            let longer = material.brief(&Caps { trail: tried, ..self.caps });
+            let longer_size = self.size_with(&longer, context, drafting.length);
+            if longer_size > most {
+                too_long = tried;
+            } else {
+                (fits, brief, size) = (tried, longer, longer_size);
             }
-            letters = scaled(room.0 - room.0 / 100);
         }
+        self.caps.trail = fits;
         brief
     }
 

@@ -118,6 +118,11 @@ impl<'f> SummaryMaterial<'f> {
         Self { ledger, trail, ranking, index }
     }
 
+    /// How many letters its trail has if all of it is told.
+    pub(super) fn trail_letters(&self) -> usize {
+        self.trail.as_ref().map_or(0, Trail::letters)
+    }
+
     /// The summary within caps.
     pub(super) fn brief(&self, caps: &Caps) -> Brief {
         let ranking = self.ranking.as_ref();
