@@ -232,9 +232,8 @@ fn what_was_done_before_a_request_was_refused_is_counted_too() {
         counted("epitome_composed_epochs_total"),
         ["epitome_composed_epochs_total{cause=\"force\"} 2"]
     );
-    // The first request fits, and brings none; the second one's compaction leaves so little that what the refusal asks for
-    // is only cut.
-    let compactions = "epitome_compactions_adopted_total{by=\"built_in\",trigger=\"threshold\"} 1";
+    // The first request fits, and brings none; the second is compacted once for its window, and once more for the refusal.
+    let compactions = "epitome_compactions_adopted_total{by=\"built_in\",trigger=\"threshold\"} 2";
     assert_eq!(counted("epitome_compactions_adopted_total"), [compactions]);
 }
 
