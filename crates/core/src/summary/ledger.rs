@@ -90,11 +90,13 @@ impl Caps {
         Self { trail, index: self.index.min(letters), ..self }
     }
 
-    /// The same with so many letters less beside the sections, first of the trail; nothing, if there is none to take. A
-    /// trail stays in its shortest form.
+    /// The same with so many letters less beside the sections; nothing, if there is none to take. An index gives way as far
+    /// as it is longer than the trail, then the trail does, but for its shortest form: names say little without what happened.
     pub fn less(self, letters: usize) -> Option<Self> {
+        let names = letters.min(self.index.saturating_sub(self.trail));
+        let letters = letters - names;
         let trail = self.trail.saturating_sub(letters).max(self.trail.min(1));
-        let index = self.index.saturating_sub(letters.saturating_sub(self.trail));
+        let index = (self.index - names).saturating_sub(letters.saturating_sub(self.trail));
         (trail < self.trail || index < self.index).then_some(Self { trail, index, ..self })
     }
 
@@ -320,6 +322,8 @@ mod tests {
         let caps = Caps { trail: 1_000, index: 800, ..Caps::default() };
         let less = |letters| caps.less(letters).map(|caps| (caps.trail, caps.index));
         assert_eq!(less(300), Some((700, 800)));
+        let longer = Caps { trail: 200, ..caps };
+        assert_eq!(longer.less(500).map(|caps| (caps.trail, caps.index)), Some((200, 300)));
         assert_eq!(less(1_300), Some((1, 500)));
         assert_eq!(less(usize::MAX), Some((1, 0)));
         assert_eq!(Caps { trail: 1, index: 0, ..caps }.less(usize::MAX), None);

@@ -198,6 +198,11 @@ impl ToolActivity {
         if let Some(known) = self.failed.extract_if(.., is_same).last() {
             failed.identity = known.identity;
         }
+        // Of what fails otherwise now, only the newest words are how it fails.
+        let is_older = |known: &mut FailedCall| known.subject == failed.subject;
+        for older in self.failed.extract_if(.., is_older).collect::<Vec<_>>() {
+            note_error(ledger, &older, Some("later failed otherwise".to_owned()));
+        }
         let times = note_error(ledger, &failed, None);
         // That a command fails again is something of the work; a tool that was used wrongly is not.
         if times > 1 && failed.subject.starts_with('`') {
@@ -417,6 +422,23 @@ mod tests {
 
     fn told(log: &str, sections: &[Section]) -> String {
         show(&summarise(&read(log), None, &Caps::default()), sections)
+    }
+
+    #[test]
+    fn of_what_fails_otherwise_now_the_newest_words_stand() {
+        let log = r#"
+user: Build it.
+assistant:
+  call bash {"command":"make"}
+  !> error: no rule for a.o
+assistant:
+  call bash {"command":"make"}
+  !> error: undefined symbol b
+"#;
+        insta::assert_snapshot!(told(log, &[Section::Errors]), @r"
+        Errors [2-3] error: no rule for a.o — from `make`; later failed otherwise
+        Errors [4-5] error: undefined symbol b — from `make`; failed when last tried
+        ");
     }
 
     #[test]

@@ -124,10 +124,16 @@ fn is_sure(line: &str) -> bool {
             ["error", "fatal", "panic", "exception"].iter().any(|word| own.eq_ignore_ascii_case(word));
         whole || own.ends_with("Error") || own.ends_with("Exception")
     };
+    // Code that speaks of errors is none: a method is called, and a viewer numbers its lines.
+    let is_method = |before: &str| before.trim_end_matches(char::is_alphanumeric).ends_with('.');
+    let number = line.split_once('|').map_or("", |(number, _)| number.trim());
+    if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
     let named = line.match_indices([':', '[', '(']).any(|(at, mark)| {
         let (before, after) = (&line[..at], &line[at + mark.len()..]);
         let nothing = [" none", " (none)", ""].contains(&after) && !before.contains('.');
-        is_error(before.trim_end()) && !nothing
+        is_error(before.trim_end()) && !nothing && !(mark == "(" && is_method(before))
     });
     named
         || STARTS.iter().any(|start| line.starts_with(start))

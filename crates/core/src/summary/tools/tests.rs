@@ -397,6 +397,13 @@ fn check_words(command: &str, output: &str, expect: &str) {
 }
 
 #[test]
+fn code_that_speaks_of_errors_is_no_failure() {
+    let open = r#"{"code":"open_file('view.ts')"}"#;
+    fails("run_ipython", open, "catch (e) {\n  console.error('Error fetching', e);\n}", false, None);
+    fails("run_ipython", open, "7|  throw new Error('no such view');\n8|}", false, None);
+}
+
+#[test]
 fn errors_are_told_in_their_own_words() {
     check_words("go test -race .", "WARNING: DATA RACE\nRead at 0x00", "WARNING: DATA RACE");
     check_words(
