@@ -32,6 +32,7 @@ mod retention;
 mod scripted;
 mod session;
 mod standing;
+mod state_items;
 mod summarisers;
 mod together;
 mod triggers;

@@ -33,7 +33,8 @@ const FILES: usize = 4;
 const SESSIONS: usize = 3;
 const EVENTS: usize = 400;
 
-fn data() -> Option<PathBuf> {
+/// The folder of real sessions; none, and a word about it, where there is none.
+pub(crate) fn data() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let data = env::var_os("EPITOME_DATA").map_or_else(beside, PathBuf::from);
     let found = data.join("MANIFEST.json").is_file();
