@@ -49,8 +49,8 @@ impl Budget {
         Self { ceiling, target: ceiling, trigger: ceiling, force: ceiling, caps: BTreeMap::new() }
     }
 
-    /// The budget of a model: its input less what is reserved, and its thresholds as shares of the window less the
-    /// output's reserve. A window that is unknown or unlimited has no ceiling and triggers nothing.
+    /// The budget of a model: its input less the reserves, and its thresholds as shares of the window less the
+    /// output's reserve. A window that is unknown or unlimited has no ceiling and no thresholds.
     pub fn for_profile(profile: &Profile, reserves: Reserves) -> Self {
         let Some(usable) = usable(profile, reserves.output) else { return Self::new(Tokens::MAX) };
         let open = match profile.window {

@@ -42,7 +42,7 @@ pub struct Overhead {
     pub tools: Tokens,
     /// Cost of an image of unknown size, and the most that any image costs.
     pub image: Tokens,
-    /// Number of bytes per token of a document's page, or of any other medium.
+    /// Number of bytes of a document, or of any other medium but an image, that cost one token.
     pub document_bytes_a_token: u64,
 }
 

@@ -239,7 +239,7 @@ impl Context {
 /// Remainder of a segment that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// No standing block: the segment goes completely.
+    /// The segment goes completely: it has no standing block.
     Nothing,
     /// Its standing blocks.
     Standing,

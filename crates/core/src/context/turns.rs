@@ -68,7 +68,7 @@ impl Move {
 }
 
 impl Turns {
-    /// Goes on with the next event.
+    /// Applies the effect of the next event.
     pub(crate) fn go_on(&mut self, with: &Move) {
         match with {
             Move::Ask => self.ask(),

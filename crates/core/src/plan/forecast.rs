@@ -81,7 +81,7 @@ impl History {
 }
 
 impl Forecast {
-    /// As a session goes on that was like this so far.
+    /// Forecast for a session with this past.
     ///
     /// Each call may be the last, with an unknown chance that falls with every call that was not: a session
     /// of `n` calls is expected to make `63 + n / 2` more. Growth and pauses are averages, with 1 400 tokens

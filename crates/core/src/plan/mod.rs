@@ -77,7 +77,7 @@ pub enum Reason {
     TargetMissed,
     /// A summary is being made; until then the rest is not changed twice.
     AwaitsSummary,
-    /// No possible removal is worth a new epoch.
+    /// Removals are impossible or not worth a new epoch.
     NothingToRemove,
     /// It does not pay within the calls that are expected.
     DoesNotPay,
@@ -85,7 +85,7 @@ pub enum Reason {
     Uncertain,
     /// It would pay, but a pause is expected that makes it free, or a threshold that demands more.
     CheaperLater,
-    /// No threshold was passed, and the cost is unknown.
+    /// The size is below all thresholds, and the cost is unknown.
     BelowThresholds,
 }
 
@@ -195,8 +195,8 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
 }
 
 impl Reason {
-    /// Replaces the reason where the cheapest action differs from the break-even, which knows neither pauses
-    /// nor thresholds.
+    /// Replaces the reason if the cheapest choice disagrees with the break-even, which ignores pauses and
+    /// thresholds.
     fn in_view_of(self, numbers: &Numbers) -> Self {
         let breaks_even =
             numbers.break_even.is_some_and(|calls| calls.0 < numbers.expected.saturating_mul(100));

@@ -154,7 +154,7 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
 /// [`Policy::budget`] sees to it that they settle there too.
 const USUAL: Tokens = Tokens(200_000);
 
-/// A limit in a window of usual size, and where it is said, if it is said in this file.
+/// A limit in a window of usual size, and its place in this file, if the file sets it.
 #[derive(Clone, Copy)]
 struct Limit {
     name: &'static str,

@@ -132,11 +132,11 @@ impl Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// When the policy acts, as long as the target is not met. Content that was sent is changed at no other
+    /// Each time the policy acts, as long as the target is not met. Content that was sent is changed at no other
     /// time.
     #[default]
     AtEpoch,
-    /// When the policy acts and a summary was not enough, or none is available.
+    /// Each time the policy acts and a summary was not enough, or none is available.
     AfterSummary,
     /// Before something is sent for the first time, so that no cache is lost by it.
     OnArrival,

@@ -102,7 +102,7 @@ pub enum Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// No stated limit. No session is compacted ahead of time; a refusal by the provider shows the limit.
+    /// An unknown limit. No session is compacted ahead of time; a refusal by the provider shows the limit.
     Unknown,
     /// Any amount; written as 0.
     Unlimited,

@@ -38,7 +38,7 @@ pub enum ReasoningScope {
     /// All but that of the loop that is still going and of answers that called tools: the provider wants it back in every
     /// later request.
     KeepWithCalls,
-    /// None: the provider wants all of it back.
+    /// No reasoning at all: the provider wants all of it back.
     Never,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Stage {
     pub(super) reach: Reach,
     /// Until the measure is not over this.
     pub(super) goal: Tokens,
-    /// If the measure is not over this in the end, the next stage is not needed.
+    /// Measure up to which the next stage is not needed.
     pub(super) enough: Tokens,
 }
 

@@ -55,7 +55,7 @@ impl Moment<'_> {
 /// Status of the summary that a model makes in the background.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Standby<'a> {
-    /// No model is set up: the built-in summariser makes summaries, at once.
+    /// The built-in summariser makes summaries, at once: no model is set up.
     #[default]
     BuiltIn,
     /// One can be asked for, of this maker. A call never waits for it.
@@ -96,7 +96,7 @@ pub struct Prepared {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
-    /// No order.
+    /// An empty order.
     #[default]
     Nothing,
     /// A model should begin to summarise, in the background.
@@ -213,7 +213,7 @@ pub(super) struct Chosen {
 pub(super) enum Means {
     /// The reducers are run.
     Reducers,
-    /// If they miss the target, a summary is made, or the ready one is taken.
+    /// The reducers first; if they miss the target, a summary is made, or the ready one is taken.
     Summary,
     /// The summary that is ready is taken.
     Ready,

@@ -48,7 +48,7 @@ pub struct Opens {
     pub session: Option<NewSession>,
     /// The thread of the commit. A fork shares events of its own principal only.
     pub thread: NewThread,
-    /// Choice if the session goes on with it.
+    /// Option that makes it the head of its session.
     pub head: BecomesHead,
 }
 
@@ -62,7 +62,7 @@ impl Opens {
     }
 }
 
-/// Choice if a session goes on with a thread that is made.
+/// Option that makes a new thread the head of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BecomesHead {
     /// It does.

@@ -119,7 +119,7 @@ pub struct AttemptRow {
     pub attempt: Attempt,
 }
 
-/// Fate of a job after an attempt that failed.
+/// Next step of a job after an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It is tried again, not before this.

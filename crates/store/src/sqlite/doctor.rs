@@ -107,7 +107,7 @@ fn schema_items(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("version {found}"), problems))
 }
 
-/// Changes to the store as a whole, by number and last time. Lines are numbered without a gap.
+/// Checks the audit: its lines are numbered without a gap. Reports their number and the time of the last.
 fn audit(connection: &Connection) -> Result<Finding, Fault> {
     let (lines, newest, last): (i64, i64, Option<String>) = connection.query_row(
         "SELECT count(*), coalesce(max(number), 0),

@@ -25,7 +25,7 @@ impl Fault {
         Self::Damaged(format!("event {event} cannot be read: {why}"))
     }
 
-    /// Converts to words, for the database at `path`, whose lock was waited for at most `patience`.
+    /// Converts to words, for the database at `path` and a wait for its lock of at most `patience`.
     pub(super) fn explained(self, doing: &'static str, path: &Path, patience: Duration) -> StoreError {
         let path = path.to_owned();
         match self {
