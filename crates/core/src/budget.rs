@@ -1,4 +1,5 @@
-//! The budget: one ceiling, what must stay free under it, when to act, and optional caps.
+//! The budget: one ceiling, the room that must stay free under it, the thresholds for acting, and optional
+//! caps.
 //!
 //! A [`Budget`] is made for a model by [`Budget::for_profile`]. Two questions need no budget: whether a finished call
 //! has overflown ([`overflow`]), and how a window divides ([`regions`]).
@@ -14,7 +15,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// How much a context may hold.
+/// Limits on the size of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Budget {
     ceiling: Tokens,
@@ -24,19 +25,19 @@ pub struct Budget {
     caps: BTreeMap<Tier, Tokens>,
 }
 
-/// What must stay free in a model's window.
+/// Room that must stay free in a model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reserves {
     /// For the answer; never more than the model can say.
     pub output: Tokens,
-    /// For what hooks inject.
+    /// Room for text that hooks inject.
     pub injection: Tokens,
     /// For counts that are short: [`Calibration::margin`](crate::calibration::Calibration::margin).
     pub margin: Tokens,
 }
 
 impl Default for Reserves {
-    /// Room for an answer, nothing to inject, counts that are exact.
+    /// Room for an answer, no injected text, exact counts.
     fn default() -> Self {
         Self { output: Tokens(16_000), injection: Tokens(0), margin: Tokens(0) }
     }
@@ -48,8 +49,8 @@ impl Budget {
         Self { ceiling, target: ceiling, trigger: ceiling, force: ceiling, caps: BTreeMap::new() }
     }
 
-    /// The budget of a model: its input less what is reserved, and its thresholds as shares of the window less the
-    /// output's reserve. A window that is unknown or unlimited has no ceiling and triggers nothing.
+    /// The budget of a model: its input less the reserves, and its thresholds as shares of the window less the
+    /// output's reserve. A window that is unknown or unlimited has no ceiling and no thresholds.
     pub fn for_profile(profile: &Profile, reserves: Reserves) -> Self {
         let Some(usable) = usable(profile, reserves.output) else { return Self::new(Tokens::MAX) };
         let open = match profile.window {
@@ -111,7 +112,7 @@ impl Budget {
         self.ceiling
     }
 
-    /// What a reduction goes down to.
+    /// Size that a reduction aims for.
     pub fn target(&self) -> Tokens {
         self.target
     }
@@ -137,8 +138,8 @@ impl Budget {
     }
 }
 
-/// What a model takes: its input limit, or else its window less the answer's room, which is `output_cap` or what the
-/// model can say at most, whichever is less. `None` if that is unlimited or unknown.
+/// Most input that a model takes: its input limit, or else its window less the room for the answer, which is
+/// `output_cap` or the model's output limit, whichever is less. `None` if that is unlimited or unknown.
 pub fn usable(profile: &Profile, output_cap: Tokens) -> Option<Tokens> {
     match (profile.window, profile.input_limit) {
         (Window::Unlimited, _) | (Window::Unknown, None) => None,
@@ -157,7 +158,7 @@ fn answer(profile: &Profile, output_cap: Tokens) -> Tokens {
     profile.output_limit.map_or(output_cap, |limit| limit.min(output_cap))
 }
 
-/// How a window divides, for people to see.
+/// Division of a window into regions, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Regions {
     /// The whole.
@@ -166,14 +167,14 @@ pub struct Regions {
     pub system_prefix: Tokens,
     /// Room for the answer.
     pub output_reserve: Tokens,
-    /// History and summaries; what is neither of the two above.
+    /// History and summaries: everything outside the two regions above.
     pub usable: Tokens,
     /// The part of `usable` that is kept verbatim.
     pub recent_window: Tokens,
 }
 
-/// How a model's window divides, given what its prefix holds and what of the history is kept verbatim. `None` if the
-/// window is unlimited or unknown.
+/// Division of a model's window, given the sizes of its prefix and of the history that is kept verbatim.
+/// `None` if the window is unlimited or unknown.
 pub fn regions(profile: &Profile, output_cap: Tokens, prefix: Tokens, recent: Tokens) -> Option<Regions> {
     let Window::Of(window) = profile.window else { return None };
     let output_reserve = answer(profile, output_cap).min(window);

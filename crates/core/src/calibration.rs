@@ -1,10 +1,11 @@
 //! Calibration: how a model's real counts relate to our own, learned from the usage it reports.
 //!
-//! A counter is wrong in a steady way: another vocabulary, wrapping that nobody sees. So the ratio of what was reported
-//! to what was estimated is kept for the last calls, its median corrects an estimate, and its high quantile bounds it.
-//! The bound is an order statistic: of `n` ratios and one more of the same kind, each place is equally likely for the
-//! new one, so the chance that it lies above the `k`-th is `1 - k / (n + 1)`, whatever the distribution. Everything is
-//! whole numbers, so that a stored calibration gives the same margin everywhere.
+//! A counter is wrong in a steady way: it has another vocabulary, and the provider wraps messages in tokens
+//! that are not shown. So the ratio of reported to estimated tokens is kept for the last calls, its median
+//! corrects an estimate, and its high quantile bounds it. The bound is an order statistic: of `n` ratios and
+//! one more of the same kind, each rank is equally likely for the new one, so the chance that it lies above
+//! the `k`-th is `1 - k / (n + 1)`, whatever the distribution. Everything is whole numbers, so that a stored
+//! calibration gives the same margin everywhere.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{id::ModelName, profile::Share, tokens::Tokens};
 
-/// How the real counts of one model relate to those of one counter.
+/// Relation between the real counts of one model and those of one counter.
 ///
 /// ```
 /// use epitome_core::{
@@ -32,7 +33,7 @@ use crate::{id::ModelName, profile::Share, tokens::Tokens};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Calibration {
-    /// How much an estimate may be short while nothing is known.
+    /// Share by which an estimate may be too low before any call was observed.
     prior: Share,
     /// The last ratios, the newest last.
     ratios: VecDeque<Ratio>,
@@ -43,31 +44,31 @@ pub struct Calibration {
     doubtful: Vec<Ratio>,
 }
 
-/// What was estimated of a call, and what the provider said.
+/// Estimated and reported tokens of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The input as counted before the call.
     pub estimated: Tokens,
     /// The input as reported after it.
     pub actual: Tokens,
-    /// Whether the count had seen the whole request.
+    /// Coverage of the system prompt and the tools by the count.
     pub prefix: Prefix,
 }
 
-/// Whether the system prompt and the tools of a call were there to be counted.
+/// Availability of the system prompt and the tools of a call for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// They were.
     Known,
-    /// They were not, so the counts say nothing about each other.
+    /// They were missing, so the two counts cannot be compared.
     Unknown,
 }
 
-/// What was reported to what was estimated, in thousandths.
+/// Ratio of reported to estimated tokens, in thousandths.
 type Ratio = u32;
 
 const ONE: u64 = 1_000;
-/// How many ratios are kept. With this many the bound is the second highest.
+/// Number of ratios that are kept. With this many the bound is the second highest.
 const KEPT: usize = 128;
 /// A ratio outside of this is no counter's error: the report is about something else.
 const POSSIBLE: std::ops::RangeInclusive<Ratio> = 200..=5_000;
@@ -77,13 +78,13 @@ const TURNING: usize = 6;
 const TELLING: Tokens = Tokens(500);
 
 impl Calibration {
-    /// Nothing known; an estimate may be short by `prior`.
+    /// A calibration without observations; an estimate may be too low by `prior`.
     pub fn new(prior: Share) -> Self {
         Self { prior, ratios: VecDeque::new(), sorted: Vec::new(), doubtful: Vec::new() }
     }
 
-    /// Takes what a call told, unless it tells nothing: its prefix was not counted, it was tiny, or it lies so far off
-    /// that it must be about something else. What lies off again and again is believed.
+    /// Learns from a call, unless it is useless: its prefix was not counted, it was tiny, or its ratio lies
+    /// so far off that something else must be wrong. A ratio that lies off again and again is believed.
     pub fn observe(&mut self, observation: Observation) {
         let Some(ratio) = ratio(observation) else { return };
         if self.fits(ratio) {
@@ -101,29 +102,31 @@ impl Calibration {
         }
     }
 
-    /// How many calls the calibration rests on.
+    /// Number of calls that the calibration rests on.
     pub fn observations(&self) -> usize {
         self.ratios.len()
     }
 
-    /// What an estimate will most likely be reported as.
+    /// Tokens that will most likely be reported for an estimate.
     pub fn expected(&self, estimate: Tokens) -> Tokens {
         scaled(estimate, self.median().unwrap_or(ONE))
     }
 
-    /// What an estimate will hardly be reported above. Never less than what is expected.
+    /// Upper bound of the tokens that will be reported for an estimate. Never less than
+    /// [`expected`](Self::expected).
     pub fn bound(&self, estimate: Tokens) -> Tokens {
         scaled(estimate, self.high())
     }
 
-    /// The most that may be estimated for `limit` to hold. Never more than `limit` itself: what is estimated too high
-    /// today may not be tomorrow.
+    /// The largest estimate for which `limit` will hold. Never more than `limit` itself: an estimate that is
+    /// too high today may not be tomorrow.
     pub fn within(&self, limit: Tokens) -> Tokens {
         let within = u128::from(limit.0) * u128::from(ONE) / u128::from(self.high().max(ONE));
         Tokens(u64::try_from(within).unwrap_or(u64::MAX))
     }
 
-    /// What to keep free beside an estimate, so that it holds. Nothing, where the estimate is always too high.
+    /// Tokens to keep free beside an estimate, so that the limit holds. Zero if estimates are always too
+    /// high.
     pub fn margin(&self, estimate: Tokens) -> Tokens {
         self.bound(estimate).less(estimate)
     }
@@ -139,8 +142,8 @@ impl Calibration {
         self.sorted.insert(place(&self.sorted, ratio), ratio);
     }
 
-    /// Whether a ratio is of a kind with the others: within eight times their usual distance from the median, and in any
-    /// case if it is within a third of it.
+    /// Returns true if a ratio is of a kind with the others: within eight times their usual distance from the
+    /// median, and in any case if it is within a third of it.
     fn fits(&self, ratio: Ratio) -> bool {
         let Some(median) = self.median().filter(|_| self.sorted.len() >= TURNING) else { return true };
         let mut distances: Vec<u64> =
@@ -161,7 +164,7 @@ impl Calibration {
         let Some(highest) = self.sorted.last().copied().map(u64::from) else { return prior };
         let place = (self.sorted.len() + 1) * 98 / 100;
         match self.sorted.get(place) {
-            // Enough calls for the quantile to lie inside of what was seen.
+            // Enough calls for the quantile to lie within the observed range.
             Some(bound) => u64::from(*bound),
             // Too few: the highest and a part of the prior, which shrinks with every call.
             None => highest + (prior - ONE) / self.sorted.len() as u64 + highest / 100,
@@ -184,7 +187,7 @@ fn scaled(tokens: Tokens, thousandths: u64) -> Tokens {
     Tokens(u64::try_from(scaled).unwrap_or(u64::MAX))
 }
 
-/// A calibration as it is stored. What does not belong there is left out on reading.
+/// A calibration in its stored form. Invalid values are dropped on reading.
 #[derive(Deserialize)]
 struct Stored {
     prior: Share,
@@ -209,7 +212,7 @@ impl From<Stored> for Calibration {
     }
 }
 
-/// A calibration for each model and counter: what holds for one says nothing of another.
+/// A calibration for each model and counter: one pair's calibration says nothing about another's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Calibrations {
@@ -223,7 +226,7 @@ impl Calibrations {
         known.cloned().unwrap_or_else(|| Calibration::new(prior))
     }
 
-    /// Takes what a call told.
+    /// Learns from a call.
     pub fn observe(&mut self, model: &ModelName, counter: &str, prior: Share, observation: Observation) {
         let counters = self.by_model.entry(model.clone()).or_default();
         counters.entry(counter.to_owned()).or_insert_with(|| Calibration::new(prior)).observe(observation);

@@ -1,12 +1,13 @@
 //! Two hash chains over a thread.
 //!
 //! The raw chain covers every stored byte of every event: change one and every later link is wrong. The
-//! normalised chain covers only what a client sends back and still means the same: it recognises a history that
-//! was re-serialised on its way. Events that no client ever echoes (usage, pins, compactions) leave the
-//! normalised chain where it was.
+//! normalised chain covers only the parts that a client sends back and that keep their meaning: it recognises
+//! a history that was re-serialised on its way. Events that no client ever echoes (usage, pins, compactions)
+//! leave the normalised chain where it was.
 //!
-//! One event sets it: a client that compacted its own history sends another one from then on. Its compaction carries the
-//! normalised link at which that other history ends, so that what follows is recognised by it.
+//! One event sets it: a client that compacted its own history sends another one from then on. Its compaction
+//! carries the normalised link at which that other history ends, so that the events that follow are
+//! recognised by it.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -74,12 +75,12 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// Where both chains stand after an event.
+/// State of both chains after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// Covers every byte so far.
     pub raw: Digest,
-    /// Covers what a client would recognise as the same history.
+    /// Covers the parts by which a client's history is recognised as the same.
     pub normal: Digest,
 }
 

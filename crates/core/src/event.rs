@@ -1,7 +1,7 @@
-//! Facts: what happened in a session, in the past tense, each kept with the JSON it came from.
+//! Facts: the events of a session, in the past tense, each kept with the JSON it came from.
 //!
-//! A [`Fact`] is the part of an event that the rest of Epitome understands; [`Raw`] is the part that must leave
-//! with the very bytes it came with. Nothing here is ever changed once it is logged.
+//! A [`Fact`] is the part of an event that the rest of Epitome understands; [`Raw`] is the part that must
+//! leave with the very bytes it came with. An event is never changed once it is logged.
 
 use std::{fmt, sync::Arc};
 
@@ -19,15 +19,15 @@ use crate::{
 /// Something that happened, not yet in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened, if anyone knows.
+    /// Time of the event, if known.
     pub time: Option<Time>,
     /// Its name where it came from: a line's uuid, a message's id.
     pub origin: Option<String>,
-    /// What happened.
+    /// The event as a fact.
     pub fact: Fact,
     /// The JSON it came from.
     pub raw: Raw,
-    /// The normalised digest of what a client would send back, or `None` if no client ever would.
+    /// The normalised digest of the part that a client would send back, or `None` if no client ever would.
     pub normal: Option<Digest>,
 }
 
@@ -36,7 +36,7 @@ pub struct Event {
 pub struct Logged {
     /// The thread that owns it, and its place there.
     pub id: EventId,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
     /// Both chains, up to and with this event.
     pub link: Link,
@@ -49,15 +49,16 @@ impl Event {
         Self { time, origin: None, fact, raw: Raw { dialect: Dialect::Epitome, json }, normal: None }
     }
 
-    /// A fact read from a file that is not in a provider's format. What it says stands in for the normalised form.
+    /// A fact read from a file that is not in a provider's format. Its content stands in for the normalised
+    /// form.
     pub fn native(dialect: &'static str, raw: impl Into<Arc<str>>, fact: Fact) -> Self {
         let normal = fact.is_message().then(|| Digest::of(json(&fact).as_bytes()));
         let raw = Raw { dialect: Dialect::Native(dialect.to_owned()), json: raw.into() };
         Self { time: None, origin: None, fact, raw, normal }
     }
 
-    /// Shows every text whose tokens are counted and kept: what the fact says and, of something unknown that a client
-    /// would send back, its JSON.
+    /// Shows every text whose tokens are counted and kept: the texts of the fact and, of unknown content that
+    /// a client would send back, its JSON.
     pub fn visit_counted<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
         self.fact.visit_text(see);
         if matches!(self.fact, Fact::Carried { .. }) && self.normal.is_some() {
@@ -65,8 +66,8 @@ impl Event {
         }
     }
 
-    /// What `count` counts of each of these texts, in order, and then of what is sent beside them, as
-    /// [`count_unread`](Self::count_unread) gives it.
+    /// Tokens by `count` of each of these texts, in order, and then of the values sent beside them, as
+    /// [`count_unread`](Self::count_unread) gives them.
     pub fn count_by(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
         let mut pieces = Vec::new();
         self.visit_counted(&mut |text| pieces.push(count(text)));
@@ -74,8 +75,8 @@ impl Event {
         pieces
     }
 
-    /// What `count` counts of the values that are sent though no part holds them: for each result, for each part, and for
-    /// the rest of the event. Nothing at all if there are none, as is usual.
+    /// Tokens by `count` of the values that are sent though no part holds them: for each result, for each
+    /// part, and for the rest of the event. Empty if there are none, as is usual.
     pub fn count_unread(&self, mut count: impl FnMut(&str) -> Tokens) -> Vec<Tokens> {
         let (results, parts) = (self.fact.results().len(), self.fact.parts().len());
         let rest = results + parts;
@@ -131,13 +132,13 @@ pub struct Time(pub i64);
 /// The JSON an event came from, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw {
-    /// Whose JSON it is.
+    /// Format of the JSON.
     pub dialect: Dialect,
     /// One JSON value.
     pub json: Arc<str>,
 }
 
-/// Whose JSON a raw value is.
+/// Format of a raw value's JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Dialect {
@@ -190,20 +191,20 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// What happened.
+/// An event of a session, in the past tense.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fact {
-    /// The model was told how to behave, or what it has.
+    /// The model was given instructions or tools.
     Instructed {
-        /// Which kind of instruction.
+        /// Kind of instruction.
         what: Instruction,
-        /// What it says; a tool definition is an opaque part named after the tool.
+        /// Its content; a tool definition is an opaque part named after the tool.
         parts: Vec<Part>,
     },
     /// The user said something.
     UserSaid {
-        /// What they said.
+        /// Content of the message.
         parts: Vec<Part>,
     },
     /// The model answered. Several events may share an answer: they are its fragments, in order.
@@ -221,15 +222,15 @@ pub enum Fact {
     ToolReturned {
         /// The results, in the order they were sent.
         results: Vec<ToolResult>,
-        /// What the same message said beside them.
+        /// Content of the same message beside them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parts: Vec<Part>,
     },
     /// Someone asked for a compaction: the marker.
     CompactionRequested {
-        /// Who or what asked.
+        /// Cause of the request.
         trigger: Trigger,
-        /// What the summary should attend to.
+        /// Topic that the summary should focus on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         focus: Option<String>,
     },
@@ -247,12 +248,12 @@ pub enum Fact {
     },
     /// Something was pinned: no compaction may lose it.
     Pinned {
-        /// What was pinned.
+        /// The pinned content.
         pin: Pin,
     },
     /// A pin was taken away.
     Unpinned {
-        /// What had been pinned.
+        /// The content that had been pinned.
         pin: Pin,
     },
     /// A hook added content beside a user message.
@@ -262,10 +263,10 @@ pub enum Fact {
         /// The user message it stands beside.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         beside: Option<Seq>,
-        /// What it added.
+        /// Content that was added.
         parts: Vec<Part>,
     },
-    /// The provider said what a call used. The last report about an answer counts.
+    /// The provider reported the usage of a call. The last report about an answer counts.
     UsageReported {
         /// The answer it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,7 +274,7 @@ pub enum Fact {
         /// The model that was billed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<ModelName>,
-        /// What was used.
+        /// Tokens that were used.
         usage: Usage,
     },
     /// Another model took over.
@@ -283,17 +284,17 @@ pub enum Fact {
     },
     /// Something that is none of the above, carried untouched.
     Carried {
-        /// What its source calls it.
+        /// Name of the kind in its source.
         #[serde(rename = "type")]
         kind: String,
     },
 }
 
-/// What an instruction is.
+/// Kind of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Instruction {
-    /// What a request says beside its history: model, limits, metadata.
+    /// Settings of a request beside its history: model, limits, metadata.
     Settings,
     /// The system prompt, where it stands apart from the history.
     System,
@@ -316,7 +317,7 @@ pub enum Part {
     },
     /// The model's reasoning.
     Reasoning {
-        /// What can be read of it; empty if all of it is hidden.
+        /// Readable part of it; empty if all of it is hidden.
         text: String,
         /// The provider's proof or hidden form of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,14 +334,14 @@ pub enum Part {
     Media(Media),
     /// A block this version does not know, or one only its provider may interpret.
     Opaque {
-        /// What the provider calls it.
+        /// Name that the provider gives it.
         name: String,
         /// The block.
         json: String,
     },
 }
 
-/// What makes reasoning acceptable to its provider again.
+/// Proof that makes reasoning acceptable to its provider again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seal {
@@ -362,7 +363,7 @@ pub struct ToolCall {
     /// The namespace the tool lives in, where the provider has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// How the tool takes its arguments.
+    /// Form in which the tool takes its arguments.
     #[serde(default, skip_serializing_if = "CallForm::is_function")]
     pub form: CallForm,
 }
@@ -380,7 +381,7 @@ impl ToolCall {
     }
 }
 
-/// How a tool takes its arguments.
+/// Form in which a tool takes its arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallForm {
@@ -398,7 +399,7 @@ impl CallForm {
     }
 }
 
-/// What a tool gave back.
+/// Result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call it answers.
@@ -408,12 +409,12 @@ pub struct ToolResult {
     pub name: Option<ToolName>,
     /// Text and media.
     pub parts: Vec<Part>,
-    /// Whether the tool reported an error.
+    /// True if the tool reported an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub error: bool,
 }
 
-/// Why a compaction was asked for.
+/// Reason for which a compaction was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -425,16 +426,16 @@ pub enum Trigger {
     Manual,
     /// The agent asked.
     Agent,
-    /// Nothing happened for a while.
+    /// The session was idle for a while.
     Idle,
     /// A model with a smaller window takes over.
     ModelSwitch,
-    /// Whoever recorded it did not say.
+    /// The recording does not say.
     Unknown,
 }
 
 impl Trigger {
-    /// Whether somebody asked, and no threshold.
+    /// Returns true if a compaction was requested explicitly, and not by a threshold.
     pub fn is_asked(self) -> bool {
         match self {
             Self::Manual | Self::Agent | Self::Idle | Self::ModelSwitch | Self::Overflow => true,
@@ -443,14 +444,14 @@ impl Trigger {
     }
 }
 
-/// A compaction: which span it covers and what stands for it now.
+/// A compaction: the span it covers and the summary in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// What stands for the span.
+    /// Summary that stands for the span.
     pub summary: Summary,
     /// The last event the summary covers.
     pub through: Seq,
-    /// The first event kept verbatim; `None` if nothing before the compaction was.
+    /// The first event kept verbatim; `None` if no event before the compaction was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_kept: Option<Seq>,
     /// The context's size before.
@@ -459,18 +460,19 @@ pub struct Compaction {
     /// The context's size after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_after: Option<Tokens>,
-    /// Why it was made.
+    /// Reason for which it was made.
     pub trigger: Trigger,
 }
 
 impl Compaction {
-    /// Where what it keeps from before itself begins, given its own place: at its first kept event, if that is before it.
+    /// Beginning of the events that it keeps, given its own place: its first kept event, if that is before
+    /// it.
     pub fn kept_from(&self, at: Seq) -> Seq {
         self.first_kept.filter(|first| *first < at).unwrap_or(at)
     }
 }
 
-/// What stands for a compacted span.
+/// Replacement of a compacted span.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Summary {
@@ -478,9 +480,9 @@ pub enum Summary {
     Text(String),
     /// Items that name the events they came from, and the words they were sent in.
     Structured {
-        /// What is sent.
+        /// Text that is sent.
         text: String,
-        /// What it says, as data.
+        /// Its content as data.
         brief: Box<Brief>,
     },
     /// A provider's own form, which only it can read.
@@ -497,7 +499,7 @@ impl Summary {
     }
 }
 
-/// What a pin holds.
+/// Content that a pin holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pin {
@@ -507,7 +509,7 @@ pub enum Pin {
     Text(String),
 }
 
-/// What one call used, in the same terms for every provider: the four numbers never overlap.
+/// Usage of one call, in the same terms for every provider: the four numbers never overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Input that no cache helped with.
@@ -529,12 +531,12 @@ fn is_zero(tokens: &Tokens) -> bool {
 }
 
 impl Usage {
-    /// All input: what the context measured.
+    /// All input: the measured size of the context.
     pub fn input(&self) -> Tokens {
         self.uncached + self.cache_read + self.cache_write
     }
 
-    /// Input and output: what the context will measure next time.
+    /// Input and output: the size of the context in the next call.
     pub fn total(&self) -> Tokens {
         self.input() + self.output
     }
@@ -561,8 +563,9 @@ impl Fact {
         }
     }
 
-    /// Whether it gives the model a tool of Epitome's by which it gets back what requests leave out, under whatever name
-    /// a client or its tool server gives it: `epitome_recall`, `mcp__epitome__recall`.
+    /// Returns true if it gives the model a recall tool of Epitome, by which the model gets back content that
+    /// requests leave out, under any name that a client or its tool server gives it: `epitome_recall`,
+    /// `mcp__epitome__recall`.
     pub fn has_recall_tool(&self) -> bool {
         let Self::Instructed { what: Instruction::Tools, parts } = self else { return false };
         let is_recall = |name: &str| {
@@ -572,7 +575,7 @@ impl Fact {
         parts.iter().any(|part| matches!(part, Part::Opaque { name, .. } if is_recall(name)))
     }
 
-    /// Whether it is part of the history that a client sends with each request.
+    /// Returns true if it is part of the history that a client sends with each request.
     pub fn is_message(&self) -> bool {
         match self {
             Self::Instructed { what, .. } => *what != Instruction::Settings,
@@ -592,7 +595,7 @@ impl Fact {
         }
     }
 
-    /// What the message says, tool results aside.
+    /// Content of the message, tool results aside.
     pub fn parts(&self) -> &[Part] {
         match self {
             Self::Instructed { parts, .. }
@@ -641,7 +644,7 @@ impl Fact {
         })
     }
 
-    /// Shows every text in it to `see`, in the order it was sent: what is counted and searched.
+    /// Shows every text in it to `see`, in the order it was sent, for counting and searching.
     pub fn visit_text<'a>(&'a self, see: &mut impl FnMut(&'a str)) {
         for result in self.results() {
             for part in &result.parts {

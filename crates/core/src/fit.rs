@@ -1,8 +1,9 @@
 //! Making a context fit: within the ceiling, or a refusal that says by how much it is not.
 //!
-//! The pipeline goes first. If what it leaves is still over the ceiling, the last resorts follow whatever the pipeline
-//! was: the newest turn is split, summaries are cut, then everything that is not essential goes, in the end even the lines that say so. So
-//! a refusal always means that the essential set, cut as far as it can be, is larger than the ceiling.
+//! The pipeline goes first. If its outcome is still over the ceiling, the last resorts follow regardless of
+//! the pipeline: the newest turn is split, summaries are cut, then everything that is not essential goes, in
+//! the end even the lines that name it. So a refusal always means that the essential set, cut as far as it
+//! can be, is larger than the ceiling.
 
 use serde::Serialize;
 
@@ -20,9 +21,9 @@ use crate::{
 pub struct Fitted {
     /// The context, not over the budget's ceiling.
     pub context: Context,
-    /// What the reducers remember.
+    /// Memory of the reducers.
     pub state: State,
-    /// What each reducer did, in order; none if nothing was over.
+    /// Work of each reducer, in order; empty if the context was within its limits.
     pub steps: Vec<Step>,
 }
 
@@ -42,9 +43,9 @@ pub struct Refusal {
     pub prefix: Tokens,
     /// Of the need: the newest message of the user.
     pub newest: Tokens,
-    /// Of the need: the last answer with what its calls returned.
+    /// Of the need: the last answer with the results of its calls.
     pub open: Tokens,
-    /// Of the need: what is around any request, whatever it holds.
+    /// Of the need: the overhead around any request, regardless of its content.
     pub around: Tokens,
 }
 
@@ -64,8 +65,8 @@ pub fn fit(
     Ok(Fitted { context, state, steps })
 }
 
-/// Brings a context under the ceiling whatever it takes, or refuses. One that is under it comes back as it is. Where there
-/// is no room for all of it, standing context goes too, the largest block first.
+/// Brings a context under the ceiling by all means, or refuses. One that is under it comes back as it is. If
+/// there is no room for all of it, standing context goes too, the largest block first.
 pub fn last_resorts(mut reduced: Reduced, budget: &Budget) -> Result<(Reduced, Vec<Step>), Refusal> {
     if reduced.context.tokens() <= budget.ceiling() {
         return Ok((reduced, Vec::new()));
@@ -113,8 +114,8 @@ pub(crate) fn last_resorts_but_standing(
     Ok((reduced, steps))
 }
 
-/// What summaries may take so that the rest fits, if a quarter of them is enough to say which rules hold. A line in place of a
-/// summary says nothing of them.
+/// Most tokens for summaries so that the rest fits, provided a quarter of them is enough to name the rules in
+/// force. A line in place of a summary names none of them.
 fn summary_cap(context: &Context, ceiling: Tokens) -> Option<Tokens> {
     let over = context.tokens().less(ceiling);
     let summaries = context.tier_tokens(Tier::Summaries);
@@ -122,7 +123,7 @@ fn summary_cap(context: &Context, ceiling: Tokens) -> Option<Tokens> {
     (over > Tokens(0) && cap.0 >= summaries.0 / 4 && cap > Tokens(0)).then_some(cap)
 }
 
-/// Leaves out the lines about what is not shown: there is no room even for those. The events stay accounted for.
+/// Leaves out the lines about hidden events: there is no room even for those. The events stay accounted for.
 #[derive(Debug)]
 struct DropNotes;
 

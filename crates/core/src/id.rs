@@ -4,8 +4,9 @@
 //! events, so an [`EventId`] means the same in every fork, and there is no order between ids of two threads:
 //! [`EventId`] is deliberately not `Ord`.
 //!
-//! The first 48 bits of an id are its place: where it stands among others, and nothing else. Ids that are made one after
-//! another, or belong together, have near places, so that their rows do too. The rest is its name.
+//! The first 48 bits of an id are its place: its position among others, and no other meaning. Ids that are
+//! made one after another, or belong together, have near places, so that their rows do too. The rest is its
+//! name.
 
 use std::{fmt, str::FromStr};
 
@@ -14,13 +15,13 @@ use uuid::Uuid;
 
 use crate::event::Time;
 
-/// How many digits a short form has: enough to tell the threads of a session apart, and cheap in tokens.
+/// Number of digits of a short form: enough to tell the threads of a session apart, and cheap in tokens.
 const SHORT: usize = 8;
 
-/// How many digits of its start an id may be called by.
+/// Least number of digits at its start that identify an id.
 const SHORTEST: usize = 4;
 
-/// How many bytes of an id are its place: as many as hold the time in a UUID that begins with it.
+/// Number of bytes that are an id's place: as many as hold the time in a UUID that begins with it.
 const PLACE: usize = 6;
 
 macro_rules! uuid_newtype {
@@ -36,7 +37,8 @@ macro_rules! uuid_newtype {
                 Self(id)
             }
 
-            /// The same names always give the same id: importing a file twice finds what the first time made.
+            /// Derives an id from names. The same names always give the same id: importing a file twice finds
+            /// the rows of the first time.
             pub fn derived(names: &[&str]) -> Self {
                 let mut hasher = blake3::Hasher::new_derive_key($space);
                 for name in names {
@@ -83,8 +85,8 @@ macro_rules! uuid_newtype {
                 id[id.len() - SHORT..].to_owned()
             }
 
-            /// Whether someone who writes `text` may mean it: the id, four digits of its start or more, or its short
-            /// form.
+            /// Returns true if `text` may refer to this id: it is the id, four digits of its start or more,
+            /// or its short form.
             pub fn is_meant_by(self, text: &str) -> bool {
                 let text = text.to_ascii_lowercase();
                 (text.len() >= SHORTEST && self.to_string().starts_with(&text)) || text == self.short()
@@ -126,7 +128,7 @@ macro_rules! uuid_newtype {
 }
 
 uuid_newtype! {
-    /// What a person names: a family of threads with a head.
+    /// A named family of threads with a head.
     SessionId, "epitome session id v1"
 }
 uuid_newtype! {
@@ -203,7 +205,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Where an event is: the thread that owns it, and its place there. Written `thread:seq`.
+/// Location of an event: the thread that owns it, and its place there. Written `thread:seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct EventId {

@@ -1,9 +1,9 @@
 //! Injection: hooks add content beside the newest message of the user, once for each message.
 //!
-//! It makes contexts larger where reduction makes them smaller, and the two know nothing of each other: each hook has a
-//! reserve, the reserves together are kept free under the ceiling before anything is reduced, and what a hook adds must
-//! fit its own. So nothing needs to be reduced again afterwards. What was added is an event like any other: it is
-//! recorded, and sent again in its place.
+//! Injection makes contexts larger and reduction makes them smaller, and the two are independent: each hook
+//! has a reserve, the reserves together are kept free under the ceiling before anything is reduced, and a
+//! hook's text must fit its own. So no reduction is needed afterwards. Added content is an event like any
+//! other: it is recorded, and sent again in its place.
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
@@ -14,10 +14,10 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Adds content beside what a user said: memories, the state of a project, the time of day.
+/// Adds content beside a user's message: memories, the state of a project, the time of day.
 ///
-/// It is asked once for each message of the user, before the message is first sent. It may look at what happened and
-/// change nothing of it. What it adds, wrapped as a message, must not cost more than its reserve.
+/// It is asked once for each message of the user, before the message is first sent. It may read the events
+/// and change none of them. Its content, wrapped as a message, must not cost more than its reserve.
 ///
 /// ```
 /// use epitome_core::{
@@ -46,22 +46,22 @@ use crate::{
 /// }
 /// ```
 pub trait Hook: Debug + Send + Sync {
-    /// What it is called. No two hooks of a session may have the same name.
+    /// Name of the hook. No two hooks of a session may have the same name.
     fn name(&self) -> &str;
 
     /// The most that it may ever add.
     fn reserve(&self) -> Tokens;
 
-    /// What it adds beside the newest message: text and media. Nothing is allowed.
+    /// Content that it adds beside the newest message: text and media. It may be empty.
     fn inject(&self, asked: &Asked<'_>) -> Vec<Part>;
 }
 
-/// What a hook looks at.
+/// Input of a hook.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The newest message of the user.
     pub message: &'a Logged,
-    /// What happened before it, oldest first.
+    /// Events before it, oldest first.
     pub before: &'a [&'a Logged],
 }
 
@@ -69,10 +69,10 @@ pub struct Asked<'a> {
 #[derive(Debug, Default)]
 pub struct Hooks(Vec<Box<dyn Hook>>);
 
-/// Why nothing was injected.
+/// Reason for which nothing was injected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InjectError {
-    /// Two hooks have the same name, by which what they added is recognised.
+    /// Two hooks have the same name, by which their contents are recognised.
     #[error("setting up the hooks: two are called `{hook}`; give each a name of its own")]
     SameName {
         /// The name.
@@ -88,9 +88,9 @@ pub enum InjectError {
         hook: String,
         /// The message.
         beside: Seq,
-        /// What it costs.
+        /// Tokens that it needs.
         needed: Tokens,
-        /// What it may cost.
+        /// Tokens that it may use.
         reserve: Tokens,
     },
     /// A hook added something that no user can say.
@@ -103,7 +103,7 @@ pub enum InjectError {
         hook: String,
         /// The message.
         beside: Seq,
-        /// What it added.
+        /// Kind of content that it added.
         what: &'static str,
     },
 }
@@ -120,16 +120,16 @@ impl Hooks {
         Ok(Self(hooks))
     }
 
-    /// What all of them together may add: what must stay free under the ceiling.
+    /// Sum of all reserves: the room that must stay free under the ceiling.
     pub fn reserve(&self) -> Tokens {
         self.0.iter().map(|hook| hook.reserve()).sum()
     }
 
-    /// Asks each hook that has not yet added to the newest message, and gives back what they add, to be appended as it
-    /// is. `events` are those of the thread, oldest first.
+    /// Asks each hook that has not yet added to the newest message, and returns their additions, to be
+    /// appended as they are. `events` are those of the thread, oldest first.
     ///
-    /// A message that was answered is left alone: what is added now would stand after the answer and not beside the
-    /// message. If one hook fails, nothing of any is added.
+    /// A message that was answered is left alone: an addition would now stand after the answer and not beside
+    /// the message. If one hook fails, no addition is made at all.
     pub fn inject<'a>(
         &self,
         events: impl IntoIterator<Item = &'a Arc<Logged>>,
@@ -165,7 +165,7 @@ impl Hooks {
     }
 }
 
-/// Text that says nothing, which providers refuse.
+/// Returns true for a blank text, which providers refuse.
 fn is_blank(part: &Part) -> bool {
     matches!(part, Part::Text { text } if text.trim().is_empty())
 }
@@ -174,7 +174,7 @@ fn is_answer(event: &Logged) -> bool {
     matches!(event.event.fact, Fact::AssistantSaid { .. } | Fact::ToolReturned { .. })
 }
 
-/// Whether an event is what a hook added to a message.
+/// Returns true if an event is a hook's addition to a message.
 fn is_of(event: &Logged, name: &str, message: Seq) -> bool {
     match &event.event.fact {
         Fact::Injected { hook, beside, .. } => hook == name && *beside == Some(message),
@@ -193,7 +193,7 @@ fn check(hook: &dyn Hook, beside: Seq, parts: &[Part], meter: &Meter) -> Result<
     Ok(())
 }
 
-/// What no user can say.
+/// Kind of a part that no user can send; `None` if the part is allowed.
 fn unsayable(part: &Part) -> Option<&'static str> {
     match part {
         Part::Text { .. } | Part::Media(_) => None,
@@ -242,7 +242,7 @@ mod tests {
         Hooks::new(hooks.collect()).unwrap()
     }
 
-    /// What is added, as `hook beside words`.
+    /// Additions, as `hook beside words`.
     fn added(hooks: &Hooks, events: &[Arc<Logged>]) -> Vec<String> {
         let told = |event: Event| match event.fact {
             Fact::Injected { ref hook, beside: Some(beside), .. } => {

@@ -1,12 +1,14 @@
-//! Epitome's core: what happened, as immutable facts, and what can be derived from it.
+//! Epitome's core: the events of a session as immutable facts, and everything that can be derived from them.
 //!
-//! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON.
-//! [`event`] holds the facts, [`chain`] their two hash chains, [`noted`] what follows from one alone, [`turn`] the turns
-//! and loops derived from them, [`pairing`] the calls joined with their results, and [`lineage`] what a compaction covered.
+//! Everything here is pure and synchronous: no I/O, no clock, no environment, no provider JSON. [`event`]
+//! holds the facts, [`chain`] their two hash chains, [`noted`] values derived from a single event, [`turn`]
+//! the turns and loops derived from them, [`pairing`] the calls joined with their results, and [`lineage`]
+//! the spans that compactions cover.
 //!
-//! [`project`](mod@project) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the [`pipeline`],
-//! and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds what is known of a model,
-//! [`tokens`] and [`meter`] count, [`calibration`] learns how wrong the counts are, and [`tracker`] follows the size.
+//! [`project`](mod@project) makes a [`context`] of them, [`reducers`] make it smaller under the eye of the
+//! [`pipeline`], and [`fit`](mod@fit) keeps it within a [`budget`] or says why it cannot. [`profile`] holds
+//! the known facts about a model, [`tokens`] and [`meter`] count, [`calibration`] learns the error of the
+//! counts, and [`tracker`] follows the size.
 
 pub mod blocks;
 pub mod budget;

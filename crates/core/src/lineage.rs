@@ -1,14 +1,14 @@
-//! What led to what: the whole chain of turns, and what a compaction covered.
+//! Lineage of a session: the whole chain of turns, and the spans that compactions cover.
 
 use crate::{
     id::{EventId, Seq},
     turn::Turn,
 };
 
-/// What the last word about a compaction says.
+/// Status of a compaction by the newest event about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It stands for what it covers, unless a newer one does.
+    /// It stands for the span it covers, unless a newer one does.
     Holds,
     /// It was undone.
     Undone,

@@ -9,14 +9,14 @@ use crate::chain::Digest;
 pub struct Media {
     /// The MIME type the sender gave, or an empty string.
     pub mime: String,
-    /// Where the bytes are.
+    /// Location of the bytes.
     pub place: Place,
-    /// Width and height in pixels, for images whose header tells.
+    /// Width and height in pixels, for images whose header gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<(u32, u32)>,
 }
 
-/// Where a medium's bytes are to be found.
+/// Location of a medium's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -24,7 +24,7 @@ pub enum Place {
     Inline {
         /// BLAKE3 of the decoded bytes.
         hash: Digest,
-        /// How many bytes they are.
+        /// Number of bytes.
         size: u64,
     },
     /// They stay where they were: a URL, or a file id of the provider.

@@ -1,6 +1,6 @@
-//! What things cost in a request: texts by a counter, media by their size, and the wrapping around them.
+//! Token costs in a request: texts by a counter, media by their size, and the wrapping around them.
 //!
-//! Every number is an upper bound of what a recount of the rendered request gives, so that a context that fits by the
+//! Every number is an upper bound of a recount of the rendered request, so that a context that fits by the
 //! meter fits in fact. Texts of logged events are never counted again: their counts come along from the log.
 
 mod costs;
@@ -16,7 +16,7 @@ use crate::{
     tokens::{TokenCounter, Tokens},
 };
 
-/// Counts what a request will hold.
+/// Counts the tokens of a request's content.
 #[derive(Clone)]
 pub struct Meter {
     counter: Arc<dyn TokenCounter>,
@@ -38,11 +38,11 @@ pub struct Overhead {
     pub call: Tokens,
     /// Around each tool definition.
     pub tool: Tokens,
-    /// Around all of them together, if there are any: what a provider tells the model about tools as such.
+    /// Around all of them together, if there are any: the provider's own instructions about tools.
     pub tools: Tokens,
-    /// What an image costs whose size is unknown, and the most that any image costs.
+    /// Cost of an image of unknown size, and the most that any image costs.
     pub image: Tokens,
-    /// What a page of a document, or a piece of any other medium of this many bytes, costs.
+    /// Number of bytes of a document, or of any other medium but an image, that cost one token.
     pub document_bytes_a_token: u64,
 }
 

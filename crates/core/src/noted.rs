@@ -1,8 +1,9 @@
-//! An event with what follows from it: its fact as JSON, the tokens of its texts, the link after it.
+//! An event with its derived values: its fact as JSON, the tokens of its texts, the link after it.
 //!
-//! Whoever shows an event and whoever stores it need the same of it. Each of these is made when somebody first asks, and kept
-//! for all who share the event. It cannot be wrong: the event behind it never changes, nobody but this module makes what is
-//! kept, and whatever depends on more than the event is kept with that, and made anew for whoever asks with something else.
+//! Display and storage of an event need the same derived values. Each of these is computed on first use, and
+//! kept for all users of the event. It cannot be wrong: the event behind it never changes, only this module
+//! computes the values, and a value that depends on more than the event is kept with its other inputs, and
+//! computed anew for other ones.
 
 use std::{
     fmt,
@@ -16,7 +17,7 @@ use crate::{
     tokens::{TokenCounter, Tokens},
 };
 
-/// An event, and what was found out about it. Clones share both.
+/// An event and its derived values. Clones share both.
 ///
 /// ```
 /// use epitome_core::{Event, Fact, Link, Noted, Part};
@@ -32,7 +33,7 @@ pub struct Noted(Arc<Notes>);
 struct Notes {
     event: Event,
     fact: OnceLock<String>,
-    /// The counts of whoever counted first, under its name.
+    /// The counts by the first counter that was used, under its name.
     pieces: OnceLock<(&'static str, Vec<Tokens>)>,
     /// The link before it that was asked about first, and the link after it.
     link: OnceLock<(Link, Link)>,
@@ -155,7 +156,7 @@ mod tests {
             assert_eq!(noted.pieces(&*words), [Tokens(2), Tokens(1)]);
             assert_eq!(noted.pieces(&*letters), [Tokens(7), Tokens(5)]);
         }
-        // Only the first who counts is remembered.
+        // Only the counts of the first counter are kept.
         assert_eq!((words.times(), letters.times()), (2, 4));
     }
 

@@ -10,18 +10,18 @@ use crate::{
     id::{CallId, Seq},
 };
 
-/// A tool call together with what became of it.
+/// A tool call together with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange<'a> {
     /// The event that made the call.
     pub at: Seq,
     /// The call.
     pub call: &'a ToolCall,
-    /// What became of it.
+    /// Outcome of the call.
     pub outcome: Outcome<'a>,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// The tool returned.
@@ -31,7 +31,7 @@ pub enum Outcome<'a> {
         /// The result.
         result: &'a ToolResult,
     },
-    /// Nothing came back: interrupted, still running, or lost by whoever recorded it.
+    /// Without a result: interrupted, still running, or lost in the recording.
     Unanswered,
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order: each call once, each result once, and only ids that match.
+        /// In any order: each call once, each result once, and only ids that match.
         #[test]
         fn pairing_holds_with_reused_ids_missing_results_and_results_out_of_order(
             script in prop::collection::vec(

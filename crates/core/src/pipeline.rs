@@ -1,7 +1,7 @@
 //! The driver: runs reducers in order over a shrinking budget and observes each.
 //!
-//! A reducer decides, the driver watches: why it was run, tokens before and after, segments changed and left out, and,
-//! in debug builds, that the books still balance. What `explain` shows is what is recorded here.
+//! A reducer decides, the driver records: the reason for running it, tokens before and after, segments
+//! changed and left out, and, in debug builds, that the sums still balance. `explain` shows these records.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -15,9 +15,10 @@ use crate::{
 
 /// Makes a context smaller, or leaves it as it is.
 ///
-/// Pure: the same context, budget and state give the same result. Infallible: what it cannot do it leaves to the
-/// next one. It changes a context only by [`Context::edit`] and [`Context::fold`], so it can neither part a call from
-/// its result nor lose an event. It leaves out pieces of an answer all together or, if it is reasoning, alone.
+/// Pure: the same context, budget and state give the same result. Infallible: work that it cannot do is left
+/// to the next reducer. It changes a context only by [`Context::edit`] and [`Context::fold`], so it can
+/// neither part a call from its result nor lose an event. It leaves out pieces of an answer all together or,
+/// if it is reasoning, alone.
 ///
 /// ```
 /// use epitome_core::{
@@ -48,27 +49,27 @@ use crate::{
 /// }
 /// ```
 pub trait Reducer: Debug + Send + Sync {
-    /// What it is called in traces, lineage and configuration.
+    /// Name in traces, lineage and configuration.
     fn name(&self) -> &'static str;
 
-    /// Whether it makes this tier smaller: it is also run when the tier is over its cap, though the whole would fit.
-    /// By default it looks at the whole only.
+    /// Returns true if it makes this tier smaller: it is also run when the tier is over its cap, though the
+    /// whole would fit. By default it looks at the whole only.
     fn serves(&self, tier: Tier) -> bool {
         let _ = tier;
         false
     }
 
-    /// A smaller context, and what to remember for the next time.
+    /// Returns a smaller context, and the state for the next time.
     fn reduce(&self, context: Context, budget: &Budget, state: State) -> Reduced;
 }
 
-/// What reducers remember from one call to the next, a number under each one's name.
+/// Memory of the reducers from one call to the next, a number under each one's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct State(BTreeMap<String, u64>);
 
 impl State {
-    /// What `reducer` remembers.
+    /// Number that `reducer` remembers.
     pub fn of(&self, reducer: &str) -> Option<u64> {
         self.0.get(reducer).copied()
     }
@@ -80,33 +81,33 @@ impl State {
     }
 }
 
-/// What a reducer gives back.
+/// Outcome of a reducer.
 #[derive(Clone, Debug)]
 pub struct Reduced {
     /// The context.
     pub context: Context,
-    /// What to remember.
+    /// State to remember.
     pub state: State,
 }
 
-/// What one reducer did.
+/// Record of one reducer's work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The reducer.
     pub reducer: &'static str,
-    /// Why it was run.
+    /// Reason for running it.
     pub cause: Cause,
     /// The context's size before.
     pub before: Tokens,
     /// The context's size after.
     pub after: Tokens,
-    /// How many segments show something else than before.
+    /// Number of segments whose content was replaced.
     pub replaced: u64,
-    /// How many segments are no longer shown by themselves.
+    /// Number of segments that are no longer shown by themselves.
     pub removed: u64,
 }
 
-/// Why a reducer is run.
+/// Reason for running a reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -151,7 +152,7 @@ impl Pipeline {
     }
 }
 
-/// Runs one reducer and says what it did.
+/// Runs one reducer and records its work.
 fn observe(reducer: &dyn Reducer, cause: Cause, given: Reduced, budget: &Budget) -> (Reduced, Step) {
     let Reduced { context, state } = given;
     let (before, changes) = (context.tokens(), context.changes());
@@ -176,12 +177,13 @@ fn observe(reducer: &dyn Reducer, cause: Cause, given: Reduced, budget: &Budget)
     (made, step)
 }
 
-/// Whether nothing needs to be reduced.
+/// Returns true if no reduction is needed.
 pub fn is_met(context: &Context, budget: &Budget) -> bool {
     excess(context, budget, |_| true) == Tokens(0)
 }
 
-/// How much must go: what is over the target or, if that is more, what the tiers in `serves` are over their caps.
+/// Tokens that must go: those over the target or, if that is more, those by which the tiers in `serves` are
+/// over their caps.
 pub fn excess(context: &Context, budget: &Budget, serves: impl Fn(Tier) -> bool) -> Tokens {
     over(context.tokens(), budget.target())
         .max(over_caps(context, budget, serves).map(|(_, over)| over).sum())

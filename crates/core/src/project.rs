@@ -1,8 +1,8 @@
 //! From a line of events to a context: everything that will be sent, before anything is left out.
 //!
-//! [`project`] stands on the newest compaction and takes the events one by one; [`Projection`] keeps the line and its
-//! context together as both grow. What comes out pairs by construction; what a provider demands beyond that is checked
-//! when it is rendered.
+//! [`project`] stands on the newest compaction and takes the events one by one; [`Projection`] keeps the line
+//! and its context together as both grow. The outcome is paired by construction; a provider's further demands
+//! are checked when it is rendered.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,19 +21,19 @@ use crate::{
 
 /// A line of events with the counts the log keeps of them.
 ///
-/// It holds every event of the thread from some place on, but for gaps. What is before that place need not be there if a
-/// compaction stands for it, nor what is in a gap, for which a note does; what
-/// [outlasts notes](Gap::outlasts_notes), and the instructions at the head of the thread, must be there in any case.
-/// What the notes say is known to a [`View`](crate::view::View) alone.
+/// It holds every event of the thread from some place on, but for gaps. Events before that place may be
+/// missing if a compaction stands for them, and events in a gap because a note does; those that
+/// [outlast notes](Gap::outlasts_notes), and the instructions at the head of the thread, must be there in any
+/// case. The notes' texts are known to a [`View`](crate::view::View) alone.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     events: Vec<Entry>,
     /// In order and apart.
     gaps: Vec<Gap>,
-    /// Where it begins.
+    /// Beginning of the line.
     from: Seq,
-    /// Where the conversation begins, after the instructions at the head of the thread, if that cannot be seen from the
-    /// events because some are missing.
+    /// Beginning of the conversation, after the instructions at the head of the thread, if it cannot be seen
+    /// from the events because some are missing.
     begins: Option<Seq>,
 }
 
@@ -50,13 +50,13 @@ impl Line {
         Self { events, ..Self::default() }
     }
 
-    /// A line that begins at an event, and holds from before it only what outlasts notes; `gaps` are in order and apart.
-    /// Its conversation begins at `begins`.
+    /// A line that begins at an event, and holds from before it only events that outlast notes; `gaps` are in
+    /// order and apart. Its conversation begins at `begins`.
     pub(crate) fn with_gaps(from: Seq, begins: Seq, gaps: Vec<Gap>) -> Self {
         Self { events: Vec::new(), gaps, from, begins: Some(begins) }
     }
 
-    /// Adds an event, unless it is in a gap and nobody needs it there.
+    /// Adds an event, unless it is in a gap and not needed there.
     pub(crate) fn push_outside_gaps(&mut self, event: Arc<Logged>, pieces: Option<Vec<Tokens>>) {
         if Gap::outlasts_notes(&event) || self.gap_at(event.id.seq).is_none() {
             self.events.push(Entry { event, pieces });
@@ -95,7 +95,8 @@ impl Line {
         self.events.iter().map(|entry| (&entry.event, entry.pieces.as_deref()))
     }
 
-    /// The same line, with counts by `meter` where there are none or not all: whatever is made of it counts nothing again.
+    /// The same line, with missing or incomplete counts filled in by `meter`: contexts made of it count
+    /// nothing again.
     pub fn counted_by(mut self, meter: &Meter) -> Self {
         for Entry { event, pieces } in &mut self.events {
             *pieces = Some(match pieces.take() {
@@ -123,8 +124,8 @@ impl Line {
         self.gaps[..before].last().filter(|gap| seq <= gap.events().last)
     }
 
-    /// The events that must be read before the line can be shown: what stands for them no longer does, because a
-    /// compaction was adopted or undone.
+    /// The events that must be read before the line can be shown: the summary or note in their place no
+    /// longer stands, because a compaction was adopted or undone.
     pub fn missing(&self) -> SeqSet {
         let (kept, standing) = self.shown_from();
         let mut missing = SeqSet::run(kept.max(Seq::START.next()), self.from.previous());
@@ -137,12 +138,12 @@ impl Line {
         missing
     }
 
-    /// The events that are not there and of which only notes in a context tell.
+    /// The missing events that are described only by notes in a context.
     pub(crate) fn unread(&self, context: &Context) -> SeqSet {
         let (mut kept, standing) = self.shown_from();
         let is_summary = |segment: &Segment| matches!(segment.body(), Body::Summary(_));
         if standing.is_some() && !context.segments().iter().any(is_summary) {
-            // Where even the summary is part of a note, nothing tells of what it told of.
+            // If even the summary is part of a note, its contents are described nowhere else.
             kept = Seq::START;
         }
         let mut unread = SeqSet::run(kept.max(Seq::START.next()), self.from.previous());
@@ -152,7 +153,7 @@ impl Line {
         unread
     }
 
-    /// Where what is shown begins, the prefix aside, and the compaction that is stood on.
+    /// Beginning of the shown part, the prefix aside, and the compaction that is stood on.
     pub(crate) fn shown_from(&self) -> (Seq, Option<Seq>) {
         match self.pivot() {
             Some((pivot, compaction)) => (self.kept_from(pivot, compaction), Some(pivot.event.id.seq)),
@@ -160,15 +161,14 @@ impl Line {
         }
     }
 
-    /// Where what a compaction keeps from before itself begins. The instructions at the head of the thread are shown before
-    /// its summary, whatever it says of its place.
+    /// Beginning of the events that a compaction keeps. The instructions at the head of the thread are shown
+    /// before its summary, whatever place the compaction names.
     fn kept_from(&self, pivot: &Entry, compaction: &Compaction) -> Seq {
         let at = pivot.event.id.seq;
         compaction.kept_from(at).max(self.after_leading()).min(at)
     }
 
-    /// Puts in what was missing: of each gap that is among `read`, and of what is before the line, the events are there
-    /// now.
+    /// Fills in missing events: all events of each gap in `read`, and those before the line, are now there.
     pub(crate) fn fill(&mut self, read: &SeqSet, events: Vec<(Arc<Logged>, Vec<Tokens>)>) {
         self.gaps.retain(|gap| !read.contains(gap.events().first));
         if let Some(first) = read.first().filter(|first| *first < self.from) {
@@ -180,16 +180,17 @@ impl Line {
                 self.push_outside_gaps(event, Some(pieces));
             }
         }
-        // What a rehearsal made has the number of the event before it, and comes after it.
+        // A compaction made in a rehearsal has the number of the event before it, and comes after it.
         self.events.sort_by_key(|entry| entry.event.id.seq);
     }
 
-    /// Forgets what is in these gaps and what is shown no longer, and where the conversation begins remembers it.
+    /// Forgets the events in these gaps and those that are no longer shown; `begins` remembers where the
+    /// conversation begins.
     pub(crate) fn forget(&mut self, gaps: Vec<Gap>) {
         let (kept, _) = self.shown_from();
         self.begins = Some(self.after_leading());
         let begins = self.begins.unwrap_or_default();
-        // What was a gap before the compaction still is one, should that be undone: of that nothing is there.
+        // A gap from before the compaction remains one, should that be undone: its events are missing.
         self.gaps.retain(|gap| gap.events().last < kept);
         self.gaps.extend(gaps);
         self.from = self.from.max(kept);
@@ -203,7 +204,7 @@ impl Line {
         }
     }
 
-    /// Where what happened begins: after the instructions that stand before everything else.
+    /// Beginning of the conversation: after the instructions that stand before everything else.
     pub(crate) fn after_leading(&self) -> Seq {
         after_leading(self.events(), self.begins)
     }
@@ -243,7 +244,7 @@ pub fn project(line: &Line, meter: Arc<Meter>, names: Names) -> Context {
     let (kept, _) = line.shown_from();
     let mut gaps = line.gaps.iter().filter(|gap| gap.events().first >= kept).peekable();
     for entry in shown {
-        // Of what is in a gap only that is there which belongs nowhere.
+        // Of the events in a gap, only those are there that belong nowhere.
         while let Some(gap) = gaps.next_if(|gap| gap.events().first <= entry.event.id.seq) {
             context.pass_over(gap);
         }
@@ -255,7 +256,8 @@ pub fn project(line: &Line, meter: Arc<Meter>, names: Names) -> Context {
     context
 }
 
-/// Shows the instructions from before a compaction that still hold, and its summary; gives back what comes after.
+/// Shows the instructions from before a compaction that still hold, and its summary; returns the events that
+/// come after.
 fn stand_on<'a>(
     context: &mut Context,
     line: &'a Line,
@@ -283,8 +285,8 @@ fn stand_on<'a>(
     shown
 }
 
-/// Where what a summary stands for begins: after the instructions that stand before everything else. If it is known where
-/// the conversation begins, they stand before that.
+/// Beginning of the span that a summary stands for: after the instructions that stand before everything else.
+/// If the beginning of the conversation is known, they stand before that.
 fn after_leading<'e>(events: impl IntoIterator<Item = &'e Arc<Logged>>, begins: Option<Seq>) -> Seq {
     let mut leading = Seq::START;
     for event in events {
@@ -308,13 +310,14 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Of nothing yet.
+    /// An empty projection.
     pub fn new(meter: Arc<Meter>, names: Names) -> Self {
         Self { line: Line::default(), context: Context::new(meter, names) }
     }
 
-    /// Takes the next event with the counts of its texts. It costs the event; only a compaction, its undoing or its return
-    /// costs what is shown from there on. An event that it holds already is passed over.
+    /// Takes the next event with the counts of its texts. The cost is that of the event; only a compaction,
+    /// its undoing or its return costs as much as everything shown from there on. An event that it holds
+    /// already is passed over.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         if self.line.last().is_some_and(|last| last.id == event.id) {
             return;

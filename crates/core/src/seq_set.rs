@@ -1,7 +1,7 @@
 //! Sets of events, kept as runs.
 //!
-//! A summary may stand for a hundred thousand events and an exchange for two; as runs of neighbours both are small, so
-//! that carrying the lineage along costs next to nothing.
+//! A summary may stand for a hundred thousand events and an exchange for two; as runs of neighbours both are
+//! small, so that carrying the lineage along is nearly free.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ impl SeqSet {
         }
     }
 
-    /// What of it lies before an event.
+    /// The part before an event.
     pub fn before(&self, seq: Seq) -> Self {
         let runs = self.runs.iter().take_while(|run| run.first < seq);
         Self { runs: runs.map(|run| Run { first: run.first, last: run.last.min(seq.previous()) }).collect() }
@@ -79,7 +79,8 @@ impl SeqSet {
         self
     }
 
-    /// At most `most` runs that hold all of it: where it has more, the nearest are joined over what lies between.
+    /// At most `most` runs that hold all of it: if it has more, the nearest are joined over the gaps between
+    /// them.
     pub fn coarse(mut self, most: usize) -> Self {
         let too_many = self.runs.len().saturating_sub(most.max(1));
         if too_many == 0 {
@@ -102,7 +103,7 @@ impl SeqSet {
         self
     }
 
-    /// Whether an event is in it.
+    /// Returns true if an event is in the set.
     pub fn contains(&self, seq: Seq) -> bool {
         let after = self.runs.partition_point(|run| run.first <= seq);
         after.checked_sub(1).is_some_and(|index| seq <= self.runs[index].last)
@@ -118,17 +119,17 @@ impl SeqSet {
         self.runs.last().map(|run| run.last)
     }
 
-    /// How many events it holds.
+    /// Number of events in the set.
     pub fn count(&self) -> u64 {
         self.runs.iter().map(|run| run.last.0 - run.first.0 + 1).sum()
     }
 
-    /// Whether it holds none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether an event is in both.
+    /// Returns true if an event is in both.
     pub fn intersects(&self, other: &Self) -> bool {
         self.runs.iter().any(|run| {
             let begin = other.runs.partition_point(|theirs| theirs.last < run.first);
@@ -136,7 +137,7 @@ impl SeqSet {
         })
     }
 
-    /// What is in it and not in `other`.
+    /// Events that are in this set and not in `other`.
     pub fn without(&self, other: &Self) -> Self {
         let mut left = Self::default();
         for run in &self.runs {
@@ -169,7 +170,7 @@ impl SeqSet {
     }
 }
 
-/// What is read need not be sorted, but no run may be backwards.
+/// Runs that are read need not be sorted, but no run may be backwards.
 impl<'de> Deserialize<'de> for SeqSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let runs: Vec<Run> = Deserialize::deserialize(deserializer)?;

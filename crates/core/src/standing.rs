@@ -1,11 +1,13 @@
-//! Standing context: what a client tells the model about its project and its surroundings, in the user's name.
+//! Standing context: information about the project and its surroundings that a client gives the model in the
+//! user's name.
 //!
-//! Project instructions (CLAUDE.md, AGENTS.md), rules, memory, lists of skills, the date and the working folder hold for
-//! the whole session, but clients send them as tagged blocks inside user messages, often in one text with a prompt. No
-//! compaction may lose them, so code recognises each block by the [table of client texts](crate::client_text), carries
-//! it byte for byte, and takes its newest form where a client sends it again. Reminders about a moment (a nag, a changed
-//! file, a finished task) hold for that moment only.
-//! Tool results are never read for it: whoever writes a file could otherwise give orders that outlast every compaction.
+//! Project instructions (CLAUDE.md, AGENTS.md), rules, memory, lists of skills, the date and the working
+//! folder hold for the whole session, but clients send them as tagged blocks inside user messages, often in
+//! one text with a prompt. No compaction may lose them, so code recognises each block by the
+//! [table of client texts](crate::client_text), carries it byte for byte, and takes its newest form where a
+//! client sends it again. Reminders about a moment (a nag, a changed file, a finished task) hold for that
+//! moment only. Tool results are never searched for it: otherwise the author of any file could give orders
+//! that outlast every compaction.
 
 use std::fmt::Write as _;
 
@@ -57,22 +59,22 @@ pub struct LeftOutPiece {
     pub letters: usize,
 }
 
-/// Where in a session a message stands.
+/// Position of a message in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Before the first answer: reminders there set the session up, whatever they say.
+    /// Before the first answer: reminders there set the session up, whatever their text.
     Opening,
     /// After it: a reminder must be known as standing.
     Later,
 }
 
 impl Standing {
-    /// Whether there is none, and none was left out.
+    /// Returns true if there is none, and none was left out.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.left_out.is_empty()
     }
 
-    /// Adds what follows: a newer block takes the place of an older one of its kind.
+    /// Adds later blocks: a newer block takes the place of an older one of its kind.
     pub(crate) fn add(&mut self, other: &Self) {
         for piece in &other.pieces {
             self.forget(&piece.kind, piece.at);
@@ -87,13 +89,13 @@ impl Standing {
         self.pieces.sort_by_key(|piece| piece.at);
     }
 
-    /// Forgets what is older than a block of this kind.
+    /// Forgets the blocks older than one of this kind.
     fn forget(&mut self, kind: &str, at: Seq) {
         self.pieces.retain(|known| known.kind != kind || known.at > at);
         self.left_out.retain(|known| known.kind != kind);
     }
 
-    /// What of it was sent before an event.
+    /// The part that was sent before an event.
     pub(crate) fn before(&self, seq: Seq) -> Self {
         Self {
             pieces: self.pieces.iter().filter(|piece| piece.at < seq).cloned().collect(),
@@ -110,7 +112,7 @@ impl Standing {
         }
     }
 
-    /// The blocks alone, for where there is room for nothing else.
+    /// The blocks alone, for use where there is room for nothing else.
     pub(crate) fn write_pieces(&self, text: &mut String) {
         for piece in &self.pieces {
             text.push_str(&piece.text);
@@ -144,7 +146,8 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
                 for block in blocks {
                     take(block.kind, block.text);
                 }
-                // Whatever else an instruction says is one: that it stands within the conversation makes it no less.
+                // All other text of an instruction is standing too: its place within the conversation makes
+                // no difference.
                 if !rest.is_empty() && !is_of_the_moment(rest) {
                     take(format!("instruction: {}", headline(rest)), rest);
                 }
@@ -155,7 +158,7 @@ pub(crate) fn pieces(fact: &Fact, at: Seq, position: Position) -> Vec<StandingPi
     found
 }
 
-/// Whether one kind is another with a number.
+/// Returns true if one kind is another with a number.
 fn is_numbered(one: &str, kind: &str) -> bool {
     let number = one.strip_prefix(kind).and_then(|rest| rest.strip_prefix(' '));
     number.is_some_and(|number| number.parse::<usize>().is_ok())
@@ -203,7 +206,7 @@ fn blocks(text: &str, position: Position) -> Vec<Block<'_>> {
         .collect()
 }
 
-/// No client sends more blocks in one text; whoever does is not setting up a session.
+/// Most blocks that are read in one text: no client sends more while setting up a session.
 const MOST: usize = 64;
 
 /// A text of a client as a standing block, if it is one.
@@ -226,7 +229,7 @@ fn standing_block<'t>(text: &'t str, span: &ClientSpan<'t>, position: Position) 
     Some(Block { start: span.range.start, kind, text: text.get(span.range.clone())? })
 }
 
-/// Whether a reminder is about a moment. Its first line says so; what follows may be anything.
+/// Returns true if a reminder is about a moment. Its first line shows that; the rest may be anything.
 fn is_of_the_moment(text: &str) -> bool {
     const SIGNS: [&str; 30] = [
         "todowrite",
@@ -264,14 +267,14 @@ fn is_of_the_moment(text: &str) -> bool {
     SIGNS.iter().any(|sign| line.contains(sign)) && !names_instructions(&line)
 }
 
-/// Whether a line is about a file of instructions.
+/// Returns true if a line is about a file of instructions.
 fn names_instructions(line: &str) -> bool {
     ["claude.md", "claude.local.md", "agents.md", "gemini.md", "qwen.md", ".cursorrules", ".clinerules"]
         .iter()
         .any(|file| line.contains(file))
 }
 
-/// Whether a reminder after the opening is known as standing, by how it begins.
+/// Returns true if a reminder after the opening is known to be standing, by its beginning.
 fn is_known(text: &str) -> bool {
     const SIGNS: [&str; 26] = [
         "claudemd",
@@ -332,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    /// The kinds and the text of the blocks that are found, and what remains.
+    /// Checks the kinds and the text of the blocks that are found, and the remaining text.
     fn check(text: &str, position: Position, expect: &[(&str, &str)], rest: &str) {
         let blocks = blocks(text, position);
         let found: Vec<(&str, &str)> = blocks.iter().map(|block| (block.kind.as_str(), block.text)).collect();

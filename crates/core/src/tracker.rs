@@ -1,9 +1,10 @@
-//! The tracker: how large a context is now, from what the provider last said and estimates of what came since.
+//! The tracker: the present size of a context, from the provider's last report and estimates of the events
+//! since.
 //!
-//! A report counts everything, wrapping and hidden prefix included, so it beats any estimate; but it is about one call
-//! of one model. After a compaction, or for another model, it says nothing, and the estimates stand alone. Events are
-//! pushed in the order of the log with what each is estimated at; the tracker keeps a number for each, so that a
-//! compaction that keeps some of them, or is taken back, is a sum and not a guess.
+//! A report counts everything, wrapping and hidden prefix included, so it beats any estimate; but it is about
+//! one call of one model. After a compaction, or for another model, it is void, and the estimates stand
+//! alone. Events are pushed in the order of the log with their estimates; the tracker keeps a number for
+//! each, so that a compaction that keeps some of them, or is taken back, is a sum and not a guess.
 
 use crate::{
     calibration::{Calibration, Observation, Prefix},
@@ -27,18 +28,18 @@ pub struct Tracker {
     /// The model of the newest answer, or the one that took over since.
     model: Option<String>,
     answer: Option<Answer>,
-    /// Where among the entries the newest instruction of each kind is.
+    /// Index of the newest instruction of each kind among the entries.
     settings: Option<usize>,
     system: Option<usize>,
     tools: Option<usize>,
 }
 
-/// How large a context is.
+/// Size of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// What the last call used, its answer included; nothing, if no report is about this context and model.
+    /// Usage of the last call, its answer included; `None`, if no report is about this context and model.
     pub measured: Option<Tokens>,
-    /// What came since, or everything, as estimated.
+    /// Estimate of the events since then, or of all events.
     pub estimated: Tokens,
 }
 
@@ -48,12 +49,12 @@ impl Size {
         self.measured.unwrap_or_default() + self.estimated
     }
 
-    /// Both together; what was only estimated is corrected.
+    /// Sum of both; the estimated part is corrected.
     pub fn expected(&self, calibration: &Calibration) -> Tokens {
         self.measured.unwrap_or_default() + calibration.expected(self.estimated)
     }
 
-    /// What it will hardly be above: what was measured is certain, only the estimate needs a margin.
+    /// Upper bound of the size: the measured part is certain, only the estimate needs a margin.
     pub fn bound(&self, calibration: &Calibration) -> Tokens {
         self.measured.unwrap_or_default() + calibration.bound(self.estimated)
     }
@@ -66,10 +67,10 @@ struct Entry {
     kind: Kind,
 }
 
-/// What becomes of an event when the context is made anew.
+/// Treatment of an event when the context is made anew.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// No compaction removes it.
+    /// Kept by every compaction.
     Standing,
     /// A compaction may cover it.
     History,
@@ -87,9 +88,9 @@ struct Pivot {
 struct Measured {
     /// The model, if anyone said.
     model: Option<String>,
-    /// What the call used.
+    /// Usage of the call.
     total: Tokens,
-    /// What of the estimate the report covers.
+    /// Part of the estimate that the report covers.
     covers: Tokens,
 }
 
@@ -97,7 +98,7 @@ struct Measured {
 #[derive(Clone, Debug)]
 struct Answer {
     id: Option<AnswerId>,
-    /// The estimate of what it was an answer to.
+    /// The estimate of the request that it answered.
     asked: Tokens,
     /// The estimate of the answer itself, so far.
     said: Tokens,
@@ -105,8 +106,8 @@ struct Answer {
 }
 
 impl Tracker {
-    /// Takes the next event and its estimate. If it reports what a call used, gives back what that says about the
-    /// estimates.
+    /// Takes the next event and its estimate. If it reports the usage of a call, returns an observation about
+    /// the estimates.
     pub fn push(&mut self, logged: &Logged, estimate: Tokens) -> Option<Observation> {
         let seq = logged.id.seq;
         match &logged.event.fact {
@@ -138,14 +139,14 @@ impl Tracker {
         None
     }
 
-    /// The context was made anew, by edits or otherwise, and is now estimated at this. Earlier reports are about what
-    /// it was before.
+    /// Takes the new estimate of a context that was made anew, by edits or otherwise. Earlier reports are
+    /// about its earlier form.
     pub fn remade(&mut self, estimate: Tokens) {
         self.estimated = estimate;
         self.forget();
     }
 
-    /// How large the context is for a call to `model`.
+    /// Size of the context for a call to `model`.
     pub fn size(&self, model: &ModelName) -> Size {
         let same =
             |measured: &&Measured| measured.model.as_ref().is_none_or(|known| *known == bare(&model.0));
@@ -202,7 +203,7 @@ impl Tracker {
         self.add(Entry { seq, tokens: estimate, kind: Kind::History });
     }
 
-    /// A report covers what was asked and what was answered; results that came before the report are not in it.
+    /// A report covers the request and the answer; results that came before the report are not in it.
     fn reported(
         &mut self,
         id: Option<&AnswerId>,
@@ -213,7 +214,7 @@ impl Tracker {
         let about_it = id.is_none() || id == answer.id.as_ref();
         let model = model.map(|model| bare(&model.0));
         let by_another = model.is_some() && self.model.is_some() && model != self.model;
-        // A call that was broken off may report nothing at all.
+        // A call that was broken off may report no usage at all.
         if !about_it || by_another || usage.input() == Tokens(0) {
             return None;
         }
@@ -235,7 +236,7 @@ impl Tracker {
         self.remake();
     }
 
-    /// Adds up what the newest compaction that holds leaves.
+    /// Adds up the entries that the newest compaction in force leaves.
     fn remake(&mut self) {
         let pivot = self.compactions.iter().rfind(|pivot| pivot.standing == Standing::Holds).copied();
         let kept = |entry: &&Entry| match (entry.kind, pivot) {
@@ -311,7 +312,7 @@ mod tests {
         (tracker, observations)
     }
 
-    /// What was measured and what was estimated for a call to `opus` after these events.
+    /// Checks the measured and the estimated size for a call to `opus` after these events.
     fn check(events: &[(Fact, u64)], measured: Option<u64>, estimated: u64) {
         let size = run(events).0.size(&"opus".into());
         assert_eq!(size, Size { measured: measured.map(Tokens), estimated: Tokens(estimated) });

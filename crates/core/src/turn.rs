@@ -1,8 +1,8 @@
 //! Turns and loops, derived from a line of events.
 //!
-//! A turn is one model call: what was asked since the last one, the answer, the results of its calls. Its id is
-//! that of its first assistant event. A compaction is a turn too. A loop is a user's request and all turns until
-//! the next one. Nothing of this is stored as truth: [`Turns`] makes it again from the events at any time.
+//! A turn is one model call: the messages since the last one, the answer, the results of its calls. Its id is
+//! that of its first assistant event. A compaction is a turn too. A loop is a user's request and all turns
+//! until the next one. None of this is stored as truth: [`Turns`] makes it again from the events at any time.
 
 use std::ops::Range;
 
@@ -21,13 +21,13 @@ pub struct Turn {
     pub id: EventId,
     /// The turn before it on the thread.
     pub parent: Option<EventId>,
-    /// Which loop it belongs to, counted from 0; turns before any user message are in loop 0.
+    /// Index of its loop, counted from 0; turns before any user message are in loop 0.
     pub loop_index: u64,
     /// The first event of the turn.
     pub first: Seq,
     /// The last event of the turn so far.
     pub last: Seq,
-    /// What was asked since the turn before.
+    /// Messages that were sent since the turn before.
     pub asked: Vec<EventId>,
     /// The answer, in fragments; a compaction has only itself here.
     pub answered: Vec<EventId>,
@@ -37,13 +37,13 @@ pub struct Turn {
     pub answer: Option<AnswerId>,
     /// The model that answered.
     pub model: Option<ModelName>,
-    /// When it answered.
+    /// Time of the answer.
     pub time: Option<Time>,
-    /// How many tools it called.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// What the provider reported; the last report counts.
+    /// Usage that the provider reported; the last report counts.
     pub usage: Option<Usage>,
-    /// What the compaction says, if it is one.
+    /// The compaction, if the turn is one.
     pub compaction: Option<Compaction>,
     /// Of a compaction that is undone: where it was reverted.
     pub reverted: Option<Seq>,
@@ -54,19 +54,19 @@ pub struct Turn {
 /// A time in which a compaction did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspended {
-    /// Where it was reverted.
+    /// Place at which it was reverted.
     pub from: Seq,
-    /// Where it was restored.
+    /// Place at which it was restored.
     pub until: Seq,
 }
 
 impl Turn {
-    /// Whether this turn is a compaction.
+    /// Returns true if this turn is a compaction.
     pub fn is_compaction(&self) -> bool {
         self.compaction.is_some()
     }
 
-    /// Whether this turn is a compaction that was in force when the event at `place` happened.
+    /// Returns true if this turn is a compaction that was in force at the event at `place`.
     pub fn in_force_at(&self, place: Seq) -> bool {
         let suspended = self.suspended.iter().any(|time| time.from < place && place <= time.until);
         self.is_compaction()
@@ -75,8 +75,8 @@ impl Turn {
             && self.reverted.is_none_or(|reverted| place <= reverted)
     }
 
-    /// Takes a word about this turn, said at `at`. It means nothing unless the turn is a compaction from before, and one
-    /// that stands otherwise.
+    /// Takes a change of this turn's standing, made at `at`. It has no effect unless the turn is an earlier
+    /// compaction with another standing.
     pub fn take_word(&mut self, standing: Standing, at: Seq) {
         if !self.is_compaction() || at <= self.id.seq {
             return;
@@ -197,7 +197,7 @@ impl Turns {
         self.current.as_ref()
     }
 
-    /// The turns so far. What was asked and not yet answered belongs to none.
+    /// Returns the turns so far. Messages that are not yet answered belong to none.
     pub fn finish(mut self) -> Vec<Turn> {
         self.close();
         self.done
@@ -305,7 +305,7 @@ pub struct TurnRange {
 pub struct CompactedSection<M> {
     /// The turns.
     pub range: TurnRange,
-    /// What stands for them.
+    /// Messages that stand for them.
     pub messages: Vec<M>,
 }
 
@@ -342,17 +342,17 @@ impl TurnMap {
         Self { groups }
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub fn turn_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// Where in the list one turn's messages are.
+    /// Range of one turn's messages in the list.
     pub fn turn_msg_range(&self, turn: usize) -> Option<Range<usize>> {
         self.groups.get(turn).cloned()
     }
 
-    /// The messages of a range of turns; what lies outside the list is left out.
+    /// The messages of a range of turns; the part outside the list is left out.
     pub fn messages_for_range<'m, M>(&self, range: TurnRange, messages: &'m [M]) -> &'m [M] {
         let Some(last) = self.groups.len().checked_sub(1) else { return &[] };
         let (Some(first), Some(end)) =
@@ -522,20 +522,22 @@ mod tests {
         check("uauacvuac", 9, &[2, 4, 8]);
         // Only the second of two was reverted: the first stays the one before.
         check("uacuacvuac", 10, &[3, 5, 9]);
-        // What is reverted later was in force before.
+        // A compaction that is reverted later was in force before.
         check("uacuacv", 6, &[3, 5]);
-        // Nothing is reverted by a word about a turn that is no compaction.
+        // A word about a turn that is no compaction reverts nothing.
         check("uavcuac", 7, &[4, 6]);
-        // One that was brought back counts again, from there on; for what was made in between it did not.
+        // A compaction that was brought back counts again, from there on; for compactions made in between it
+        // did not.
         check("uacvwuac", 8, &[3, 7]);
         check("uacuaVuaWc", 10, &[3, 5, 8]);
         check("uacuacVuaWuac", 13, &[6, 9, 12]);
         // Undone and brought back twice is brought back; undone once more is not.
         check("uacVWVWuac", 10, &[3, 9]);
         check("uacVWVuac", 9, &[2, 8]);
-        // What was made while the one before was undone is not about it, whatever happens to that one later.
+        // A compaction made while the one before was undone is not about it, even if that one is brought back
+        // later.
         check("uacvuacXua", 7, &[2, 6]);
-        // Bringing back what holds changes nothing.
+        // Bringing back a compaction in force changes nothing.
         check("uacWuac", 7, &[3, 6]);
     }
 

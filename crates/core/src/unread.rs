@@ -1,9 +1,10 @@
 //! Values of a message's JSON that none of its parts holds, and that are sent all the same.
 //!
-//! A reader takes from a message what it understands. The rest leaves with the bytes it came with: members it does not know,
-//! known ones of another type, values where nobody expects any. A provider may read all of it, so it is counted, each value
-//! with the part in whose block it stands. Only what the wrapping of a message pays for is free: names of kinds and roles,
-//! ids, marks for a cache, and what a part is measured by otherwise, such as the bytes of an image.
+//! A reader takes the parts of a message that it understands. The rest leaves with the bytes it came with:
+//! unknown members, known ones of another type, values in unexpected places. A provider may read all of it,
+//! so it is counted, each value with the part in whose block it stands. Only values that the wrapping of a
+//! message pays for are free: names of kinds and roles, ids, marks for a cache, and values by which a part is
+//! measured otherwise, such as the bytes of an image.
 
 use std::{
     borrow::Cow,
@@ -22,7 +23,7 @@ use crate::{
     media::Place,
 };
 
-/// What of an event pays for an unread value.
+/// Part of an event to which an unread value is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payer {
     /// One of its results.
@@ -35,7 +36,7 @@ pub(crate) enum Payer {
     Event,
 }
 
-/// Shows every unread value of an event to `see`, with what pays for it.
+/// Shows every unread value of an event to `see`, with the part to which it is charged.
 pub(crate) fn visit(event: &Event, see: &mut dyn FnMut(Payer, &str)) {
     let is_settings = matches!(event.fact, Fact::Instructed { what: Instruction::Settings, .. });
     if is_settings && is_wire(event) {
@@ -58,8 +59,8 @@ pub(crate) fn visit(event: &Event, see: &mut dyn FnMut(Payer, &str)) {
     }
 }
 
-/// Whether an event's raw form is what a provider gets. A record of an agent's own is written anew from its parts, and what
-/// is carried is counted whole.
+/// Returns true if an event's raw form is sent to a provider. A record of an agent's own is written anew from
+/// its parts, and carried values are counted whole.
 fn leaves_as_it_came(event: &Event) -> bool {
     let is_message = match &event.fact {
         Fact::Instructed { what, .. } => *what != Instruction::Settings,
@@ -95,7 +96,7 @@ const CONTAINERS: [&str; 15] = [
     "reasoning_details",
 ];
 
-/// Members that say what something is or which one it is.
+/// Members that hold a kind or an id.
 const FRAMING: [&str; 16] = [
     "type",
     "role",
@@ -130,16 +131,16 @@ const IDS: [&str; 4] = ["id", "call_id", "tool_call_id", "tool_use_id"];
 /// Members of a message that are shown as its reasoning is.
 const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "reasoning_details"];
 
-/// Members that ask a cache to keep what it has read, or repeat how likely each word was: no model sees them.
+/// Members that ask a cache to keep its content, or repeat how likely each word was: no model sees them.
 const UNSEEN: [&str; 3] = ["cache_control", "prompt_cache_breakpoint", "logprobs"];
 
 /// Members that hold or name a medium.
 const MEDIA: [&str; 8] = ["data", "url", "image_url", "file_data", "file_id", "file_url", "result", "id"];
 
-/// Members whose values a reader may join: the pieces of reasoning, and what a command wrote.
+/// Members whose values a reader may join: the pieces of reasoning, and the output of a command.
 const PIECES: [&str; 4] = ["text", "summary", "stdout", "stderr"];
 
-/// Settings of how a model answers, and of what becomes of its answer: it reads none of them.
+/// Settings of how a model answers, and of the use of its answer: it reads none of them.
 const SETTINGS: [&str; 53] = [
     "anthropic_beta",
     "anthropic_version",
@@ -199,17 +200,17 @@ const SETTINGS: [&str; 53] = [
 /// The longest value that one of these has.
 const LONGEST_SETTING: usize = 2_048;
 
-/// How deep a value is looked into; what is deeper counts whole.
+/// Depth to which a value is looked into; deeper values count whole.
 const DEEPEST: usize = 12;
 
-/// Names up to this length, of values that say nothing, are paid for by the wrapping of what they stand in.
+/// Longest name, of values without content, that the wrapping around them pays for.
 const SHORT_NAME: usize = 32;
 
-/// How often the bytes of a message may be searched in vain. Whoever sends pieces of no text must not make the search for them
-/// quadratic; what is not found counts by itself, which is never too little.
+/// Number of times that the bytes of a message may be searched in vain. Input with pieces of no text must not
+/// make the search for them quadratic; a piece that is not found counts by itself, which is never too little.
 const SEARCHES: usize = 64;
 
-/// What is found in a value until it is known which part it belongs to.
+/// Findings in a value until the part it belongs to is known.
 #[derive(Default)]
 struct Scope<'r> {
     payer: Option<Payer>,
@@ -220,32 +221,32 @@ struct Scope<'r> {
 struct JoinedText<'e> {
     payer: Payer,
     whole: &'e str,
-    /// How far values of it were met, and which.
+    /// Number of its values that were met, and their positions.
     met: usize,
     pieces: Vec<Cow<'e, str>>,
-    /// Whether it stands somewhere as it is: then its pieces are said once more.
+    /// True if it stands somewhere as it is: then its pieces are repetitions.
     is_whole: bool,
 }
 
 struct Walk<'e> {
     /// The first that can pay.
     first: Payer,
-    /// Whether what can pay is shown, or left out, each by itself.
+    /// True if parts that can pay are shown, or left out, each by itself.
     is_split: bool,
     /// The texts of the parts, each as often as parts have it.
     known: BTreeMap<&'e str, VecDeque<Payer>>,
     /// The calls that are made, or answered, by their ids.
     ids: BTreeMap<&'e str, VecDeque<Payer>>,
     joined: Vec<JoinedText<'e>>,
-    /// Places of the joined texts that were not met whole, by what they say.
+    /// Indices of the joined texts that were not met whole, by their text.
     joined_at: BTreeMap<&'e str, Vec<usize>>,
-    /// How much may still be searched in vain for the texts that pieces belong to.
+    /// Remaining number of vain searches for the texts that pieces belong to.
     searches_left: usize,
     /// Reasoning, which some servers send in two members.
     reasoning: Vec<(Payer, &'e str)>,
-    /// How many bytes each of the event's media takes.
+    /// Number of bytes of each of the event's media.
     media: Vec<(Payer, usize)>,
-    /// Whether of the outermost object only its role and content are sent.
+    /// True if only the role and content of the outermost object are sent.
     is_answer: bool,
     found: Vec<(Payer, Cow<'e, str>)>,
 }
@@ -292,7 +293,7 @@ impl<'e> Walk<'e> {
                 self.reasoning.push((payer, text));
                 match seal {
                     Some(Seal::Encrypted(sealed)) => self.known.entry(sealed).or_default().push_back(payer),
-                    // What is no code may be read; a part is not measured by its signature.
+                    // Anything but code may be read; a part is not measured by its signature.
                     Some(Seal::Signature(sealed)) if is_code(sealed) => {
                         self.known.entry(sealed).or_default().push_back(payer);
                     }
@@ -353,7 +354,7 @@ impl<'e> Walk<'e> {
         let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(raw) else { return whole(key, raw, scope) };
         for element in elements {
             let (raw, mut inner) = (element.get(), Scope::default());
-            // One of them says nothing, but a list of them may.
+            // A single one has no content, but a list of them may.
             if is_nothing(raw) {
                 match self.take(raw) {
                     Some(payer) => inner.payer = Some(payer),
@@ -366,7 +367,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// Assigns what was found in a value within another one to the part that pays for it.
+    /// Assigns findings in a value within another one to the part that pays for it.
     fn assign_rest(&mut self, key: Option<&str>, depth: usize, inner: Scope<'e>, scope: &mut Scope<'e>) {
         let is_reasoning = depth == 1 && key.is_some_and(|key| REASONING.contains(&key));
         let thought = self.reasoning.first().filter(|_| is_reasoning).map(|(payer, _)| *payer);
@@ -389,9 +390,9 @@ impl<'e> Walk<'e> {
         };
         let has = |wanted: &str| members.iter().any(|(key, _)| key == wanted);
         let is_message = || members.iter().any(|(key, value)| key == "type" && value.get() == "\"message\"");
-        // Of an answer in the form of a response only what it says is sent back.
+        // Of an answer in the form of a response only its content is sent back.
         let is_answer = depth == 0 && self.is_answer && (has("id") || has("usage") || is_message());
-        // What the wrapping of a message, or of a block of an answer, pays for.
+        // Values that the wrapping of a message, or of a block of an answer, pays for.
         let mut free = if depth == 0 { 2 } else { u8::from(self.is_split) };
         for (key, value) in members {
             let value = value.get();
@@ -420,7 +421,7 @@ impl<'e> Walk<'e> {
             return;
         }
         let is_framing = is_word && self.is_framing(key.unwrap_or_default(), depth);
-        // A tool's name is a text of its call, and so tells whose the call is.
+        // A tool's name is a text of its call, and so identifies the call.
         if is_framing && !is_named(&["name"]) {
             return;
         }
@@ -441,7 +442,7 @@ impl<'e> Walk<'e> {
         if is_named(&PIECES) && self.repeats_reasoning(&text, scope) {
             return;
         }
-        // The id of a call stands once more in whatever answers it, be that only a stand-in.
+        // The id of a call stands once more in its answer, even if that is only a stand-in.
         if is_named(&["id", "call_id"]) {
             scope.rest.push(text.clone());
         }
@@ -451,8 +452,8 @@ impl<'e> Walk<'e> {
         scope.rest.push(text);
     }
 
-    /// Whether the wrapping pays for a word under this name. What a message says of itself it does; in what stands in a
-    /// message, only what everything there says.
+    /// Returns true if the wrapping pays for a word under this name. It does for a message's own members; for
+    /// values inside a message, only for the members that all of them have.
     fn is_framing(&self, key: &str, depth: usize) -> bool {
         match key {
             "type" => true,
@@ -462,10 +463,11 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// Whether a word is the id of a call that is made or answered here, which tells whose the value is.
+    /// Returns true if a word is the id of a call that is made or answered here, which identifies the part
+    /// the value belongs to.
     fn claim_by_id(&mut self, word: &str, scope: &mut Scope<'e>) -> bool {
         let Some(payers) = self.ids.get_mut(word) else { return false };
-        // Whatever has the id of another is that other's.
+        // A value with the id of another part belongs to that part.
         let payer = if payers.len() > 1 { payers.pop_front() } else { payers.front().copied() };
         if let Some(payer) = payer {
             scope.payer.get_or_insert(payer);
@@ -473,7 +475,7 @@ impl<'e> Walk<'e> {
         payer.is_some()
     }
 
-    /// Whether a text is the next piece of one that a reader joined.
+    /// Returns true if a text is the next piece of one that a reader joined.
     #[expect(clippy::ptr_arg, reason = "the piece is kept, borrowed where it can be")]
     fn is_part_of_joined(&mut self, text: &Cow<'e, str>, scope: &mut Scope<'e>) -> bool {
         for joined in self.joined.iter_mut().filter(|_| !text.is_empty()) {
@@ -490,7 +492,7 @@ impl<'e> Walk<'e> {
         false
     }
 
-    /// Whether a text is reasoning that stands in a second member: that is the same reasoning, once.
+    /// Returns true if a text is reasoning that stands in a second member: that is the same reasoning, once.
     fn repeats_reasoning(&mut self, text: &str, scope: &mut Scope<'e>) -> bool {
         let Some(left) = self.searches_left.checked_sub(self.reasoning.len()) else { return false };
         self.searches_left = left;
@@ -501,13 +503,13 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// Shows what a model may read of a request's settings: whatever is no setting of how it answers.
+/// Shows the parts of a request's settings that a model may read: everything but settings of how it answers.
 fn settings(raw: &str, see: &mut dyn FnMut(&str)) {
     let Ok(Members(members)) = serde_json::from_str::<Members<'_>>(raw) else { return see(raw) };
     for (key, value) in members {
         let value = value.get();
         let is_setting = SETTINGS.contains(&&*key) && value.len() <= LONGEST_SETTING;
-        // What became an event of its own left its place behind.
+        // A value that became an event of its own left its place behind.
         if !is_setting && value != "null" {
             see(&key);
             see(value);
@@ -515,12 +517,12 @@ fn settings(raw: &str, see: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whether a value says nothing.
+/// Returns true if a value has no content.
 fn is_nothing(raw: &str) -> bool {
     matches!(raw, "{}" | "[]" | "\"\"") || (!raw.starts_with(['{', '[', '"']) && raw.len() <= LONGEST_NUMBER)
 }
 
-/// Counts a value whole, with the name that nobody expects. A known name with nothing to say is part of the wrapping.
+/// Counts a value whole, with its unexpected name. A known name without content is part of the wrapping.
 fn whole<'r>(key: Option<&str>, raw: &'r str, scope: &mut Scope<'r>) {
     if is_nothing(raw) && key.is_none_or(is_known) {
         return;
@@ -541,7 +543,7 @@ fn is_known(key: &str) -> bool {
     names.iter().any(|names| names.contains(&key))
 }
 
-/// Whether a text is the hidden form of something, as providers write it: base64, or the like.
+/// Returns true if a text is the hidden form of something, as providers write it: base64, or the like.
 pub(crate) fn is_code(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_.:".contains(&byte))
 }
@@ -596,7 +598,7 @@ mod tests {
         let began = Instant::now();
         let words = |text: &str| Tokens(text.split_whitespace().count() as u64);
         let counted = event.count_unread(words).into_iter().map(|tokens| tokens.0).collect();
-        // A debug build on a busy machine takes a second; what is quadratic takes minutes.
+        // A debug build on a busy machine takes a second; quadratic code takes minutes.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         counted
     }

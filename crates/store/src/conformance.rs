@@ -1,4 +1,4 @@
-//! What every log must do, tried on any implementation.
+//! Requirements on every log, tested on any implementation.
 //!
 //! A backend runs [`check`] in its own tests. It panics at the first thing that does not hold, with the name of it.
 
@@ -183,7 +183,7 @@ fn a_fork_reads_as_a_copy_of_the_prefix(log: &dyn EventLog) {
     let child = open(log, Start::Fork { of: root, at: Seq(3) });
     append(log, child, &["4'", "5'"]);
     append(log, root, &["5"]);
-    // Of the child's own part, of exactly its start, of its parent's part, and of nothing at all.
+    // Of the child's own part, of exactly its start, of its parent's part, and of an empty range.
     for at in [4, 3, 2, 0] {
         let copy = open(log, Start::Fork { of: child, at: Seq(at) });
         let prefix: Vec<Logged> =

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, in words that say what was being done and what to do about it.
+//! Errors of a store, in words that name the action and its remedy.
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
@@ -6,7 +6,7 @@ use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::JobId};
 
 use crate::log::Head;
 
-/// Why a store could not do what it was asked.
+/// Error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -15,9 +15,9 @@ pub enum StoreError {
     Conflict {
         /// The thread.
         thread: ThreadId,
-        /// Where the caller thought it was.
+        /// Head that the caller expected.
         after: Seq,
-        /// Where it is.
+        /// Present head.
         head: Head,
     },
     /// Someone made a call first.
@@ -27,12 +27,12 @@ pub enum StoreError {
     CallsConflict {
         /// The thread.
         thread: ThreadId,
-        /// How many the caller knew.
+        /// Number of calls that the caller knew.
         calls: u64,
-        /// How many there are.
+        /// Present number of calls.
         made: u64,
     },
-    /// No thread has this id.
+    /// There is no thread with this id.
     #[error("there is no thread {0}")]
     UnknownThread(ThreadId),
     /// The id is taken by a thread that begins otherwise.
@@ -48,16 +48,16 @@ pub enum StoreError {
         /// The parent's last event.
         head: Seq,
     },
-    /// No event is there.
+    /// There is no event with this id.
     #[error("there is no event {0}")]
     UnknownEvent(EventId),
-    /// No turn is there.
+    /// There is no turn with this id.
     #[error("no turn has the id {0}: a turn is named by its first assistant event, or by its compaction")]
     UnknownTurn(EventId),
-    /// Nothing by that name.
+    /// There is no session by that name.
     #[error("no session is called `{asked}`{}", suggestions(nearest))]
     UnknownSession {
-        /// What was asked for.
+        /// Name that was asked for.
         asked: String,
         /// The sessions with the nearest names.
         nearest: Vec<Candidate>,
@@ -65,9 +65,9 @@ pub enum StoreError {
     /// Several by that name.
     #[error("`{asked}` could mean {} sessions: {}; give more of the id", candidates.len(), listed(candidates))]
     AmbiguousSession {
-        /// What was asked for.
+        /// Name that was asked for.
         asked: String,
-        /// What it could mean.
+        /// Sessions that it could mean.
         candidates: Vec<Candidate>,
     },
     /// A head must be one of the session's own threads.
@@ -78,7 +78,7 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
     },
-    /// A session belongs to whom it was made for, and no view shows what another principal said.
+    /// A session belongs to the principal it was made for, and no view shows another principal's messages.
     #[error("the session {0} belongs to another principal; choose a session of the same one")]
     OtherPrincipal(SessionId),
     /// The id is taken by an entry that says something else.
@@ -91,13 +91,13 @@ pub enum StoreError {
         /// The entry's id there.
         id: String,
     },
-    /// An entry that says nothing, or nowhere.
+    /// A ledger entry without a text or a channel.
     #[error("a ledger entry needs a {missing}; it is empty")]
     EmptyLedgerEntry {
-        /// What it lacks.
+        /// Field that is missing.
         missing: &'static str,
     },
-    /// No such ledger entry.
+    /// There is no such ledger entry.
     #[error("the ledger has no entry `{id}` in `{channel}`")]
     UnknownLedgerEntry {
         /// The channel.
@@ -108,13 +108,13 @@ pub enum StoreError {
     /// The thread has such a job.
     #[error("the job {0} does that already; it is not made twice")]
     JobExists(JobId),
-    /// Only what is ready can be adopted.
+    /// Only a job that is ready can be adopted.
     #[error("the job {0} is not ready, so nothing of it can be adopted; look at its state again")]
     JobNotReady(JobId),
-    /// No job has this id.
+    /// There is no job with this id.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
-    /// No call has this number.
+    /// There is no call with this number.
     #[error("the thread {thread} shows no call {number}")]
     UnknownCall {
         /// The thread.
@@ -122,10 +122,10 @@ pub enum StoreError {
         /// The number asked for.
         number: u64,
     },
-    /// A call names something nobody has stored.
+    /// A call names a content that is not stored.
     #[error("there is no content {0}; store it in the same commit")]
     UnknownContent(Digest),
-    /// A text that is not what its hash says.
+    /// A text that does not match its hash.
     #[error("a text was given as the content {hash}, but its hash is {found}")]
     ContentDiffers {
         /// The hash it was given under.
@@ -136,9 +136,9 @@ pub enum StoreError {
     /// A text that has to be JSON.
     #[error("the {what} is not JSON: {source}")]
     NotJson {
-        /// What was read.
+        /// Kind of value that was read.
         what: &'static str,
-        /// Why it cannot be read.
+        /// Reason why it cannot be read.
         source: serde_json::Error,
     },
     /// A record that does not fit the thread it was written to.
@@ -148,7 +148,7 @@ pub enum StoreError {
         what: &'static str,
         /// The thread.
         thread: ThreadId,
-        /// What does not fit.
+        /// Reason why it does not fit.
         why: String,
     },
     /// A URL where a file is expected. It is not repeated: a password may stand in it.
@@ -157,43 +157,43 @@ pub enum StoreError {
          database; give the path of a file such as /var/lib/epitome.db, or ./{scheme}:… if a file is really called so"
     )]
     Url {
-        /// What it begins with.
+        /// Scheme that it begins with.
         scheme: String,
     },
     /// Another connection holds the lock.
     #[error("{doing}: {} is locked by another process, waited {}; wait for it to finish, or stop it", path.display(), seconds(*waited))]
     Locked {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The database.
         path: PathBuf,
-        /// How long was waited.
+        /// Time that was waited.
         waited: Duration,
     },
-    /// No right to write.
+    /// The right to write is missing.
     #[error("{doing}: {} cannot be written; check the permissions of the file and of its directory", path.display())]
     ReadOnly {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The database.
         path: PathBuf,
     },
-    /// No space.
+    /// The disk is full.
     #[error("{doing}: no space left for {}; nothing was changed; free some space and try again", path.display())]
     DiskFull {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The database.
         path: PathBuf,
     },
-    /// Damaged pages, or rows that cannot be what was written.
+    /// Damaged pages, or rows that no build can have written.
     #[error("{doing}: {} is damaged ({detail}); {}", path.display(), remedy(doing))]
     Corrupt {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The database.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         detail: String,
     },
     /// Something else, under the name of the database.
@@ -201,7 +201,7 @@ pub enum StoreError {
     NotADatabase {
         /// The file.
         path: PathBuf,
-        /// What it looks like.
+        /// Apparent content of the file.
         detail: String,
     },
     /// A SQLite database, of another program.
@@ -220,10 +220,10 @@ pub enum StoreError {
         /// The newest version this build knows.
         known: i64,
     },
-    /// Beyond what a database row can hold.
+    /// Beyond the limits of a database row.
     #[error("{doing}: an event is larger than a row of the database can be; nothing was changed")]
     TooLarge {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
     },
     /// A file that must not be overwritten.
@@ -235,11 +235,11 @@ pub enum StoreError {
     /// The operating system refused.
     #[error("{doing} {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Reason given by the system.
         source: io::Error,
     },
     /// The thread that writes is gone.
@@ -251,15 +251,15 @@ pub enum StoreError {
     /// Anything else SQLite reports.
     #[error("{doing}: {source}")]
     Sql {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
-        /// What it said.
+        /// Error of the other part.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl StoreError {
-    /// Whether somebody else was first: what was to be written was made of what no longer is so.
+    /// Returns true if another writer was first: the write was based on a state that has changed since.
     pub fn is_conflict(&self) -> bool {
         matches!(
             self,
@@ -294,13 +294,13 @@ fn suggestions(nearest: &[Candidate]) -> String {
     }
 }
 
-/// What is being done when a store is opened.
+/// Name of the action while a store is opened.
 pub(crate) const OPENING: &str = "opening the store";
 
-/// What is being done when a store is examined.
+/// Name of the action while a store is examined.
 pub(crate) const CHECKING: &str = "checking";
 
-/// What to do about damage. The doctor is no help to whoever is asking it, or to a file that cannot be opened.
+/// Advice about damage. The doctor is of no use if it is the action itself, or if the file cannot be opened.
 fn remedy(doing: &str) -> &'static str {
     match doing {
         OPENING | CHECKING => "restore a backup",

@@ -9,10 +9,10 @@ use crate::error::StoreError;
 ///
 /// An implementor must keep true, at any time and for any number of callers and processes:
 /// - an append is all or nothing, and durable when it returns, as far as the implementation can be durable;
-/// - within a thread's view events are numbered 1, 2, 3 … without a gap, and what was once read at a place is
-///   read there for ever;
+/// - within a thread's view events are numbered 1, 2, 3 … without a gap, and reading the same place again
+///   always gives the same event;
 /// - of two appends after the same event one is refused with [`StoreError::Conflict`];
-/// - a fork reads as a copy of its parent up to the fork point, whatever happens to the parent later.
+/// - a fork reads as a copy of its parent up to the fork point, regardless of later changes to the parent.
 ///
 /// The suite in `conformance` tries all of it.
 ///
@@ -43,7 +43,7 @@ pub trait EventLog: Send + Sync {
     /// `limit`.
     fn read(&self, thread: ThreadId, from: Seq, limit: usize) -> Result<Vec<Logged>, StoreError>;
 
-    /// Where the thread ends.
+    /// End of the thread.
     fn head(&self, thread: ThreadId) -> Result<Head, StoreError>;
 }
 
@@ -68,18 +68,18 @@ pub struct NewThread {
     pub id: ThreadId,
     /// The session it belongs to.
     pub session: SessionId,
-    /// What a person reads: "main", a subagent's name.
+    /// Name for people: "main", a subagent's name.
     pub name: String,
     /// The id the client itself gives it, where it does.
     pub key: Option<String>,
-    /// How it begins.
+    /// Beginning of the thread.
     pub start: Start,
 }
 
-/// How a thread begins.
+/// Beginning of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With nothing.
+    /// Empty.
     Root,
     /// As a copy of another thread up to an event, in one row.
     Fork {
@@ -88,7 +88,7 @@ pub enum Start {
         /// The last event they share; [`Seq::START`] if none.
         at: Seq,
     },
-    /// With nothing, on behalf of another thread: a subagent.
+    /// Empty, on behalf of another thread: a subagent.
     Spawned {
         /// The event that made the call, where it is known.
         by: Option<EventId>,

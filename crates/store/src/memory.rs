@@ -1,4 +1,4 @@
-//! The log in memory: for tests, for sessions nobody wants to keep, and as the plainest statement of what a log is.
+//! The log in memory: for tests, for sessions that need not be kept, and as the plainest definition of a log.
 
 use std::{
     collections::HashMap,

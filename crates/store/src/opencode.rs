@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::StoreError;
 
-/// Whether the file is a database of OpenCode.
+/// Returns true if the file is a database of OpenCode.
 pub fn is_opencode(path: &Path) -> bool {
     let Ok(connection) = open(path) else { return false };
     let has = |table: &str, needed: &[&str]| {
@@ -26,7 +26,7 @@ pub fn is_opencode(path: &Path) -> bool {
 /// Every session in the database as an export, oldest first. The database is only read.
 pub fn opencode_exports(path: &Path) -> Result<Vec<String>, StoreError> {
     if !is_opencode(path) {
-        // Say what is wrong with the file itself first, if anything is.
+        // An error of the file itself is reported first.
         open(path).map_err(|source| failed(path, source))?;
         return Err(StoreError::NotADatabase {
             path: path.to_owned(),
@@ -100,7 +100,7 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<St
     statement.query_map([table], |row| row.get(0))?.collect()
 }
 
-/// What an export says about each session, oldest first.
+/// Information of an export about each session, oldest first.
 fn sessions(connection: &Connection) -> rusqlite::Result<Vec<Map<String, Value>>> {
     let known = columns(connection, "session")?;
     let present: Vec<_> = INFO.iter().filter(|(column, _)| known.contains(*column)).collect();
@@ -144,7 +144,7 @@ fn export(info: &Map<String, Value>, messages: &mut Owned, parts: &mut Owned) ->
     json!({ "info": info, "messages": messages })
 }
 
-/// Objects with their ids, by whom they belong to.
+/// Objects with their ids, by owner.
 type Owned = HashMap<String, Vec<(String, Map<String, Value>)>>;
 
 /// The JSON objects of a table, in the order they were made. One pass over the table: whether it has an index is
@@ -162,7 +162,7 @@ fn objects(connection: &Connection, table: &str, key: &str) -> rusqlite::Result<
     Ok(owned)
 }
 
-/// A row's data. What is not a JSON object is carried as it is, under a name of its own.
+/// A row's data. A value that is not a JSON object is carried as it is, under a name of its own.
 fn object(data: &Value) -> Map<String, Value> {
     let text = data.as_str().unwrap_or_default();
     match serde_json::from_str(text) {

@@ -1,4 +1,4 @@
-//! What a store tells about itself: plain rows, the same whichever database they come from.
+//! Plain rows that a store returns, the same for every database.
 
 mod calls;
 mod commit;
@@ -16,7 +16,7 @@ pub use self::{
 };
 use crate::log::{Head, Start};
 
-/// Whether something was made now or was there before.
+/// Outcome of making something that may be there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// It is new.
@@ -32,18 +32,18 @@ pub struct NewSession {
     pub id: SessionId,
     /// The id the agent itself gives it.
     pub key: Option<String>,
-    /// What a person calls it; empty if nobody has named it.
+    /// Name given by a person; empty if there is none.
     pub title: String,
-    /// Where it comes from: an agent's name, "gateway", a file.
+    /// Source of the session: an agent's name, "gateway", a file.
     pub source: String,
-    /// When it was begun.
+    /// Time of its creation.
     pub created: Option<Time>,
-    /// Whose it is, for ever; empty for the one that everybody is without tokens.
+    /// Principal that owns it, for ever; empty for the one that all requests without tokens share.
     pub principal: String,
 }
 
 impl NewSession {
-    /// A session with a title and nothing else.
+    /// A session with a title and no other data.
     pub fn titled(id: SessionId, title: impl Into<String>) -> Self {
         Self {
             id,
@@ -71,28 +71,28 @@ pub struct NewFork {
     pub name: String,
 }
 
-/// A session, counted. The counts are of the events that its threads show, each event once: their own, and those
-/// of other sessions which they share because they were forked there. So sums over several sessions count what two
-/// of them share twice.
+/// A session, counted. The counts are of the events that its threads show, each event once: their own, and
+/// those of other sessions which they share because they were forked there. So sums over several sessions
+/// count shared events twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     /// Its id.
     pub id: SessionId,
-    /// What a person calls it.
+    /// Name given by a person.
     pub title: String,
     /// The id the agent itself gives it.
     pub key: Option<String>,
-    /// Where it comes from.
+    /// Source of the session.
     pub source: String,
-    /// Whose it is.
+    /// Principal that owns it.
     pub principal: String,
-    /// When it was begun.
+    /// Time of its creation.
     pub created: Option<Time>,
     /// The thread it goes on with.
     pub head: Option<ThreadId>,
     /// Its labels, sorted.
     pub labels: Vec<String>,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: u64,
     /// All events.
     pub events: u64,
@@ -114,12 +114,12 @@ pub struct SessionRow {
     pub last: Option<Time>,
 }
 
-/// What a session is called, and where it goes on.
+/// Names of a session, and the thread it goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionName {
     /// The id the agent itself gives it.
     pub key: Option<String>,
-    /// What a person calls it.
+    /// Name given by a person.
     pub title: String,
     /// The thread it goes on with.
     pub head: Option<ThreadId>,
@@ -132,13 +132,13 @@ pub struct ThreadRow {
     pub id: ThreadId,
     /// The session it belongs to.
     pub session: SessionId,
-    /// What a person reads.
+    /// Name for people.
     pub name: String,
     /// The id the client itself gives it.
     pub key: Option<String>,
-    /// How it begins.
+    /// Beginning of the thread.
     pub start: Start,
-    /// Where it ends.
+    /// End of the thread.
     pub head: Head,
 }
 
@@ -149,7 +149,7 @@ pub struct TurnRow {
     pub turn: Turn,
     /// The session that owns its first assistant event.
     pub session: SessionId,
-    /// Whether any turn, of any thread, follows it.
+    /// True if any turn, of any thread, follows it.
     pub has_children: bool,
     /// Tokens of its events by the store's tokenizer, if it has one.
     pub tokens: Option<Tokens>,
@@ -171,19 +171,19 @@ impl TurnRow {
 pub struct LedgerEntry {
     /// Its id in its channel.
     pub id: String,
-    /// Where it happened.
+    /// Channel of the event.
     pub channel: String,
-    /// When it happened.
+    /// Time of the event.
     pub time: Time,
-    /// Who did it.
+    /// Author of the event.
     pub author: String,
-    /// What it says.
+    /// Text of the entry.
     pub text: String,
     /// The JSON it came from.
     pub raw: String,
 }
 
-/// Which ledger entries to list. The default is all of them.
+/// Filter for listing ledger entries. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFilter {
     /// Only of this channel.
@@ -198,12 +198,12 @@ pub struct LedgerFilter {
     pub limit: Option<usize>,
 }
 
-/// What to search for, and where.
+/// Words to search for, and the scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// Words, `"phrases in quotes"` and `prefix*`; all must occur. Anything else is only separation.
     pub words: String,
-    /// Where to look.
+    /// Scope of the search.
     pub scope: Scope,
     /// At most so many hits.
     pub limit: usize,
@@ -216,14 +216,14 @@ impl Search {
     }
 }
 
-/// Where to search.
+/// Scope of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In all sessions and in the ledger.
     Everything,
     /// In all sessions.
     Sessions,
-    /// In what one session's threads show, the past they share with other sessions included.
+    /// All that one session's threads show, the past they share with other sessions included.
     Session(SessionId),
     /// In a thread's view, its parents' shared part included.
     Thread(ThreadId),
@@ -234,17 +234,17 @@ pub enum Scope {
 /// A place where the words were found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// Where.
+    /// Place of the hit.
     pub found: Found,
-    /// When it happened.
+    /// Time of the event.
     pub time: Option<Time>,
-    /// How well it fits: higher is better.
+    /// Relevance: higher is better.
     pub score: f64,
     /// The text around the words.
     pub snippet: Vec<Excerpt>,
 }
 
-/// What was found.
+/// Place of a search hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// An event.
@@ -274,7 +274,7 @@ pub enum Excerpt {
     Match(String),
 }
 
-/// What [`doctor`](crate::Sqlite::doctor) found.
+/// Findings of [`doctor`](crate::Sqlite::doctor).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// Every check, in order.
@@ -282,7 +282,7 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Whether every check passed.
+    /// Returns true if every check passed.
     pub fn is_healthy(&self) -> bool {
         self.checks.iter().all(|check| check.problems.is_empty())
     }
@@ -296,15 +296,15 @@ impl DoctorReport {
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was checked.
+    /// Name of the check.
     pub name: String,
-    /// How much of it: "12 events in 3 threads".
+    /// Coverage of the check: "12 events in 3 threads".
     pub covered: String,
-    /// What is wrong; empty if nothing is.
+    /// Problems; empty if there are none.
     pub problems: Vec<String>,
 }
 
-/// What an erasure removed.
+/// Data that an erasure removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Erased {
     /// Threads removed.
@@ -315,11 +315,11 @@ pub struct Erased {
     pub media: u64,
     /// Events that live on as copies, because forks in other sessions share them.
     pub shared: u64,
-    /// Whether the bytes are gone from the files too.
+    /// Progress of removing the bytes from the files too.
     pub scrubbed: Scrubbed,
 }
 
-/// Whether erased bytes are gone from the files.
+/// Progress of removing erased bytes from the files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scrubbed {
@@ -330,7 +330,7 @@ pub enum Scrubbed {
     Waiting,
 }
 
-/// How far a backup is.
+/// Progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
     /// Pages copied.
@@ -339,11 +339,11 @@ pub struct BackupProgress {
     pub total: u64,
 }
 
-/// A line of the audit: that something was done, never what it held.
+/// A line of the audit: an action, never the content it was about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
-    /// When.
+    /// Time of the action.
     pub time: Time,
-    /// What.
+    /// The action.
     pub what: String,
 }

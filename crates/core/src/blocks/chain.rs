@@ -1,8 +1,8 @@
 //! The loops of a context, oldest first.
 //!
-//! A loop begins with the turn in which a user asked, and ends where the next one begins; what was asked and not yet
-//! answered is of no loop. A note that stands for a user's message begins a loop as the message did, so that a context
-//! with blocks over it falls into the same loops as before.
+//! A loop begins with the turn in which a user asked and ends where the next one begins; messages that are
+//! not yet answered belong to no loop. A note that stands for a user's message begins a loop as the message
+//! did, so that a context with blocks over it falls into the same loops as before.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -56,12 +56,12 @@ impl<'c> LoopChain<'c> {
         })
     }
 
-    /// When the newest event happened, of those that say so.
+    /// Time of the newest event that records one.
     pub fn time(&self) -> Option<Time> {
         self.context.segments().iter().rev().find_map(|segment| newest_event(segment)?.event.time)
     }
 
-    /// The runs of segments at `places` that nothing holds.
+    /// The runs of segments at `places` that may be replaced: none of them is held.
     pub(super) fn runs(&self, places: Range<usize>) -> Vec<Range<usize>> {
         runs(places, |place| self.held[place])
     }
@@ -73,7 +73,7 @@ impl<'c> LoopRecord<'c> {
         &self.context.segments()[self.places.clone()]
     }
 
-    /// Where its segments are in the context.
+    /// Places of its segments in the context.
     pub fn places(&self) -> Range<usize> {
         self.places.clone()
     }
@@ -83,12 +83,12 @@ impl<'c> LoopRecord<'c> {
         &self.turns
     }
 
-    /// What its words are counted with.
+    /// Meter that counts its texts.
     pub fn meter(&self) -> &'c Meter {
         self.context.meter()
     }
 
-    /// How its events are named.
+    /// Way in which its events are named.
     pub fn names(&self) -> Names {
         self.context.names()
     }
@@ -97,7 +97,8 @@ impl<'c> LoopRecord<'c> {
         self.context
     }
 
-    /// Whether nothing may stand for a segment but itself: it is essential, pinned, an instruction or a summary.
+    /// Returns true if only the segment itself may be shown: it is essential, pinned, an instruction or a
+    /// summary.
     pub fn is_held(&self, place: usize) -> bool {
         self.held.get(place).copied().unwrap_or(false)
     }
@@ -108,14 +109,15 @@ impl<'c> LoopRecord<'c> {
         Some(TurnRange { start_turn: 0, end_turn })
     }
 
-    /// Where the segments of some turns are in the loop.
+    /// Places of the segments of some turns in the loop.
     pub fn places_of(&self, range: TurnRange) -> Range<usize> {
         let start =
             self.turns.turn_msg_range(range.start_turn).map_or(self.places.len(), |places| places.start);
         start..start + self.turns.messages_for_range(range, self.segments()).len()
     }
 
-    /// Where in the loop something may stand for the segments of some turns: each run that nothing interrupts.
+    /// Places in the loop where something may stand for the segments of some turns: each run without a held
+    /// segment.
     pub fn runs(&self, range: TurnRange, config: &BlockConfig) -> Vec<Range<usize>> {
         let segments = self.segments();
         runs(self.places_of(range), |place| {
@@ -123,7 +125,7 @@ impl<'c> LoopRecord<'c> {
         })
     }
 
-    /// What a note for some of its segments would stand for. Its tokens are those of the originals.
+    /// Contents that a note for some of its segments would stand for. Its tokens are those of the originals.
     pub fn folded(&self, places: Range<usize>) -> Folded {
         let mut folded = Folded::default();
         for segment in self.segments().get(places).unwrap_or_default() {
@@ -133,7 +135,7 @@ impl<'c> LoopRecord<'c> {
     }
 }
 
-/// The runs in `places` that nothing holds.
+/// The runs in `places` without a held segment.
 fn runs(places: Range<usize>, is_held: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for place in places.filter(|place| !is_held(*place)) {
@@ -172,7 +174,7 @@ fn loops(context: &Context) -> Vec<Range<usize>> {
             _ => loops.push(places),
         }
     }
-    // What the last answer's results said beside them follows them in the same turn.
+    // Results say things beside an answer; these follow the answer's results in the same turn.
     if let Some(current) = loops.last_mut() {
         let turn = segments[current.end - 1].turn();
         let same = |segment: &&Segment| segment.turn() == turn && !matches!(segment.body(), Body::Note(_));
@@ -181,8 +183,8 @@ fn loops(context: &Context) -> Vec<Range<usize>> {
     loops
 }
 
-/// Whether a loop begins at a place: a user asked in its turn, and that turn begins here. A note may stand for a part of
-/// a turn, so that the next group goes on with it.
+/// Returns true if a loop begins at a place: a user asked in its turn, and that turn begins here. A note may
+/// stand for a part of a turn, so that the next group goes on with it.
 fn begins(segments: &[Segment], place: usize, asked: &HashSet<u64>) -> bool {
     let turn = segments[place].turn();
     let goes_on = place.checked_sub(1).is_some_and(|before| last_turn(&segments[before]) >= turn);
@@ -197,7 +199,7 @@ pub(super) fn last_turn(segment: &Segment) -> u64 {
     }
 }
 
-/// Whether a segment is what a user asked, or stands for it.
+/// Returns true if a segment is a user's request or stands for one.
 fn asks(segment: &Segment) -> bool {
     match segment.body() {
         Body::Note(note) => note.folded.user_messages > 0,

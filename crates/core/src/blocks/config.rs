@@ -1,10 +1,10 @@
-//! When and how blocks are made.
+//! Settings for when and how blocks are made.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{blocks::Strategy, profile::Share, tokens::Tokens};
 
-/// When and how blocks are made.
+/// Settings for when and how blocks are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BlockConfig {
@@ -12,31 +12,31 @@ pub struct BlockConfig {
     pub compact_at_pct: Share,
     /// The least headroom, as a part of the window. By default 0.05.
     pub compact_budget_threshold_pct: Share,
-    /// How many earlier loops are told turn by turn. By default three.
+    /// Number of earlier loops that are summarised turn by turn. By default three.
     pub compaction_scope: CompactionScope,
-    /// How many turns of the most recent loop stay as they were at its beginning. By default 2.
+    /// Number of turns of the most recent loop that stay unchanged at its beginning. By default 2.
     pub keep_first_turns: usize,
-    /// How many turns of the most recent loop stay at its end. By default 10.
+    /// Number of turns of the most recent loop that stay at its end. By default 10.
     pub keep_recent_turns: usize,
-    /// What the lines that stand for the turns of a loop may cost. By default 2 000.
+    /// Most tokens for the lines that stand for the turns of a loop. By default 2 000.
     pub max_summary_tokens: Tokens,
-    /// How many lines of an output stay in the recent turns. By default 50.
+    /// Number of lines that are kept of an output in the recent turns. By default 50.
     pub tool_output_max_lines: usize,
-    /// Whether what users said stays word for word in the loops that are told turn by turn. By default it is told in the
-    /// line of its turn.
+    /// True if users' messages stay word for word in the loops that are summarised turn by turn. By default
+    /// they are part of the line of their turn.
     pub keep_user_messages: bool,
-    /// How a loop is told. It is code, and so no part of what is written down.
+    /// Strategy that summarises a loop. It is code, and so it is not serialised.
     #[serde(skip)]
     pub strategy: Strategy,
 }
 
-/// How many earlier loops are told turn by turn. Loops beyond are one line.
+/// Number of earlier loops that are summarised turn by turn. Loops beyond share one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionScope {
     /// So many.
     FixedCount(usize),
-    /// As many as the window holds once they are told: their originals may be larger than it.
+    /// As many as the window holds once they are summarised: their originals may be larger than it.
     TokenBudget,
 }
 
@@ -63,8 +63,8 @@ impl Default for BlockConfig {
 }
 
 impl BlockConfig {
-    /// Whether a context that uses so much of so large a window is to be compacted: what is left up to the mark is less
-    /// than the least headroom.
+    /// Returns true if a context of this size is to be compacted in a window of this size: the space left up
+    /// to the mark is less than the least headroom.
     pub fn fires(&self, used: Tokens, max_context_tokens: Tokens) -> bool {
         used > self.trigger(max_context_tokens)
     }

@@ -1,9 +1,9 @@
-//! The default way to tell a loop: a line a turn, with the numbers of its events.
+//! The default strategy: a line for each turn, with the numbers of its events.
 //!
-//! However many turns there are, all of them are told within the limit. Lines that are too long are shortened, all to
-//! the same length; when that is not enough, neighbours are joined into lines that stand for several turns. Lines that
-//! an earlier note has are taken over as they are: what they stand for need not be read again, and old turns are told
-//! ever more briefly as new ones arrive.
+//! However many turns there are, all of them are summarised within the limit. Lines that are too long are
+//! shortened, all to the same length; when that is not enough, neighbours are joined into lines that stand
+//! for several turns. Lines of an earlier note are taken over unchanged: the events that they stand for need
+//! not be read again, and old turns get ever shorter as new ones arrive.
 
 use std::{fmt, iter, ops::Range};
 
@@ -21,7 +21,7 @@ use crate::{
     turn::{CompactedSection, TurnRange},
 };
 
-/// Tells a loop in a line a turn. It has no settings of its own.
+/// Summarises a loop in a line for each turn. It has no settings of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnLines;
 
@@ -58,7 +58,8 @@ impl BlockStrategy for TurnLines {
     }
 }
 
-/// A note for a run of segments, or nothing if they stay: a note is told already, and what is not smaller helps nobody.
+/// A note for a run of segments. `None` if they stay: a run that is a note already, or whose note would not
+/// be smaller.
 fn note(record: &LoopRecord<'_>, run: Range<usize>, limit: Tokens, whole: Tokens) -> Option<String> {
     let segments = &record.segments()[run.clone()];
     if let [only] = segments
@@ -67,8 +68,8 @@ fn note(record: &LoopRecord<'_>, run: Range<usize>, limit: Tokens, whole: Tokens
         return None;
     }
     let folded = record.folded(run);
-    // A run gets its part of the limit by what it had cost at first, which no folding changes; and a note that is not
-    // much smaller than the turns it tells is not worth reading instead of them.
+    // A run's share of the limit follows its original cost, which no folding changes. A note that is not much
+    // smaller than its turns is not worth reading instead of them.
     let part = u128::from(limit.0) * u128::from(folded.tokens.0) / u128::from(whole.0.max(1));
     let told = |segment: &Segment| match segment.body() {
         Body::Note(note) => note.folded.tokens,
@@ -100,7 +101,8 @@ fn header(scribe: &Scribe, lines: &[Line], folded: &Folded) -> String {
     }
 }
 
-/// What some segments say, a line a turn, in order. What a note tells of a turn and what still stands of it are one line.
+/// Content of some segments, a line for each turn, in order. A note's part of a turn and the part that still
+/// stands become one line.
 fn lines(segments: &[Segment]) -> Vec<Line> {
     let turns = turns(segments);
     let mut lines: Vec<Line> = Vec::new();
@@ -151,7 +153,7 @@ fn of_note(note: &Note) -> Vec<Line> {
 struct Line {
     first: Seq,
     last: Seq,
-    /// How many turns it stands for.
+    /// Number of turns it stands for.
     turns: u64,
     text: String,
 }
@@ -203,23 +205,23 @@ impl Line {
         let turns = lines.iter().map(|line| line.turns).fold(0, u64::saturating_add);
         let each = (letters / lines.len()).max(LEAST);
         let texts = lines.iter().filter(|line| !line.text.is_empty()).map(|line| brief(&line.text, each));
-        // What will be cut off need not be put together.
+        // Text that would be cut off need not be put together.
         let texts: Vec<String> = texts.take(letters.div_ceil(LEAST)).collect();
         Some(Self { first, last, turns, text: brief(&texts.join(" | "), letters) })
     }
 }
 
-/// How long a line may be, in letters, while each stands for one turn.
+/// Lengths that a line for a single turn may have, in letters, tried from the longest.
 const LADDER: [usize; 6] = [480, 320, 200, 120, 80, 48];
 
-/// How long a line may be that stands for several turns.
+/// Longest line that stands for several turns, in letters.
 const JOINED: usize = 96;
 
-/// The least that is told of a turn in a joined line.
+/// Least text for a turn in a joined line.
 const LEAST: usize = 16;
 
-/// A token is hardly ever longer than this many bytes: what is longer than so many tokens need not be put together and
-/// counted.
+/// Assumed largest number of bytes in a token: text beyond that many bytes for each allowed token need not be
+/// put together and counted.
 const LONGEST_TOKEN: u64 = 16;
 
 /// The lines under their header, as telling as the limit allows; `None` if it is too small for any words.
@@ -308,7 +310,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the number of turns and the limit: every turn is told, in order, and the limit is kept.
+        /// Whatever the number of turns and the limit: every turn is in a line, in order, and the limit is
+        /// kept.
         #[test]
         fn every_turn_is_told_within_the_limit(
             texts in prop::collection::vec("[a-zé |:()0-9-]{0,300}", 1..80),
@@ -327,7 +330,7 @@ mod tests {
                 turn += line.turns;
                 prop_assert_eq!(line.last, Seq(10 * (turn - 1) + 9));
             }
-            // Told again, nothing is lost either.
+            // A second compaction loses no turn either.
             let again = fitting("[header]", &told, Tokens(limit / 2 + 20), |text| Estimate.count(text)).unwrap();
             let again = again.lines().skip(1).map(|line| Line::read(line).unwrap().turns).sum::<u64>();
             prop_assert_eq!(again, texts.len() as u64);

@@ -1,12 +1,13 @@
 //! Blocks: overlays that stand for the loops of a session, beside the originals.
 //!
-//! Under pressure a loop gets a [`CompactionBlock`]. The most recent one keeps its first turns as they were, its recent
-//! turns with long outputs cut, and a line for each turn in between; earlier loops become such lines altogether; loops
-//! beyond the [`CompactionScope`] are one line. [`compact_loops`] makes the blocks without touching anything, and
-//! [`build_context`] puts them over a context. What stood there stays in the log, and each line says where.
+//! Under pressure a loop gets a [`CompactionBlock`]. The most recent one keeps its first turns unchanged, its
+//! recent turns with long outputs cut, and a line for each turn in between; earlier loops become such lines
+//! altogether; loops beyond the [`CompactionScope`] share one line. [`compact_loops`] makes the blocks
+//! without touching anything, and [`build_context`] puts them over a context. The originals stay in the log,
+//! and each line names their events.
 //!
-//! A block is made once: when more loops follow, the lines of a loop that already has them stay as they are, byte for
-//! byte, so that what a provider has cached of them stays valid.
+//! A block is made once: when more loops follow, the lines of a loop that already has them stay the same,
+//! byte for byte, so that the part a provider has cached stays valid.
 
 mod chain;
 mod config;
@@ -31,16 +32,16 @@ use crate::{
     turn::{CompactedSection, TurnRange},
 };
 
-/// What is shown of a loop instead of all of it.
+/// Content that is shown of a loop instead of all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionBlock {
     /// The turns at the beginning that are shown as they were; only of the most recent loop.
     pub keep_first: Option<TurnRange>,
-    /// What stands for the turns in between or, of an earlier loop, for all of them.
+    /// Lines that stand for the turns in between or, of an earlier loop, for all of them.
     pub keep_compacted: Option<CompactedSection<BlockMessage>>,
     /// The turns at the end, with long outputs cut; only of the most recent loop.
     pub keep_recent: Option<CompactedSection<BlockMessage>>,
-    /// When it was made: the time of the newest event it could know of, since nothing here reads a clock.
+    /// Time of the newest event that it could know of, because nothing here reads a clock.
     pub created_at: Option<Time>,
 }
 
@@ -54,14 +55,14 @@ pub enum BlockMessage {
     Shortened {
         /// The place.
         at: usize,
-        /// What is shown of the output.
+        /// Parts of the output that are shown.
         parts: Vec<Part>,
     },
     /// Words that stand for some segments.
     Note {
         /// The segments' places.
         of: Range<usize>,
-        /// What it says.
+        /// Text of the note.
         text: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Blocks over a whole chain of loops: how far back they go, and what the context looks like under them.
+//! Blocks over a whole chain of loops: the scope they reach back to, and the context under them.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -16,7 +16,7 @@ use crate::{
     turn::TurnRange,
 };
 
-/// Who changes a context by putting blocks over it.
+/// Author of the changes that put blocks over a context.
 pub(crate) const BY: &str = "blocks";
 
 /// The blocks of a context.
@@ -31,13 +31,13 @@ pub struct Overlay {
 /// The block of one loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopOverlay {
-    /// Where the loop's segments are in the context.
+    /// Places of the loop's segments in the context.
     pub places: Range<usize>,
     /// Its block.
     pub block: CompactionBlock,
 }
 
-/// How many of the earlier loops of a chain are told turn by turn.
+/// Number of earlier loops of a chain that are summarised turn by turn.
 pub fn resolve_scope(chain: &LoopChain<'_>, config: &BlockConfig, max_context_tokens: Tokens) -> usize {
     let records: Vec<LoopRecord<'_>> = chain.records().collect();
     let Some((recent, earlier)) = records.split_last() else { return 0 };
@@ -54,8 +54,8 @@ pub fn resolve_scope(chain: &LoopChain<'_>, config: &BlockConfig, max_context_to
     }
 }
 
-/// Makes the blocks of a context: of the most recent loop all three sections, of the earlier ones within the scope the
-/// told turns alone. Nothing is changed.
+/// Makes the blocks of a context: all three sections of the most recent loop, only the summarised turns of
+/// the earlier ones within the scope. Nothing is changed.
 pub fn compact_loops(context: &Context, config: &BlockConfig, max_context_tokens: Tokens) -> Overlay {
     let chain = LoopChain::of(context);
     let scope = resolve_scope(&chain, config, max_context_tokens);
@@ -77,7 +77,7 @@ pub fn compact_loops(context: &Context, config: &BlockConfig, max_context_tokens
     Overlay { beyond, loops }
 }
 
-/// Puts blocks over the context they were made for. What would not make it smaller is not done.
+/// Puts blocks over the context they were made for. A block that would not make it smaller is left out.
 pub fn build_context(context: Context, overlay: &Overlay) -> Context {
     let mut runs = overlay.beyond.clone();
     let mut cuts: BTreeMap<usize, &[Part]> = BTreeMap::new();
@@ -117,7 +117,7 @@ fn ends(segments: &[Segment]) -> Option<(Seq, Seq)> {
     events.first().zip(events.last())
 }
 
-/// What the context costs beside the earlier loops, when the middle of the most recent one is told.
+/// Cost of the context beside the earlier loops once the middle of the most recent one is summarised.
 fn outside(
     chain: &LoopChain<'_>,
     recent: &LoopRecord<'_>,
@@ -136,7 +136,8 @@ fn outside(
     chain.context().tokens().less(earlier).less(saved)
 }
 
-/// The most that some turns cost once they are told: what may be told fits the limit, and what is held stands beside it.
+/// The most that some turns cost once they are summarised: the lines fit the limit, and held segments stand
+/// beside them.
 fn told(record: &LoopRecord<'_>, range: TurnRange, config: &BlockConfig) -> Tokens {
     let runs = record.runs(range, config);
     let is_told = |place: &usize| runs.iter().any(|run| run.contains(place));

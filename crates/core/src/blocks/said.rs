@@ -1,4 +1,5 @@
-//! A turn in a line: what was asked, which tools were called on what, what came of it, and what was said.
+//! One-line summary of a turn: the user's request, the tools called with their arguments and outcomes, and
+//! the answer.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::{
     },
 };
 
-/// How much of each is told, in letters.
+/// Most letters of each part of the line.
 const ASKED: usize = 240;
 const SAID: usize = 160;
 const SAID_BESIDE_CALLS: usize = 80;
@@ -19,10 +20,10 @@ const TARGET: usize = 60;
 const ERROR: usize = 100;
 const SHORT_RESULT: usize = 40;
 
-/// How many calls are told one by one.
+/// Number of calls that are listed one by one.
 const CALLS: usize = 8;
 
-/// What the segments of a turn say, in a line.
+/// Summary of the segments of a turn in a line.
 pub(super) fn said(segments: &[Segment]) -> String {
     let mut told = Vec::new();
     tell(&mut told, "asked: ", ASKED, segments.iter().filter(|segment| segment.is_user()).flat_map(original));
@@ -38,7 +39,7 @@ pub(super) fn said(segments: &[Segment]) -> String {
         }
         told.push(format!("{} more: {}", count(more.len() as u64, "call", "calls"), calls(&tools)));
     }
-    // What was done says more than what was said about it: if the line is shortened, that goes first.
+    // The calls say more than the text about them: if the line is shortened, the text goes first.
     let room = if exchanges.is_empty() { SAID } else { SAID_BESIDE_CALLS };
     tell(&mut told, "said: ", room, segments.iter().filter_map(answer_part));
     if told.is_empty() {
@@ -47,7 +48,7 @@ pub(super) fn said(segments: &[Segment]) -> String {
     told.join("; ")
 }
 
-/// The words of some parts, after what they are.
+/// Adds the text of some parts, after a label.
 fn tell<'a>(told: &mut Vec<String>, what: &str, room: usize, parts: impl IntoIterator<Item = &'a Part>) {
     let mut words = String::new();
     for part in parts {
@@ -71,7 +72,7 @@ fn tell<'a>(told: &mut Vec<String>, what: &str, room: usize, parts: impl IntoIte
     }
 }
 
-/// What stands in a turn beside what a user asked and the model answered.
+/// Text of a segment that is neither a user's request nor the model's answer.
 fn aside(segment: &Segment) -> Option<String> {
     let mut told = Vec::new();
     match segment.body() {
@@ -96,7 +97,7 @@ fn aside(segment: &Segment) -> Option<String> {
     told.pop()
 }
 
-/// What a user said, whatever is still shown of it.
+/// The user's original message, however much of it is still shown.
 fn original(segment: &Segment) -> &[Part] {
     match segment.body() {
         Body::User { event, .. } => event.event.fact.parts(),
@@ -145,13 +146,13 @@ fn tail_of(path: &str) -> String {
     format!("…{}", flat(tail, TARGET))
 }
 
-/// The arguments of a call nobody knows; empty ones say nothing.
+/// Arguments of a call to an unknown tool; empty ones add nothing.
 fn arguments(call: &ToolCall) -> String {
     let arguments = call.arguments.trim();
     if arguments == "{}" { String::new() } else { flat(arguments, TARGET) }
 }
 
-/// What a call gave back, as it came, whatever is still shown of it.
+/// Original result of a call, however much of it is still shown.
 fn outcome(segment: &Segment, kind: Option<Kind>) -> String {
     let Body::Exchange { outcome: Shown::Returned { event, index, .. }, .. } = segment.body() else {
         return "no result".to_owned();
@@ -185,7 +186,7 @@ fn outcome(segment: &Segment, kind: Option<Kind>) -> String {
     told
 }
 
-/// What a tool said went wrong. Most say that it is an error.
+/// Error message of a tool. Most outputs already say that they are an error.
 fn error(parts: &[Part]) -> String {
     let mut told = Vec::new();
     tell(&mut told, "", ERROR, parts);

@@ -1,4 +1,4 @@
-//! How a loop becomes a block.
+//! Strategy that turns a loop into a block.
 
 use std::{fmt::Debug, ops::Deref, sync::Arc};
 
@@ -12,9 +12,10 @@ use crate::{
 
 /// Makes a block of a loop.
 ///
-/// An implementor says how a range of turns is told; the rest has defaults. It must be deterministic, and tell every
-/// turn of the range: what it does not tell must be among its messages as an [original](BlockMessage::Original), in
-/// order. It may tell what [`LoopRecord::runs`] gives, and nothing else: what lies between is essential or pinned.
+/// An implementor decides how a range of turns is summarised; the rest has defaults. It must be deterministic
+/// and cover every turn of the range: a turn that it does not summarise must be among its messages as an
+/// [original](BlockMessage::Original), in order. It may replace only the segments that [`LoopRecord::runs`]
+/// gives: those in between are essential or pinned.
 ///
 /// ```
 /// use epitome_core::{
@@ -51,10 +52,10 @@ use crate::{
 /// }
 /// ```
 pub trait BlockStrategy: Debug + Send + Sync {
-    /// What it is called.
+    /// Name of the strategy.
     fn name(&self) -> &'static str;
 
-    /// Tells a range of turns in few words. `None` if they stay as they are.
+    /// Summarises a range of turns. `None` if they stay unchanged.
     fn keep_compacted(
         &self,
         record: &LoopRecord<'_>,
@@ -81,7 +82,8 @@ pub trait BlockStrategy: Debug + Send + Sync {
         Some(CompactedSection { range, messages })
     }
 
-    /// Assembles a block: of the most recent loop all three sections, of an earlier one the told turns alone.
+    /// Assembles a block: all three sections of the most recent loop, only the summarised turns of an earlier
+    /// one.
     fn compact(
         &self,
         record: &LoopRecord<'_>,
@@ -108,7 +110,7 @@ pub trait BlockStrategy: Debug + Send + Sync {
     }
 }
 
-/// Where a loop stands in the chain.
+/// Position of a loop in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopPlace {
     /// It is the last one that was answered.
@@ -183,7 +185,7 @@ fn shortened(record: &LoopRecord<'_>, at: usize, config: &BlockConfig) -> BlockM
     }
 }
 
-/// Whether a block already stands over a segment.
+/// Returns true if a block already stands over a segment.
 fn is_ours(segment: &Segment) -> bool {
     segment.touched() == Some(BY)
 }

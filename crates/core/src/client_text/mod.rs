@@ -1,9 +1,10 @@
 //! Texts that clients write in the user's name.
 //!
-//! A user message holds more than what a person typed: notifications about tasks, echoes and output of commands, output
-//! of hooks, reminders, notes about the environment, files, markers of interruptions, summaries of what came before. Who
-//! speaks decides what a quote, a title, a request or a constraint is, so one table says it for all clients, and
-//! everything that asks what the user said asks here.
+//! A user message holds more than the words that a person typed: notifications about tasks, echoes and output
+//! of commands, output of hooks, reminders, notes about the environment, files, markers of interruptions,
+//! summaries of earlier conversation. Quotes, titles, requests and constraints must only be taken from the
+//! user's own words, so one table tells them apart for all clients, and all code that needs the user's words
+//! asks here.
 //!
 //! Only texts at the places where clients put them count: a part of its own, or a block that begins where a line does.
 //! A user who mentions a tag in a sentence, or pastes one within a code fence, still speaks.
@@ -22,7 +23,7 @@ use crate::event::{Fact, Part};
 /// The kind of a text that a client writes in the user's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientTextKind {
-    /// A task, an agent or a server reports: what it says is its, not the user's.
+    /// A report of a task, an agent or a server: its words are its own, not the user's.
     Notification,
     /// A command of the client that the user ran.
     CommandEcho,
@@ -40,7 +41,7 @@ pub enum ClientTextKind {
     Reminder,
     /// A marker that the user interrupted the model.
     Interruption,
-    /// A summary of what came before, or where to find it.
+    /// A summary of the earlier conversation, or a pointer to it.
     Continuation,
     /// The open file, the selection or the diagnostics of an editor.
     EditorState,
@@ -48,7 +49,7 @@ pub enum ClientTextKind {
     Attachment,
     /// The result of a tool, where a client has no other place for it.
     ToolOutput,
-    /// A placeholder for an image, or for nothing.
+    /// A placeholder for an image, or an empty one.
     MediaPlaceholder,
     /// A request of the client itself: for a summary, or to go on.
     ClientPrompt,
@@ -106,8 +107,8 @@ pub fn spans(text: &str) -> Vec<TextSpan> {
     with_words(text, 0, &client_spans(text))
 }
 
-/// Splits each part of a user message as [`spans`] does; what is no text has none. A section that a client sends in several
-/// parts ends where its end stands, if it has one.
+/// Splits each part of a user message as [`spans`] does; parts without text have no spans. A section that a
+/// client sends in several parts ends at its closing mark, if it has one.
 pub fn spans_of(parts: &[Part]) -> Vec<Vec<TextSpan>> {
     let mut ends = SectionEnds::default();
     let mut open: Option<OpenSection> = None;
@@ -143,7 +144,7 @@ pub fn spans_of(parts: &[Part]) -> Vec<Vec<TextSpan>> {
     all
 }
 
-/// A section whose end stands in a later part.
+/// A section whose closing mark stands in a later part.
 struct OpenSection {
     end: &'static str,
     kind: ClientTextKind,
@@ -222,7 +223,7 @@ pub fn user_words_of(parts: &[Part]) -> String {
     let mut said = String::new();
     for (part, spans) in parts.iter().zip(spans_of(parts)) {
         let Part::Text { text } = part else { continue };
-        // Quotes of users are word for word, so nothing is trimmed where nothing is taken out.
+        // Quotes of users are word for word, so text is trimmed only where something is taken out.
         let is_all = spans.iter().all(|span| span.kind.is_none());
         let words = if is_all { Cow::Borrowed(text.as_str()) } else { own_words(text, spans) };
         if words.trim().is_empty() {
@@ -236,8 +237,8 @@ pub fn user_words_of(parts: &[Part]) -> String {
     said
 }
 
-/// Whether a person speaks in an event: with words of their own, or with an image or a file. A message without any text
-/// does not say who wrote it and counts as the user's.
+/// Returns true if a person speaks in an event: with words of their own, or with an image or a file. A
+/// message without any text does not show its author and counts as the user's.
 pub fn is_user_speaking(fact: &Fact) -> bool {
     let Fact::UserSaid { parts } = fact else { return false };
     let is_text = |part: &Part| matches!(part, Part::Text { .. });
@@ -253,7 +254,7 @@ pub(crate) fn named_opening(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether blocks of a tag are a client's, wherever they stand.
+/// Returns true if blocks of a tag are a client's, wherever they stand.
 pub(crate) fn is_client_tag(name: &str) -> bool {
     table::tagged(name, name).is_some_and(|row| row.kind != ClientTextKind::UserWordsFrame)
 }

@@ -1,7 +1,8 @@
 //! Finds the texts of clients within a text of a user message.
 //!
-//! The text is read once, line by line. Whatever its writer tries, a place is looked at a bounded number of times: tags
-//! that are never closed are remembered by name, and after many searches in vain no more are made.
+//! The text is read once, line by line. Even for hostile input, each place is looked at a bounded number of
+//! times: tags that are never closed are remembered by name, and after many searches in vain no more are
+//! made.
 
 use std::ops::Range;
 
@@ -14,11 +15,11 @@ use super::table::{ClientText, TABLE, TextMark, named_opening, tagged};
 pub(crate) struct ClientSpan<'t> {
     /// Its place in the text.
     pub(crate) range: Range<usize>,
-    /// The row that says what it is.
+    /// Row of the table that matched.
     pub(crate) row: &'static ClientText,
     /// The name of its tag, or the line or words that it begins with.
     pub(crate) name: &'t str,
-    /// The place of what it says, within its tags.
+    /// Place of its content, within its tags.
     pub(crate) inside: Range<usize>,
 }
 
@@ -44,23 +45,23 @@ pub(crate) fn client_spans(text: &str) -> Vec<ClientSpan<'_>> {
     found
 }
 
-/// How many tags are looked for in vain before no more are: no client leaves one open.
+/// Number of vain searches for closing tags after which no more are made: no client leaves a tag open.
 const MOST_UNCLOSED: usize = 64;
 
-/// How many tags may be closed only within lines before a closing that matches is no longer looked for.
+/// Number of tags that may be closed only within lines before matching closing tags are no longer looked for.
 const MOST_UNMATCHED: usize = 64;
 
-/// No tag of a client, with its attributes, is longer.
+/// Limit for the length of a client's tag with its attributes.
 const LONGEST_TAG: usize = 1_024;
 
-/// No heading of a client is longer, in bytes.
+/// Limit for the length of a client's heading, in bytes.
 const LONGEST_HEADING: usize = 200;
 
 struct Scanner<'t> {
     text: &'t str,
     /// Tags that are never closed.
     unclosed: Vec<&'t str>,
-    /// How many tags had no closing that matches.
+    /// Number of tags without a matching closing tag.
     unmatched: usize,
     found: Vec<ClientSpan<'t>>,
 }
@@ -112,7 +113,8 @@ impl<'t> Scanner<'t> {
         true
     }
 
-    /// Takes what a client wrote behind the user's words, which begin at `from`, and says where they end.
+    /// Takes the client's text behind the user's words, which begin at `from`, and returns the place where
+    /// the user's words end.
     fn take_end(&mut self, from: usize) -> usize {
         let text = self.slice(from..self.text.len()).trim_end();
         for row in TABLE {
@@ -131,7 +133,7 @@ impl<'t> Scanner<'t> {
         self.text.len()
     }
 
-    /// Takes what a client wrote before the user's words, and says where they begin.
+    /// Takes the client's text before the user's words, and returns the place where the user's words begin.
     fn take_header(&mut self) -> usize {
         let blank = self.text.len() - self.text.trim_start().len();
         let text = self.slice(blank..self.text.len());
@@ -156,7 +158,7 @@ impl<'t> Scanner<'t> {
         let mut at = range.start;
         while at < range.end {
             let start = at + spaces(self.slice(at..range.end));
-            // Most lines begin no block, and nothing of them is read but where they end.
+            // Most lines begin no block; only their end is looked for.
             at = match self.text.as_bytes().get(start) {
                 Some(b'<' | b'#' | b'-' | b'[') => self.take_block(start..range.end, frames),
                 _ => None,
@@ -165,7 +167,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The place behind a line, and behind the code that it begins: what is pasted there is the user's.
+    /// The place behind a line, and behind the code block that it begins: pasted code is the user's.
     fn after_line(&self, range: Range<usize>) -> usize {
         let rest = self.slice(range.clone());
         let line = |from: usize| {
@@ -212,7 +214,7 @@ impl<'t> Scanner<'t> {
     fn take_tagged(&mut self, range: Range<usize>, frames: FrameHandling) -> Option<usize> {
         let rest = self.slice(range.clone());
         let opening_end = rest.bytes().take(LONGEST_TAG).position(|byte| byte == b'>')?;
-        // What holds a closing is no tag.
+        // Text that holds a closing bracket is no tag.
         let opening = rest.get(1..opening_end).filter(|opening| !opening.contains("</"))?;
         let name = opening.split([' ', '\n']).next().unwrap_or_default();
         let row = tagged(name, opening)?;
@@ -250,8 +252,8 @@ impl<'t> Scanner<'t> {
         Some(block.end)
     }
 
-    /// The length of the block that a text begins with. Only tags where lines begin or end are counted, so that a tag that
-    /// instructions mention closes nothing; if they do not match, the first that closes does.
+    /// The length of the block that a text begins with. Only tags where lines begin or end are counted, so
+    /// that a tag mentioned in instructions closes nothing; if they do not match, the first closing tag does.
     fn close(&mut self, text: &str, opening_end: usize, name: &str) -> Option<usize> {
         const TRIES: usize = 64;
         let (open, close) = (format!("<{name}"), format!("</{name}>"));
@@ -325,14 +327,14 @@ fn last_line(text: &str, begins: &str) -> Option<usize> {
     text.rmatch_indices(begins).map(|(at, _)| at).find(|at| begins_a_line(text, *at))
 }
 
-/// Whether a text is one bracket and nothing beside it.
+/// Returns true if a text is exactly one bracket.
 fn is_bracket(text: &str) -> bool {
     let Some(open) = text.chars().next() else { return false };
     let close = if open == '<' { '>' } else { ']' };
     text.ends_with(close) && !text.contains('\n') && !text.get(1..).is_some_and(|rest| rest.contains(open))
 }
 
-/// Whether a line is nothing but brackets that begin so.
+/// Returns true if a line consists only of brackets with this opening.
 fn is_row_of_brackets(line: &str, opening: &str) -> bool {
     let mut rest = line;
     while let Some(inside) = rest.strip_prefix(opening) {
@@ -342,14 +344,14 @@ fn is_row_of_brackets(line: &str, opening: &str) -> bool {
     rest.is_empty()
 }
 
-/// Whether what follows a command is said to the model: an option is one word.
+/// Returns true if the text behind a command is addressed to the model: an option is one word.
 fn reads_as_words(text: &str) -> bool {
     let text = text.trim();
     text.contains(char::is_whitespace) || !text.is_ascii()
 }
 
-/// Whether a block is only mentioned: it stands in one line, and the sentence goes on behind it. No line is read to its end
-/// for that, since it may hold many blocks.
+/// Returns true if a block is only mentioned: it stands in one line, and the sentence goes on behind it. No
+/// line is read to its end for that, because it may hold many blocks.
 fn is_mentioned(text: &str, length: usize) -> bool {
     let (block, behind) = text.split_at_checked(length).unwrap_or((text, ""));
     let goes_on = |letter: char| !matches!(letter, '<' | '\n' | '\r');
@@ -357,14 +359,14 @@ fn is_mentioned(text: &str, length: usize) -> bool {
     is_apart && behind.trim_start_matches([' ', '\t']).starts_with(goes_on) && !block.contains('\n')
 }
 
-/// Whether nothing but space stands before a place in its line.
+/// Returns true if only space stands before a place in its line.
 fn begins_a_line(text: &str, at: usize) -> bool {
     let before = text.as_bytes().get(..at).unwrap_or_default();
     let last = before.iter().rev().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
     last.is_none_or(|byte| *byte == b'\n')
 }
 
-/// Whether nothing but space stands behind a place in its line.
+/// Returns true if only space stands behind a place in its line.
 fn ends_a_line(text: &str, at: usize) -> bool {
     let after = text.as_bytes().get(at..).unwrap_or_default();
     let next = after.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));

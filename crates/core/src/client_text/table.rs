@@ -1,8 +1,8 @@
-//! The table of texts that clients write in the user's name: how each is recognised, what it is, and whether it holds for the
-//! whole session.
+//! The table of texts that clients write in the user's name: for each its mark, its kind, and if it holds for
+//! the whole session.
 //!
-//! Rows come from real sessions and from the clients' sources. A new client or a new text is a row here and an example in
-//! the tests; nothing else needs to know its words.
+//! Rows come from real sessions and from the clients' sources. A new client or a new text is a row here and
+//! an example in the tests; its words are known nowhere else.
 
 use super::ClientTextKind::{
     self, Attachment, ClientPrompt, CommandEcho, CommandOutput, Continuation, ControlToken, EditorState,
@@ -15,9 +15,9 @@ use super::ClientTextKind::{
 pub(crate) struct ClientText {
     /// Its kind.
     pub(crate) kind: ClientTextKind,
-    /// How it is recognised.
+    /// Mark by which it is recognised.
     pub(crate) mark: TextMark,
-    /// Whether it is standing context.
+    /// Rule that decides if it is standing context.
     pub(crate) standing: StandingRule,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct ClientText {
 pub(crate) enum TextMark {
     /// A block from `<name …>`, where a line begins, to `</name>`.
     Tag(&'static str),
-    /// The same of every tag whose name begins so.
+    /// The same for every tag whose name has this prefix.
     TagPrefix(&'static str),
-    /// The same of every tag whose name ends so.
+    /// The same for every tag whose name has this suffix.
     TagSuffix(&'static str),
     /// A tag around words of the user: only the tags are the client's.
     Frame(&'static str),
-    /// A tag around what the user typed behind a command: the user's words if they read as such.
+    /// A tag around the words that the user typed behind a command: the user's words if they read as such.
     Arguments(&'static str),
     /// A tagged block that quotes the user between two formulas.
     Quotes {
@@ -57,7 +57,8 @@ pub(crate) enum TextMark {
     Exactly(&'static str),
     /// A whole part that is one bracket, which begins so.
     Bracket(&'static str),
-    /// A whole part whose first line begins and ends so, and whose second line begins with one of some texts.
+    /// A whole part whose first line has this beginning and end, and whose second line begins with one of
+    /// some texts.
     FirstLine {
         /// The beginning of the first line.
         begins: &'static str,
@@ -89,7 +90,7 @@ pub(crate) enum TextMark {
         /// The end of it.
         to: &'static str,
     },
-    /// A line of nothing but brackets that begin so.
+    /// A line that consists only of brackets with this opening.
     BracketLine(&'static str),
 }
 
@@ -100,7 +101,7 @@ pub(crate) enum StandingRule {
     Never,
     /// It holds until a newer one takes its place.
     Always,
-    /// What it says decides.
+    /// Its content decides.
     ByContent,
 }
 
@@ -124,7 +125,7 @@ use TextMark::{
 /// The rows, by client. The first that matches counts, so exact names stand before beginnings and ends of names.
 #[rustfmt::skip]
 pub(crate) static TABLE: &[ClientText] = &[
-    // Reminders quote the user who spoke while tools ran; everything else in them is the client's.
+    // Reminders quote a user who spoke while tools ran; everything else in them is the client's.
     text(Reminder, Quotes { tag: "system-reminder", before: "The user sent the following message", behind: "Please address this message" }),
     text(Reminder, Quotes { tag: "system-reminder", before: "The user sent a new message while you were working", behind: "IMPORTANT: After completing your current task" }),
     reminder("system-reminder"),
@@ -309,7 +310,7 @@ pub(crate) fn tagged(name: &str, opening: &str) -> Option<&'static ClientText> {
     })
 }
 
-/// No client's name is longer.
+/// Limit for the length of a client's name.
 const LONGEST_NAME: usize = 64;
 
 /// The beginning of a text up to the end of `behind`, if it is a name between these two.

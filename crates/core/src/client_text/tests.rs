@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// A text, the kinds of what clients wrote in it, and the user's words.
+/// Checks the kinds of a client's texts in `text`, and the user's words beside them.
 fn check(text: &str, kinds: &[ClientTextKind], words: &str) {
     let found: Vec<ClientTextKind> = spans(text).into_iter().filter_map(|span| span.kind).collect();
     assert_eq!(found, kinds, "{text}");
@@ -86,7 +86,7 @@ const EXAMPLES: &[(&str, &[ClientTextKind], &str)] = &[
     ("<multi_agent_mode>Delegate.</multi_agent_mode>", &[Instructions], ""),
     ("<personality_spec>\nBe brief.\n</personality_spec>", &[Instructions], ""),
     ("<recommended_plugins>\n- Box\n</recommended_plugins>", &[Environment], ""),
-    // OpenCode and what people run in it.
+    // Texts of OpenCode and of its plugins.
     ("Called the Read tool with the following input: {\"filePath\":\"/a.rs\"}", &[ToolOutput], ""),
     ("Called the list tool with the following input: {\"path\":\"/\"}", &[ToolOutput], ""),
     ("The following tool was executed by the user", &[ToolOutput], ""),
@@ -295,7 +295,7 @@ fn words_behind_a_section_in_several_parts_stay_the_users() {
     );
     let again = format!("--- End of content ---\nAnd:\n{begin}");
     check(&[begin, &again, "b", "--- End of content ---"], "And:");
-    // What never ends takes no other part.
+    // A block that never ends takes no other part.
     check(&["# AGENTS.md instructions\nare what I want to write.", "Never push."], "Never push.");
     check(&[begin, "Never push."], "Never push.");
     let many = vec!["# AGENTS.md instructions"; 30_000];

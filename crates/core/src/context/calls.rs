@@ -1,10 +1,10 @@
-//! Calls that nothing has answered yet, and which of them a result belongs to.
+//! Calls that are not answered yet, and the matching of results to them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::id::{CallId, Seq};
 
-/// Calls that nothing has answered, by id and event: the places of the parts that make them.
+/// Calls without an answer, by id and event: the places of the parts that make them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenCalls(HashMap<CallId, BTreeMap<Seq, VecDeque<usize>>>);
 

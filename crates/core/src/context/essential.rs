@@ -1,7 +1,8 @@
-//! The essential set: what a request is pointless without.
+//! The essential set: the segments without which a request is pointless.
 //!
-//! The prefix, the newest message of the user, and the open exchange: the last answer, if nobody has answered what its
-//! calls returned. A reducer leaves these alone, or in the last resort cuts them; it never leaves them out.
+//! The prefix, the newest message of the user, and the open exchange: the last answer, if the results of its
+//! calls are not answered yet. A reducer leaves these alone, or in the last resort cuts them; it never leaves
+//! them out.
 
 use std::ops::Range;
 
@@ -10,31 +11,31 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Where the essential segments are.
+/// Places of the essential segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Essential {
-    /// How many segments the prefix has.
+    /// Number of segments in the prefix.
     pub prefix: usize,
     /// The newest message of the user.
     pub newest: Option<usize>,
-    /// The last answer with what its calls returned; empty if it was answered, or called nothing.
+    /// The last answer with the results of its calls; empty if it was answered, or called nothing.
     pub open: Range<usize>,
 }
 
 impl Essential {
-    /// Whether the segment at `index` is one of them.
+    /// Returns true if the segment at `index` is essential.
     pub fn contains(&self, index: usize) -> bool {
         index < self.prefix || self.newest == Some(index) || self.open.contains(&index)
     }
 
-    /// Where the loop that is still going begins: at the newest message of the user, or at the open exchange if that is
+    /// Beginning of the loop in progress: the newest message of the user, or the open exchange if that is
     /// earlier. Past the end if there is neither.
     pub fn loop_start(&self) -> usize {
         let open = if self.open.is_empty() { usize::MAX } else { self.open.start };
         self.newest.unwrap_or(usize::MAX).min(open)
     }
 
-    /// What the prefix, the newest message and the open exchange cost.
+    /// Tokens of the prefix, the newest message and the open exchange.
     pub fn tokens(&self, context: &Context) -> [Tokens; 3] {
         let segments = context.segments();
         let sum =
@@ -54,13 +55,14 @@ impl Context {
 
     fn open(&self, newest: Option<usize>) -> Range<usize> {
         let Some(last) = self.segments.iter().rposition(Segment::is_answer) else { return 0..0 };
-        // If the newest answer is no longer shown, it called nothing, and what is shown was answered by it.
+        // If the newest answer is no longer shown, it called nothing, and the segments shown were answered by
+        // it.
         let turn = self.segments[last].turn;
         if self.growth.turns.answered != Some(turn) {
             return 0..0;
         }
         let in_turn = self.segments[..=last].iter().rev().take_while(|segment| segment.turn == turn);
-        // A turn begins with what was asked, which is no part of the answer.
+        // A turn begins with its request, which is no part of the answer.
         let length =
             in_turn.enumerate().filter(|(_, segment)| segment.is_answer()).map(|(back, _)| back + 1).last();
         let start = last + 1 - length.unwrap_or(0);
@@ -70,7 +72,7 @@ impl Context {
             .any(|segment| matches!(&segment.body, Body::Exchange { outcome: Shown::Returned { .. }, .. }));
         let called = answer.iter().any(|segment| matches!(segment.body, Body::Exchange { .. }));
         let interrupted = newest.is_some_and(|newest| newest > last);
-        // The calls of an answer that the user talked over, and that gave nothing back, are past.
+        // Calls of an answer are past if the user spoke before they returned anything.
         if returned || (called && !interrupted) { start..last + 1 } else { 0..0 }
     }
 }

@@ -1,9 +1,9 @@
 //! Gaps: neighbouring events that need not be there, because a note that was recorded stands for all of them.
 //!
-//! Whatever comes after a gap must find the turns counted as if the events had been there. So a gap knows what they do to
-//! the count, in a way that holds wherever a context begins: the first move among them, which depends on what went before,
-//! is kept as it is; all that follows from it is kept as numbers. Nothing else reaches out of a gap: calls and their
-//! results are both in it or both not, and no call in it is open.
+//! After a gap, turns must be counted as if its events had been there. So a gap knows their effect on the
+//! count, in a form that holds wherever a context begins: the first move among them, which depends on the
+//! events before it, is kept as it is; its consequences are kept as numbers. A gap has no other effect
+//! outside: calls and their results are both in it or both not, and no call in it is open.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,18 +29,18 @@ pub struct Gap {
     /// The first event that any of them belongs to, a result to its call. It is one of them, but for old records: see
     /// [`is_whole`](Self::is_whole).
     pub(crate) since: Seq,
-    /// Where the first of what they show would stand; none if what they show begins before them.
+    /// Place of the first segment that they show; `None` if their segments begin before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at: Option<Place>,
-    /// The first move among them and what follows from it.
+    /// The first move among them and its consequences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turns: Option<Moves>,
-    /// The compaction whose summary the note stands for too: under another the note is not put there.
+    /// The compaction whose summary the note stands for too: under another one the note is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) summary_of: Option<Seq>,
 }
 
-/// Where the first of what a gap hides would stand.
+/// Place of the first segment that a gap hides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Place {
@@ -50,16 +50,16 @@ pub(crate) enum Place {
     Within(Key),
 }
 
-/// What a gap does to the count of turns.
+/// Effect of a gap on the count of turns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Moves {
     pub(crate) first: Move,
-    /// How many turns begin after that of the first move.
+    /// Number of turns that begin after that of the first move.
     pub(crate) more: u64,
-    /// How far the last turn is.
+    /// Progress of the last turn.
     pub(crate) ends: Answering,
-    /// How many turns before the last one the newest answer is, if there is one.
+    /// Distance in turns from the last one back to the newest answer, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<u64>,
 }
@@ -75,14 +75,15 @@ impl Gap {
         self.since
     }
 
-    /// Whether no call is in it without its results, and no result without its call. Records once had them in two gaps,
-    /// of which the later one is not whole by this; the other one is among those it [goes back to](Self::since).
+    /// Returns true if every call in it has its results, and every result its call. Records once had them in
+    /// two gaps, of which the later one is not whole by this; the other one is among those it
+    /// [goes back to](Self::since).
     pub(crate) fn is_whole(&self) -> bool {
         self.since >= self.events.first
     }
 
-    /// Whether an event must be there even if a note stands for everything around it: it holds for what comes later, or
-    /// says something of an event elsewhere.
+    /// Returns true if an event must be kept even if a note stands for everything around it: it holds for
+    /// later events, or says something about an event elsewhere.
     pub fn outlasts_notes(event: &Logged) -> bool {
         match &event.event.fact {
             Fact::Instructed { what, .. } => match what {
@@ -105,12 +106,13 @@ impl Gap {
         }
     }
 
-    /// Whether the note stands for all of it in a context that stands on this compaction and shows what is `from` there on.
+    /// Returns true if the note stands for all of it in a context that stands on this compaction and shows
+    /// events from `from` on.
     pub(crate) fn holds(&self, from: Seq, standing: Option<Seq>) -> bool {
         self.since >= from && (self.summary_of.is_none() || self.summary_of == standing)
     }
 
-    /// Goes on with what follows it immediately, events of the same note.
+    /// Extends the gap with one that follows it immediately, of the same note.
     pub(crate) fn append(&mut self, next: &Self) {
         self.events.last = self.events.last.max(next.events.last);
         self.since = self.since.min(next.since);
@@ -164,7 +166,7 @@ impl Moves {
         }
     }
 
-    /// The turn of the first move where nothing went before.
+    /// The turn of the first move in an empty context.
     fn begins_at(&self) -> u64 {
         let mut turns = Turns::default();
         turns.go_on(&self.first);
@@ -173,7 +175,7 @@ impl Moves {
 }
 
 impl Context {
-    /// Passes over a gap. Until what was decided is decided again, a line stands there that says where the events are.
+    /// Passes over a gap. Until the recorded decisions are made again, a line in its place names the events.
     pub(crate) fn pass_over(&mut self, gap: &Gap) {
         self.growth.head = self.growth.head.max(gap.events.last);
         self.growth.begun = true;
@@ -217,7 +219,8 @@ impl Context {
 }
 
 impl Segment {
-    /// Whether it stands for a gap whose note is yet to be put there: nothing but that can be decided about it.
+    /// Returns true if it stands for a gap whose note is yet to be put there: no other decision can be made
+    /// about it.
     pub(super) fn is_unread(&self) -> bool {
         matches!(self.body, Body::Note(_)) && self.touched.is_none()
     }

@@ -1,8 +1,8 @@
 //! Growing a context, event by event.
 //!
-//! What pairing needs to know of the past travels with the context: which calls are still open, which answer the last
-//! event was a fragment of, whether the prefix is closed. So appending a turn costs that turn, whatever came before it,
-//! and a result finds its call even if the context was reduced in between.
+//! The context carries the state that pairing needs: the calls that are still open, the answer of which the
+//! last event was a fragment, and the end of the prefix. So appending a turn costs that turn, however long
+//! the history is, and a result finds its call even if the context was reduced in between.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What became of an event that a context was extended with.
+/// Outcome of extending a context with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Extended {
@@ -26,18 +26,19 @@ pub enum Extended {
     Grown,
     /// The context already holds it, or a later one; nothing was done.
     Known,
-    /// A compaction was adopted, undone or brought back: what is shown begins elsewhere. Nothing was done; project again.
+    /// A compaction was adopted, undone or brought back: the part that is shown begins elsewhere. Nothing was
+    /// done; project again.
     Moved,
 }
 
-/// What a context must know of its past to go on.
+/// State of the past that a context needs for growing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     open: OpenCalls,
     pub(super) turns: Turns,
-    /// Whether anyone has spoken: the prefix ends there.
+    /// True once a message was seen: the prefix ends there.
     pub(super) begun: bool,
-    /// How many segments the prefix has.
+    /// Number of segments in the prefix.
     pub(super) prefix: usize,
     /// Settings, tools and system prompt: whether each is among the prefix, which they lead in this order.
     standing: [bool; 3],
@@ -49,8 +50,9 @@ pub(super) struct Growth {
 }
 
 impl Context {
-    /// Appends what happened next. `pieces` are the log's counts of the event's texts, in the order
-    /// [`Event::visit_counted`](crate::Event::visit_counted) shows them; without them, or if they are not as many, the texts are counted here.
+    /// Appends the next event. `pieces` are the log's counts of the event's texts, in the order
+    /// [`Event::visit_counted`](crate::Event::visit_counted) shows them; without them, or if they are not as
+    /// many, the texts are counted here.
     ///
     /// The cost is that of the event. A result goes to its call, wherever that stands.
     pub fn extend(&mut self, event: &Arc<Logged>, pieces: Option<&[Tokens]>) -> Extended {
@@ -129,8 +131,8 @@ impl Context {
         }
     }
 
-    /// Stands on a compaction: its summary, for `events`, comes after the prefix and before what is kept, which begins at
-    /// `place` or later.
+    /// Stands on a compaction: its summary, for `events`, comes after the prefix and before the events that
+    /// are kept, which begin at `place` or later.
     pub(crate) fn stand_on(
         &mut self,
         compaction: &Arc<Logged>,
@@ -158,14 +160,15 @@ impl Context {
         self.growth.turns.newest = 1;
     }
 
-    /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older ones are part
-    /// of what it stands for.
+    /// Settings, tools and system prompt hold until the next of their kind: the newest is shown, the older
+    /// ones are part of the events it stands for.
     fn stand(&mut self, rank: usize, event: &Arc<Logged>, costs: &Costs) {
         let tools = if rank == TOOLS { event.event.fact.parts().len() } else { 0 };
         let overhead = self.meter.overhead();
         let fixed = costs.whole + overhead.message + overhead.around_tools(tools);
         let index = self.growth.standing[..rank].iter().filter(|stands| **stands).count();
-        // What was said of the request as a whole, its model or its limits, is no part of the prefix that a cache holds.
+        // Settings of the request as a whole, such as its model or its limits, are no part of the prefix that
+        // a cache holds.
         self.disturbed |=
             rank > SETTINGS && self.sent > Seq::START && !self.says_the_same(rank, index, event);
         if self.growth.standing[rank] {
@@ -183,7 +186,7 @@ impl Context {
         }
     }
 
-    /// Whether what stands at `index` says the same as an event that takes its place.
+    /// Returns true if the segment at `index` says the same as an event that takes its place.
     fn says_the_same(&self, rank: usize, index: usize, event: &Logged) -> bool {
         self.growth.standing[rank]
             && matches!(&self.segments[index].body, Body::Prefix(old) if old.event.fact == event.event.fact)
@@ -217,7 +220,7 @@ impl Context {
         let (seq, fixed) = (event.id.seq, self.meter.overhead().message + beside);
         let body = Body::User { event: Arc::clone(event), content: Content::AsSent };
         self.push(seq, SeqSet::one(seq), body, fixed);
-        // What a hook adds is the program's own, which says itself how long it holds.
+        // Text that a hook adds is the program's own, which decides itself how long it holds.
         let standing = if fidelity == Fidelity::Injected { None } else { self.standing_of(event) };
         if let Some(user) = self.segments.last_mut() {
             user.fidelity = fidelity;
@@ -290,7 +293,7 @@ impl Context {
                 *sum = content;
                 self.total = less(self.total, stand_in) + content + beside;
             }
-            // The call was folded in the meantime: whatever stands for it stands for its result too.
+            // The call was folded in the meantime: the segment in its place stands for its result too.
             Some(segment) if segment.stands_for().contains(at) => segment.stand_for(seq),
             _ => self.elide(&SeqSet::one(seq), "late", content),
         }
@@ -321,7 +324,7 @@ impl Context {
     }
 }
 
-/// Whether a provider would ever see an event.
+/// Returns true if an event is ever sent to a provider.
 pub(crate) fn is_rendered(event: &Logged) -> bool {
     match &event.event.fact {
         Fact::Instructed { .. }
@@ -330,7 +333,7 @@ pub(crate) fn is_rendered(event: &Logged) -> bool {
         | Fact::ToolReturned { .. }
         | Fact::Compacted(_)
         | Fact::Injected { .. } => true,
-        // Only what a client would send back is part of a history.
+        // Only events that a client would send back are part of a history.
         Fact::Carried { .. } => event.event.normal.is_some(),
         Fact::CompactionRequested { .. }
         | Fact::CompactionReverted { .. }
@@ -345,7 +348,7 @@ pub(crate) fn is_rendered(event: &Logged) -> bool {
 const SETTINGS: usize = 0;
 const TOOLS: usize = 1;
 
-/// Where an instruction that holds until the next of its kind stands in the prefix.
+/// Place in the prefix of an instruction that holds until the next of its kind.
 fn standing_rank(what: Instruction) -> Option<usize> {
     match what {
         Instruction::Settings => Some(SETTINGS),

@@ -1,8 +1,9 @@
-//! What was decided about a context, so that it can be decided again in the same way.
+//! Records of decisions about a context, so that the same decisions can be made again.
 //!
-//! A request only grows at its end if what was left out once is left out in every later request, in the very same words.
-//! So decisions are recorded with the words they put in place, and [`Context::redo`] makes them again on a context that
-//! was projected afresh. A decision about something that is no longer shown by itself has nothing left to decide.
+//! A request only grows at its end if content that was left out once is left out in every later request, in
+//! the very same words. So decisions are recorded with the words they put in place, and [`Context::redo`]
+//! makes them again on a context that was projected afresh. A decision about a segment that is no longer
+//! shown by itself has no effect.
 
 use std::{borrow::Cow, fmt, iter::Peekable, ops::Deref};
 
@@ -15,7 +16,7 @@ use crate::{
     seq_set::SeqSet,
 };
 
-/// Who changed something: mostly a reducer, by its name.
+/// Author of a change: mostly a reducer, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Author(Cow<'static, str>);
@@ -40,21 +41,21 @@ impl fmt::Display for Author {
     }
 }
 
-/// A change of a context, and who made it.
+/// A change of a context, and its author.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
-    /// Who made it.
+    /// Author of the change.
     pub by: Author,
-    /// What was changed.
+    /// The change itself.
     pub change: Change,
-    /// The compaction that was stood on, if the summary of it was among what was changed: that of another stands in the
-    /// same place and is another.
+    /// The compaction in force when its summary was among the changed segments: another compaction's summary
+    /// stands in the same place but is a different one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_of: Option<Seq>,
 }
 
-/// What was changed.
+/// A change of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Change {
@@ -62,9 +63,9 @@ pub enum Change {
     Show {
         /// The segment.
         at: Key,
-        /// What it shows.
+        /// Parts that it shows.
         parts: Vec<Part>,
-        /// How faithful that is.
+        /// Fidelity of these parts.
         fidelity: Fidelity,
     },
     /// A segment is left out.
@@ -110,13 +111,13 @@ impl Context {
         self.journal = Some(Vec::new());
     }
 
-    /// What was changed since the recording began; it ends here.
+    /// Changes since the recording began; the recording ends here.
     pub fn recorded(&mut self) -> Vec<Recorded> {
         self.journal.take().unwrap_or_default()
     }
 
-    /// Everything shown now has been sent: what is said of [`is_sent`](Self::is_sent) and of
-    /// [`is_disturbed`](Self::is_disturbed) begins anew.
+    /// Marks everything shown now as sent: [`is_sent`](Self::is_sent) and
+    /// [`is_disturbed`](Self::is_disturbed) start over.
     pub fn mark_sent(&mut self) {
         self.sent = self.growth.head;
         self.disturbed = false;
@@ -128,7 +129,7 @@ impl Context {
         self.disturbed = false;
     }
 
-    /// How many of the changes that are being recorded are about something that was sent.
+    /// Number of recorded changes that are about content that was sent.
     pub(crate) fn changes_of_sent(&self) -> usize {
         let journal = self.journal.iter().flatten();
         journal.filter(|record| self.is_sent(record.change.first())).count()
@@ -139,18 +140,18 @@ impl Context {
         self.sent
     }
 
-    /// Whether a change of what stands there changes what was sent.
+    /// Returns true if a change of the segment with this key changes content that was sent.
     pub fn is_sent(&self, key: Key) -> bool {
         key.seq <= self.sent
     }
 
-    /// Whether what happened since the context was sent has changed something in it: a result that came late, another
-    /// system prompt, other tools.
+    /// Returns true if events since the context was sent have changed something in it: a result that came
+    /// late, another system prompt, other tools.
     pub fn is_disturbed(&self) -> bool {
         self.disturbed
     }
 
-    /// Keeps what was sent from being changed, until it is allowed again.
+    /// Keeps content that was sent from being changed, until it is allowed again.
     pub fn guard_sent(&mut self, guard: Guard) {
         self.guarded = guard == Guard::Kept;
     }
@@ -167,7 +168,8 @@ impl Context {
         }
     }
 
-    /// Makes recorded changes again, in the order they were made. What they are about and is not shown is passed over.
+    /// Makes recorded changes again, in the order they were made. Changes of segments that are not shown are
+    /// passed over.
     pub fn redo(mut self, records: &[Recorded]) -> Self {
         let mut rest = records;
         while let Some(first) = rest.first() {
@@ -178,7 +180,7 @@ impl Context {
         self
     }
 
-    /// Whether a record is not about the summary of another compaction.
+    /// Returns true unless a record is about the summary of another compaction.
     fn is_about_this(&self, record: &Recorded) -> bool {
         record.change.first().part != 0 || record.summary_of == self.standing
     }
@@ -228,7 +230,7 @@ impl Context {
             while let Some(segment) = segments.next_if(|segment| segment.key <= *last) {
                 members.push(segment);
             }
-            // What has come in since, a late result, belongs to the note as well.
+            // Results that have come in since belong to the note as well.
             let late = SeqSet::union(members.iter().map(Segment::stands_for)).without(&note.folded.events);
             note.folded.events.extend(&late);
             self.put_note(by, *first, &members, note, late);
@@ -237,7 +239,7 @@ impl Context {
     }
 }
 
-/// Whether what was sent is kept as it was.
+/// Protection of the content that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// It is.
@@ -246,7 +248,8 @@ pub enum Guard {
     Open,
 }
 
-/// How many records can be made again in one walk over the segments: by one author, of one kind, in order.
+/// Number of records that can be made again in one walk over the segments: by one author, of one kind, in
+/// order.
 fn batch(records: &[Recorded]) -> usize {
     let goes_on = |pair: &&[Recorded]| {
         pair[0].by == pair[1].by

@@ -1,9 +1,9 @@
-//! A context as a sequence of messages: what a renderer walks.
+//! A context as the sequence of messages that a renderer walks.
 //!
-//! Segments are finer than messages: an answer is several, and a result stands with its call. [`Context::messages`]
-//! puts them together again in an order that every provider takes: an answer, then everything its calls returned, then
-//! whatever came next. What nobody touched is recognisable by [`Fragment::is_whole`], [`Returned::is_whole`] and
-//! [`Content::AsSent`], and can leave with the very bytes it came with.
+//! Segments are finer than messages: an answer is several, and a result stands with its call.
+//! [`Context::messages`] puts them together again in an order that every provider takes: an answer, then all
+//! results of its calls, then the next message. Untouched content is recognisable by [`Fragment::is_whole`],
+//! [`Returned::is_whole`] and [`Content::AsSent`], and can leave with the very bytes it came with.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,18 +23,18 @@ pub enum Message<'a> {
         /// The event.
         event: &'a Arc<Logged>,
     },
-    /// What a user said, or a hook added, or what stood beside tool results that are no longer next to it.
+    /// A user's message, an injected text, or a text from beside tool results that are no longer next to it.
     User {
         /// The segment.
         segment: &'a Segment,
         /// The event.
         event: &'a Arc<Logged>,
-        /// What is shown of it.
+        /// Content that is shown of it.
         content: &'a Content,
     },
     /// An answer of the model. If it makes calls, the [`Returned`] that follow it answer each of them once.
     Answer(Answer<'a>),
-    /// What calls of the answer before gave back.
+    /// Results of the calls of the answer before.
     Returned(Returned<'a>),
     /// Something unknown, whole.
     Carried {
@@ -50,14 +50,14 @@ pub enum Message<'a> {
         segment: &'a Segment,
         /// The event.
         event: &'a Arc<Logged>,
-        /// What it says.
+        /// Compaction with the text of the summary.
         compaction: &'a Compaction,
     },
-    /// A line about what is not shown. It goes out as a user message.
+    /// A line about events that are not shown. It goes out as a user message.
     Note {
         /// The segment.
         segment: &'a Segment,
-        /// What it says.
+        /// The note with its text.
         note: &'a Note,
     },
 }
@@ -69,7 +69,7 @@ pub struct Answer<'a> {
     pub fragments: Vec<Fragment<'a>>,
 }
 
-/// What is shown of one event of an answer.
+/// Content that is shown of one event of an answer.
 #[derive(Clone, Debug)]
 pub struct Fragment<'a> {
     /// The event.
@@ -78,27 +78,27 @@ pub struct Fragment<'a> {
     pub parts: Vec<(usize, &'a Segment)>,
 }
 
-/// What some calls gave back, as one message that was sent, or as none.
+/// Results of some calls, as one message that was sent, or without one.
 #[derive(Clone, Debug)]
 pub struct Returned<'a> {
     /// The message that carried the results; `None` for calls that were never answered.
     pub event: Option<&'a Arc<Logged>>,
     /// The outcomes in the order they were sent, or for unanswered calls in the order of the calls.
     pub outcomes: Vec<Outcome<'a>>,
-    /// What the same message said beside them, if it is shown.
+    /// Content of the same message beside them, if it is shown.
     pub beside: Option<(&'a Segment, &'a Content)>,
 }
 
-/// A call and what is shown of its outcome.
+/// A call and the part of its outcome that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     /// The segment of the exchange.
     pub segment: &'a Segment,
     /// The event that made the call.
     pub caller: &'a Arc<Logged>,
-    /// Which of its parts the call is.
+    /// Index of the call among the event's parts.
     pub part: usize,
-    /// What is shown.
+    /// Outcome as it is shown.
     pub shown: &'a Shown,
 }
 
@@ -160,7 +160,7 @@ impl<'a> Iterator for Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Takes the segments of one answer; what its calls returned is made ready to follow it.
+    /// Takes the segments of one answer; the results of its calls are made ready to follow it.
     fn answer(&mut self) -> Message<'a> {
         let mut answer = Answer { fragments: Vec::new() };
         let mut outcomes = Vec::new();
@@ -184,7 +184,7 @@ impl<'a> Messages<'a> {
         Message::Answer(answer)
     }
 
-    /// What the messages that carry the results say beside them goes out with them.
+    /// Sends content from beside the results along with the messages that carry them.
     fn beside(&mut self, returned: &mut [Returned<'a>]) {
         while let Some((segment, rest)) = self.segments.split_first() {
             let Body::User { event, content } = &segment.body else { break };
@@ -247,7 +247,7 @@ impl<'a> Answer<'a> {
 }
 
 impl<'a> Fragment<'a> {
-    /// Whether all of the event is shown, so that its raw form says just that.
+    /// Returns true if all of the event is shown, so that its raw form says the same.
     pub fn is_whole(&self) -> bool {
         // The places come in order and each once, so that as many as there are parts are all of them.
         self.parts.len() == self.event.event.fact.parts().len()
@@ -262,7 +262,8 @@ impl<'a> Fragment<'a> {
 }
 
 impl Returned<'_> {
-    /// Whether the message is shown as it was sent: every result, in order, untouched, and what stood beside them.
+    /// Returns true if the message is shown as it was sent: every result, in order, untouched, and the
+    /// content beside them.
     pub fn is_whole(&self) -> bool {
         let Some(event) = self.event else { return false };
         let said = !event.event.fact.parts().is_empty();
@@ -298,7 +299,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Whether the result is shown as it was sent.
+    /// Returns true if the result is shown as it was sent.
     pub fn is_as_sent(&self) -> bool {
         matches!(self.shown, Shown::Returned { content: Content::AsSent, .. })
     }

@@ -1,10 +1,11 @@
 //! The context: the ordered segments that will be sent.
 //!
-//! [`Context::extend`] appends what happened, [`Context::edit`] and [`Context::fold`] leave things out; nothing else
-//! changes a context. Both of the latter keep the lineage, so that whatever is no longer shown stands in a note or in
-//! [`Context::elided`], and neither ever makes a context larger: a stub that is no smaller than what it would replace
-//! is not used, and leaves no trace. Only [`Context::retell`], for what its provider would refuse, looks at no price.
-//! What they did can be recorded, and done again by [`Context::redo`].
+//! [`Context::extend`] appends events, [`Context::edit`] and [`Context::fold`] leave things out; no other
+//! method changes a context. Both of the latter keep the lineage, so that everything that is no longer shown
+//! stands in a note or in [`Context::elided`], and neither ever makes a context larger: a stub that is no
+//! smaller than the content it would replace is not used, and leaves no trace. Only [`Context::retell`], for
+//! content that the provider would refuse, ignores the cost. Their changes can be recorded, and made again by
+//! [`Context::redo`].
 
 mod calls;
 mod essential;
@@ -38,7 +39,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What will be sent, in order.
+/// Content that will be sent, in order.
 #[derive(Clone, Debug)]
 pub struct Context {
     segments: Vec<Segment>,
@@ -52,26 +53,26 @@ pub struct Context {
     standing: Option<Seq>,
     /// The newest event when it was last sent.
     sent: Seq,
-    /// Whether what happened since has changed something that was sent.
+    /// True if later events have changed something that was sent.
     disturbed: bool,
-    /// Whether what was sent may not be changed.
+    /// True while content that was sent may not be changed.
     guarded: bool,
-    /// What was changed since somebody asked to record it.
+    /// Changes since recording was requested; `None` while it is off.
     journal: Option<Vec<Recorded>>,
 }
 
-/// What no segment shows or stands for any more.
+/// Events that no segment shows or stands for any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Elision {
     /// The events. Of some of them another segment may still show a part.
     pub events: SeqSet,
-    /// Who left it out.
+    /// Author that left it out.
     pub by: Author,
-    /// What it cost as it was sent, whatever was shown of it in between.
+    /// Tokens of its original form as it was sent, regardless of later replacements.
     pub tokens: Tokens,
 }
 
-/// How often a context was changed.
+/// Number of changes of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Segments that show something else than before.
@@ -80,16 +81,16 @@ pub struct Changes {
     pub removed: u64,
 }
 
-/// What to do with a segment.
+/// Decision about a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Leave it.
     Keep,
-    /// Show this instead of what a user said or a tool returned. Other segments cannot be replaced and stay.
+    /// Show this instead of a user's message or a tool's result. Other segments cannot be replaced and stay.
     Replace {
-        /// What to show.
+        /// Parts to show.
         parts: Vec<Part>,
-        /// How faithful that is.
+        /// Fidelity of these parts.
         fidelity: Fidelity,
     },
     /// Leave it out. The prefix cannot be left out and stays.
@@ -103,13 +104,13 @@ impl Edit {
     }
 }
 
-/// How stubs name what they stand for.
+/// Style in which stubs name the events they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// By a handle into a log.
     Thread(ThreadId),
-    /// Not at all: there is a log, but the model has no tool by which it could ask for what is in it. People still name
-    /// events by their handles.
+    /// Not at all: there is a log, but the model has no tool for reading it. People still name events by
+    /// their handles.
     Hidden(ThreadId),
     /// By the number of the message: there is no log.
     Messages,
@@ -118,7 +119,7 @@ pub enum Names {
 }
 
 impl Names {
-    /// How to get an event back.
+    /// Instruction for getting an event back.
     pub fn handle(self, seq: Seq) -> String {
         match self {
             Self::Thread(_) | Self::Hidden(_) => format!("recall {}", self.place(seq)),
@@ -126,7 +127,7 @@ impl Names {
         }
     }
 
-    /// Where an event is.
+    /// Location of an event.
     pub fn place(self, seq: Seq) -> String {
         match self {
             Self::Thread(thread) | Self::Hidden(thread) => format!("{}:{seq}", thread.short()),
@@ -158,7 +159,7 @@ impl Names {
         found
     }
 
-    /// How to get several events back: from the first to the last of them.
+    /// Instruction for getting several events back: from the first to the last of them.
     pub fn handles(self, events: &SeqSet) -> String {
         match (events.first(), events.last()) {
             (Some(first), Some(last)) if first < last => match self {
@@ -176,12 +177,14 @@ impl Names {
         }
     }
 
-    /// Whether a request names what it leaves out: a model that cannot ask for it has no use for its name.
+    /// Returns true if a request names the events it leaves out: a model that cannot ask for them has no use
+    /// for their names.
     pub fn are_shown(self) -> bool {
         !matches!(self, Self::Hidden(_))
     }
 
-    /// The end of a line in a request about an event: `; recall 1b2c3d4e:57`, or nothing where names are not shown.
+    /// The end of a line in a request about an event: `; recall 1b2c3d4e:57`, or an empty text where names
+    /// are not shown.
     pub fn behind(self, seq: Seq) -> String {
         if self.are_shown() { format!("; {}", self.handle(seq)) } else { String::new() }
     }
@@ -201,14 +204,14 @@ impl Names {
     }
 }
 
-/// The number a text begins with, and what follows it.
+/// The number a text begins with, and the rest of the text.
 fn number(text: &str) -> (Option<u64>, &str) {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     (text[..end].parse().ok(), &text[end..])
 }
 
 impl Context {
-    /// A context that shows nothing yet.
+    /// An empty context.
     pub fn new(meter: Arc<Meter>, names: Names) -> Self {
         Self {
             segments: Vec::new(),
@@ -226,22 +229,22 @@ impl Context {
         }
     }
 
-    /// The segments, in the order they will be sent: first the prefix, then what happened.
+    /// The segments, in the order they will be sent: first the prefix, then the conversation.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// What is not shown by any segment of its own, in the order it was left out.
+    /// Events without a segment of their own, in the order they were left out.
     pub fn elided(&self) -> &[Elision] {
         &self.elided
     }
 
-    /// What the whole request will cost.
+    /// Tokens of the whole request.
     pub fn tokens(&self) -> Tokens {
         self.total
     }
 
-    /// What one tier costs.
+    /// Tokens of one tier.
     pub fn tier_tokens(&self, tier: Tier) -> Tokens {
         self.segments.iter().filter(|segment| segment.tier() == tier).map(Segment::tokens).sum()
     }
@@ -251,8 +254,8 @@ impl Context {
         self.growth.head
     }
 
-    /// What counts against the cap of a tier: what the tier costs or, for media, what every medium costs wherever it
-    /// stands, in a message or in a tool result.
+    /// Tokens that count against the cap of a tier: those of the tier itself or, for media, those of every
+    /// medium wherever it stands, in a message or in a tool result.
     pub fn counted_against(&self, tier: Tier) -> Tokens {
         match tier {
             Tier::Media => self.segments.iter().map(Segment::media_tokens).sum(),
@@ -275,7 +278,7 @@ impl Context {
         })
     }
 
-    /// How many segments the prefix has.
+    /// Number of segments in the prefix.
     pub fn prefix_len(&self) -> usize {
         self.growth.prefix
     }
@@ -285,14 +288,14 @@ impl Context {
         self.growth.turns.newest
     }
 
-    /// Whether somebody pinned an event that a segment of this context stands for.
+    /// Returns true if an event that a segment of this context stands for is pinned.
     pub fn is_pinned(&self, segment: &Segment) -> bool {
         let pins = &self.growth.pins;
         !pins.is_empty()
             && segment.stands_for().runs().iter().any(|run| pins.range(run.first..=run.last).next().is_some())
     }
 
-    /// How often it was changed since it was made.
+    /// Number of changes since it was made.
     pub fn changes(&self) -> Changes {
         self.changes
     }
@@ -302,17 +305,17 @@ impl Context {
         &self.meter
     }
 
-    /// How stubs name what they stand for.
+    /// Style in which stubs name the events they stand for.
     pub fn names(&self) -> Names {
         self.names
     }
 
-    /// Names what stubs stand for in another way from now on.
+    /// Changes the style in which later stubs name events.
     pub(crate) fn set_names(&mut self, names: Names) {
         self.names = names;
     }
 
-    /// Whether its tools are such that the model can ask for what is left out.
+    /// Returns true if its tools let the model ask for events that are left out.
     pub fn has_recall_tool(&self) -> bool {
         let prefix = &self.segments[..self.growth.prefix];
         prefix.iter().any(|segment| match &segment.body {
@@ -321,8 +324,8 @@ impl Context {
         })
     }
 
-    /// Decides about each segment, given with its place. A decision that changes nothing leaves no trace, and what is
-    /// not smaller than what it would replace changes nothing.
+    /// Decides about each segment, given with its place. A decision without an effect leaves no trace, and a
+    /// replacement that is not smaller has no effect.
     pub fn edit(mut self, by: impl Into<Author>, mut decide: impl FnMut(usize, &Segment) -> Edit) -> Self {
         let by = by.into();
         let mut segments = std::mem::take(&mut self.segments);
@@ -363,8 +366,9 @@ impl Context {
         self.total = less(self.total, before) + segment.tokens();
     }
 
-    /// Makes one note of each run of segments; the note stands for all their events. `runs` are in order and apart.
-    /// `words` says what a note says. A run that is no larger than its note stays, and so does the prefix.
+    /// Makes one note of each run of segments; the note stands for all their events. `runs` are in order and
+    /// apart. `words` gives the text of a note. A run that is no larger than its note stays, and so does the
+    /// prefix.
     pub fn fold(
         self,
         by: impl Into<Author>,
@@ -374,7 +378,8 @@ impl Context {
         self.fold_if(by, runs, words, |run, note| note < run)
     }
 
-    /// The same, whatever the notes cost, for what cannot stay as it is. It alone may make a context larger.
+    /// The same regardless of the notes' cost, for segments that cannot stay as they are. Only this method
+    /// may make a context larger.
     pub fn retell(
         self,
         by: impl Into<Author>,
@@ -384,7 +389,7 @@ impl Context {
         self.fold_if(by, runs, words, |_, _| true)
     }
 
-    /// Makes one note of each run that is worth it, by what the run and its note cost.
+    /// Makes one note of each run for which the costs of the run and of its note justify it.
     fn fold_if(
         mut self,
         by: impl Into<Author>,
@@ -466,7 +471,7 @@ impl Context {
         }
     }
 
-    /// What a note costs: its wrapping, and its words.
+    /// Cost of a note: its wrapping, and its words.
     pub(crate) fn note_cost(&self, text: &str) -> (Tokens, Tokens) {
         (self.meter.overhead().message, self.meter.text(text))
     }
@@ -488,8 +493,8 @@ impl Context {
         SeqSet::union(shown.chain(self.elided.iter().map(|elision| &elision.events)))
     }
 
-    /// What is wrong with the books, if anything: the total is the sum, the prefix is first, segments are in order, and
-    /// each stands for something. Always `None`; the driver asks in debug builds.
+    /// First violated invariant, if any: the total is the sum, the prefix is first, segments are in order,
+    /// and each stands for something. Always `None`; the driver asks in debug builds.
     pub fn fault(&self) -> Option<String> {
         let sum: Tokens = self.segments.iter().map(Segment::tokens).sum();
         if sum + self.meter.overhead().request != self.total {

@@ -1,7 +1,7 @@
 //! Segments: the pieces a context is made of.
 //!
-//! A segment knows the events it stands for, what it costs, how faithful it is and who last touched it. A call and its
-//! outcome are one segment, so no edit can part them.
+//! A segment knows its events, its tokens, its fidelity and its last editor. A call and its outcome are one
+//! segment, so no edit can part them.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -20,19 +20,19 @@ use crate::{
 /// A piece of a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where in the line it stands: no segment after it has an earlier key.
+    /// Position in the thread: no segment after it has an earlier key.
     pub(super) key: Key,
     /// The events it stands for. A note keeps its own; here are those that came after it was written.
     pub(super) events: SeqSet,
     pub(super) turn: u64,
     pub(super) body: Body,
-    /// What its wrapping, and whatever no edit replaces, costs.
+    /// Tokens of its wrapping and of everything that no edit replaces.
     pub(super) fixed: Tokens,
-    /// What each part costs that an edit may replace.
+    /// Tokens of each part that an edit may replace.
     pub(super) counts: Vec<Tokens>,
-    /// The sum of these counts, so that nobody adds them up again.
+    /// The sum of these counts, kept so that it is not computed again.
     pub(super) content: Tokens,
-    /// What each part cost as it was sent, once something else is shown.
+    /// Tokens of each original part, once something else is shown.
     pub(super) sent: Vec<Tokens>,
     pub(super) fidelity: Fidelity,
     pub(super) touched: Option<Author>,
@@ -40,8 +40,8 @@ pub struct Segment {
     pub(super) standing: Option<Arc<Standing>>,
 }
 
-/// Where a segment stands: by its event, and within an event by its part. No two segments share one, and a note has that
-/// of the first segment it stands for.
+/// Position of a segment: by its event, and within an event by its part. No two segments share one, and a
+/// note has that of the first segment it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// The event.
@@ -50,45 +50,45 @@ pub struct Key {
     pub part: usize,
 }
 
-/// What a segment shows.
+/// Content of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// System prompt, tools, project instructions at the head of the context: never modified.
     Prefix(Arc<Logged>),
     /// A system message inside the conversation.
     Instruction(Arc<Logged>),
-    /// What a user said, what stood beside tool results, or what a hook added.
+    /// A user's message, a text from beside tool results, or an injected text.
     User {
         /// The event.
         event: Arc<Logged>,
-        /// What is shown of it.
+        /// Content that is shown of it.
         content: Content,
     },
     /// One part of an answer that is not a call: text, reasoning, refusal, something opaque.
     Answer {
         /// The event.
         event: Arc<Logged>,
-        /// Which of its parts.
+        /// Index among the event's parts.
         part: usize,
     },
     /// A call with its outcome.
     Exchange {
         /// The event that made the call.
         event: Arc<Logged>,
-        /// Which of its parts the call is.
+        /// Index of the call among the event's parts.
         part: usize,
-        /// What is shown of the outcome.
+        /// Outcome as it is shown.
         outcome: Shown,
     },
     /// Something unknown that goes along.
     Carried(Arc<Logged>),
     /// The summary of the compaction the context stands on.
     Summary(Arc<Logged>),
-    /// A line about what is not shown. It goes out as a user message.
+    /// A line about events that are not shown. It goes out as a user message.
     Note(Note),
 }
 
-/// What is shown of something that was sent before.
+/// Content that is shown of something that was sent before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// All of it, as it came.
@@ -97,19 +97,19 @@ pub enum Content {
     Replaced(Vec<Part>),
 }
 
-/// What is shown of a call's outcome.
+/// The part of a call's outcome that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The tool returned.
     Returned {
         /// The event that carries the result.
         event: Arc<Logged>,
-        /// Which of its results.
+        /// Index among the event's results.
         index: usize,
-        /// What is shown of it.
+        /// Content that is shown of it.
         content: Content,
     },
-    /// Nothing came back; [`UNANSWERED`] says so.
+    /// A missing result; [`UNANSWERED`] says so.
     Unanswered,
 }
 
@@ -120,13 +120,13 @@ pub const UNANSWERED: &str = "[no result: the call was interrupted]";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Note {
-    /// What it says.
+    /// Text of the note.
     pub text: String,
-    /// What it stands for.
+    /// Contents that it stands for.
     pub folded: Folded,
 }
 
-/// What a note stands for, in numbers; notes that are folded again add up.
+/// Contents that a note stands for, in numbers; notes that are folded again add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
@@ -137,21 +137,21 @@ pub struct Folded {
     /// The compactions whose summaries are among it.
     #[serde(default, skip_serializing_if = "SeqSet::is_empty")]
     pub summaries: SeqSet,
-    /// How many of the events only those summaries told of.
+    /// Number of the events that were described only by those summaries.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub summarised: u64,
     /// Messages from users among it.
     pub user_messages: u64,
     /// Calls, by tool.
     pub calls: BTreeMap<String, u64>,
-    /// What it cost as it was sent, whatever was shown of it in between.
+    /// Tokens of its original form as it was sent, regardless of later replacements.
     pub tokens: Tokens,
     /// The standing context among it, which the note carries.
     #[serde(default, skip_serializing_if = "Standing::is_empty")]
     pub standing: Standing,
 }
 
-/// How faithful a segment is to what happened.
+/// Faithfulness of a segment to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fidelity {
@@ -161,15 +161,15 @@ pub enum Fidelity {
     Cut,
     /// A path or a command to get it again.
     Reference,
-    /// A line that says what was there.
+    /// A line that describes the content it replaces.
     Stub,
-    /// What a summary or a note says of it.
+    /// The text of a summary or a note about it.
     Summary,
     /// Added by a hook.
     Injected,
 }
 
-/// What a segment counts against. Every segment is of exactly one tier.
+/// Budget category of a segment. Every segment is of exactly one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -177,7 +177,7 @@ pub enum Tier {
     Prefix,
     /// Summaries and notes.
     Summaries,
-    /// What users and the model said.
+    /// Messages of users and of the model.
     Dialogue,
     /// The model's reasoning.
     Reasoning,
@@ -205,7 +205,7 @@ impl Segment {
         }
     }
 
-    /// Whether a note stands for an event that nobody knew of when it was written.
+    /// Returns true if a note stands for an event that was not yet known when the note was written.
     pub(crate) fn came_late(&self, event: Seq) -> bool {
         matches!(self.body, Body::Note(_)) && self.events.contains(event)
     }
@@ -215,17 +215,17 @@ impl Segment {
         self.turn
     }
 
-    /// What it shows.
+    /// Content that it shows.
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// What it costs, its wrapping included.
+    /// Tokens, its wrapping included.
     pub fn tokens(&self) -> Tokens {
         self.fixed + self.content
     }
 
-    /// What everything that it stands for cost as it was sent.
+    /// Tokens of the original form of everything that it stands for.
     pub(super) fn stood_for(&self) -> Tokens {
         match &self.body {
             Body::Note(note) => note.folded.tokens,
@@ -233,38 +233,38 @@ impl Segment {
         }
     }
 
-    /// What the parts cost that an edit may replace.
+    /// Tokens of the parts that an edit may replace.
     pub fn content_tokens(&self) -> Tokens {
         self.content
     }
 
-    /// How faithful it is.
+    /// Faithfulness to its events.
     pub fn fidelity(&self) -> Fidelity {
         self.fidelity
     }
 
-    /// Who last touched it.
+    /// Author of the last change.
     pub fn touched(&self) -> Option<&str> {
         self.touched.as_deref()
     }
 
-    /// Where it stands.
+    /// Position in the thread.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// Whether it belongs to the prefix that is never modified.
+    /// Returns true if it belongs to the prefix that is never modified.
     pub fn is_prefix(&self) -> bool {
         matches!(self.body, Body::Prefix(_))
     }
 
-    /// Whether a summary of everything before an event tells of it.
+    /// Returns true if it is covered by a summary of everything before an event.
     pub(crate) fn is_before(&self, first_kept: Seq) -> bool {
         matches!(self.body, Body::Summary(_))
             || self.stands_for().first().is_some_and(|first| first < first_kept)
     }
 
-    /// Whether it is what a user said.
+    /// Returns true if it is a user's message.
     pub fn is_user(&self) -> bool {
         match &self.body {
             Body::User { event, .. } => matches!(event.event.fact, Fact::UserSaid { .. }),
@@ -283,12 +283,12 @@ impl Segment {
         }
     }
 
-    /// Whether it is a piece of an answer: something said, or a call with its outcome.
+    /// Returns true if it is a piece of an answer: a text, or a call with its outcome.
     pub fn is_answer(&self) -> bool {
         matches!(self.body, Body::Answer { .. } | Body::Exchange { .. })
     }
 
-    /// What it counts against.
+    /// Budget category that it counts against.
     pub fn tier(&self) -> Tier {
         match &self.body {
             Body::Prefix(_) => Tier::Prefix,
@@ -312,7 +312,7 @@ impl Segment {
         }
     }
 
-    /// Whether it is an exchange whose tool returned and reported an error.
+    /// Returns true if it is an exchange whose tool returned and reported an error.
     pub fn is_error(&self) -> bool {
         let Body::Exchange { outcome: Shown::Returned { event, index, .. }, .. } = &self.body else {
             return false;
@@ -346,7 +346,7 @@ impl Segment {
         self.shown().unwrap_or_default().iter().zip(self.counts.iter().copied())
     }
 
-    /// The parts as they were sent, whatever is shown of them now, each with its cost.
+    /// The parts as they were sent, regardless of later replacements, each with its cost.
     pub fn original(&self) -> impl Iterator<Item = (&Part, Tokens)> {
         let parts = match &self.body {
             Body::User { event, .. } => event.event.fact.parts(),
@@ -358,7 +358,7 @@ impl Segment {
         parts.iter().zip(self.sent_counts().iter().copied())
     }
 
-    /// What the parts that an edit may replace cost as they were sent.
+    /// Original tokens of the parts that an edit may replace.
     pub fn original_tokens(&self) -> Tokens {
         self.sent_counts().iter().copied().sum()
     }
@@ -373,7 +373,7 @@ impl Segment {
         }
     }
 
-    /// The event that holds the original of what [`shown`](Self::shown) shows.
+    /// The event that holds the original of the content that [`shown`](Self::shown) gives.
     pub fn source(&self) -> Option<Seq> {
         match &self.body {
             Body::User { event, .. } | Body::Exchange { outcome: Shown::Returned { event, .. }, .. } => {
@@ -383,12 +383,12 @@ impl Segment {
         }
     }
 
-    /// Whether the parts an edit may replace hold media.
+    /// Returns true if the parts an edit may replace hold media.
     pub fn has_media(&self) -> bool {
         self.shown().is_some_and(|parts| parts.iter().any(|part| matches!(part, Part::Media(_))))
     }
 
-    /// What the media cost among the parts an edit may replace.
+    /// Tokens of the media among the parts an edit may replace.
     pub(crate) fn media_tokens(&self) -> Tokens {
         let media = self.counted().filter(|(part, _)| matches!(part, Part::Media(_)));
         media.map(|(_, tokens)| tokens).sum()
@@ -405,7 +405,7 @@ impl Segment {
         }
     }
 
-    /// Puts other parts in place of what is shown. What is not smaller, or cannot be replaced, stays as it is.
+    /// Replaces the shown parts. Content that cannot be replaced, or would not get smaller, stays as it is.
     pub(super) fn replace(&mut self, parts: &[Part], fidelity: Fidelity, meter: &Meter) -> Replacement {
         if self.shown().is_none() {
             return Replacement::Refused;
@@ -417,7 +417,7 @@ impl Segment {
         self.put(parts.to_vec(), counts, fidelity)
     }
 
-    /// Puts parts in place of what is shown as it was once decided.
+    /// Replaces the shown parts as decided earlier.
     pub(super) fn put_again(&mut self, parts: &[Part], fidelity: Fidelity, meter: &Meter) -> Replacement {
         if self.shown().is_none() {
             return Replacement::Refused;
@@ -442,7 +442,8 @@ impl Segment {
         Replacement::Made
     }
 
-    /// What new parts cost. A part that stood in the same place before keeps its count; only new words are counted.
+    /// Tokens of new parts. A part that stood in the same place before keeps its count; only new words are
+    /// counted.
     fn counts_of(&self, parts: &[Part], meter: &Meter) -> Vec<Tokens> {
         let before: Vec<(&Part, Tokens)> = self.counted().collect();
         let count = |(index, part): (usize, &Part)| match before.get(index) {
@@ -454,7 +455,7 @@ impl Segment {
 }
 
 impl Key {
-    /// The key of what `body` shows of the event `seq`.
+    /// The key of the content that `body` shows of the event `seq`.
     pub(super) fn of(seq: Seq, body: &Body) -> Self {
         let part = match body {
             Body::Summary(_) => 0,
@@ -472,7 +473,7 @@ impl Key {
     }
 }
 
-/// Whether a replacement was made.
+/// Outcome of a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replacement {
     Made,
@@ -480,12 +481,12 @@ pub(super) enum Replacement {
 }
 
 impl Folded {
-    /// How many turns it holds something of. A summary is no turn.
+    /// Number of turns it holds something of. A summary is no turn.
     pub fn turn_count(&self) -> u64 {
         self.turns.end - self.turns.start
     }
 
-    /// How many messages it holds, other than those that a summary among it told of.
+    /// Number of messages it holds, other than those that were described only by a summary among it.
     pub fn messages(&self) -> u64 {
         self.events.count().saturating_sub(self.summarised).saturating_sub(self.summaries.count())
     }

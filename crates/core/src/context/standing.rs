@@ -1,7 +1,9 @@
-//! Standing context within a context: which blocks hold, and what an edit must leave of them.
+//! Standing context within a context: the blocks that are in force, and those that an edit must leave in
+//! place.
 //!
-//! Whatever leaves a segment out, its [standing blocks](crate::standing) stay: in the note that takes its place, or in
-//! what is still shown of it. Only the newest block of a kind holds, as far as there is room for it.
+//! When a segment is left out, its [standing blocks](crate::standing) stay: in the note that takes its place,
+//! or in the content that is still shown of it. Only the newest block of a kind is in force, as far as there
+//! is room for it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +25,7 @@ pub(super) struct StandingIndex {
     newest: BTreeMap<String, Newest>,
     /// Kinds for which there is no room.
     released: BTreeSet<String>,
-    /// Whether the model has answered: the session is set up.
+    /// True once the model has answered: the session is set up.
     pub(super) answered: bool,
 }
 
@@ -63,7 +65,7 @@ impl Segment {
 }
 
 impl Note {
-    /// What it says, without the standing blocks that it carries.
+    /// Its text, without the standing blocks that it carries.
     pub(crate) fn words(&self) -> &str {
         let carried = self.folded.standing.pieces.first().and_then(|piece| self.text.find(&piece.text));
         carried.map_or(self.text.as_str(), |at| self.text[..at].trim_end())
@@ -85,12 +87,13 @@ impl Context {
         Arc::new(standing)
     }
 
-    /// The same for what a note carries.
+    /// The same for the blocks that a note carries.
     pub(super) fn hold_carried(&mut self, standing: &Standing) {
         self.growth.blocks.take(standing);
     }
 
-    /// What of some blocks holds: the newest of each kind, and a word about those for which there is no room.
+    /// The blocks among these that are in force: the newest of each kind, and a word about those for which
+    /// there is no room.
     fn holding(&self, standing: &Standing) -> Standing {
         let index = &self.growth.blocks;
         let (kept, others): (Vec<_>, Vec<_>) =
@@ -114,28 +117,29 @@ impl Context {
         for segment in history.iter().filter(|segment| segment.is_before(first_kept)) {
             carried.add(&self.standing_in(segment));
         }
-        // What stands in the prefix stays there.
+        // Blocks that stand in the prefix stay there.
         carried.pieces.retain(|piece| !prefix.iter().any(|segment| says(segment, &piece.text)));
         carried
     }
 
-    /// About what the standing blocks cost that hold, the prefix aside.
+    /// Approximate cost of the standing blocks in force, the prefix aside.
     pub(crate) fn standing_tokens(&self) -> Tokens {
         let index = &self.growth.blocks;
         let kinds = index.newest.iter().filter(|(kind, _)| !index.released.contains(*kind));
-        // Four letters a token: this is for plans, and nobody counts the same text with every call.
+        // Four letters a token: this is for plans, and exact counting would repeat the same text with every
+        // call.
         Tokens(kinds.map(|(_, newest)| newest.letters as u64 / 4).sum())
     }
 
-    /// Lets so many letters of standing blocks hold. The smallest come first: the date and the folder cost nothing, and
-    /// one file that is too large is no reason to lose the others.
+    /// Limits the standing blocks in force to so many letters. The smallest come first: the date and the
+    /// folder cost almost no room, and one file that is too large is no reason to lose the others.
     pub(crate) fn limit_standing(&mut self, most: usize, room: Tokens) {
         let index = &mut self.growth.blocks;
         index.released.clear();
         if index.newest.is_empty() {
             return;
         }
-        // A third of the room at most: the rest is for what the instructions are about.
+        // A third of the room at most: the rest is for the messages that the instructions apply to.
         let room = usize::try_from(room.0).unwrap_or(usize::MAX);
         let mut left = most.min(STANDING_LETTERS).min(room.saturating_add(room / 3));
         let mut by_size: Vec<(usize, &String)> =
@@ -171,13 +175,13 @@ impl Context {
         text
     }
 
-    /// What a note stands for, with the standing blocks that hold of it.
+    /// Contents of a note, with the standing blocks among them that are in force.
     pub(super) fn settled(&self, mut folded: Folded) -> Folded {
         folded.standing = self.holding(&folded.standing);
         folded
     }
 
-    /// What is shown instead of a segment, with its standing blocks if these do not show them.
+    /// Parts that replace a segment, with its standing blocks added if the parts do not show them.
     pub(super) fn with_standing(&self, segment: &Segment, mut parts: Vec<Part>) -> Vec<Part> {
         for piece in self.standing_in(segment).pieces {
             let is_shown = |part: &Part| matches!(part, Part::Text { text } if text.contains(&piece.text));
@@ -216,7 +220,7 @@ impl Context {
         Left::Standing
     }
 
-    /// Puts other parts in place of what a segment shows, if they are smaller.
+    /// Replaces the parts that a segment shows, if the new ones are smaller.
     pub(super) fn replace_one(
         &mut self,
         by: &Author,
@@ -232,16 +236,16 @@ impl Context {
     }
 }
 
-/// What is left of a segment that was to go.
+/// Remainder of a segment that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Nothing holds it.
+    /// The segment goes completely: it has no standing block.
     Nothing,
     /// Its standing blocks.
     Standing,
 }
 
-/// Whether a segment of the prefix says a text word for word.
+/// Returns true if a segment of the prefix contains a text word for word.
 fn says(segment: &Segment, text: &str) -> bool {
     let Body::Prefix(event) = &segment.body else { return false };
     event

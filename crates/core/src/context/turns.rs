@@ -7,18 +7,18 @@ use crate::{
     id::AnswerId,
 };
 
-/// How many turns there were, and how far the current one is.
+/// Number of turns so far, and the progress of the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turns {
     /// The newest turn.
     pub(crate) newest: u64,
-    /// How far it is.
+    /// Progress of the current turn.
     pub(crate) answer: Answering,
     /// The turn of the newest answer, shown or not.
     pub(crate) answered: Option<u64>,
 }
 
-/// How far the current turn is.
+/// Progress of the current turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answering {
@@ -29,21 +29,21 @@ pub(crate) enum Answering {
     Answered(Option<AnswerId>),
 }
 
-/// What an event does to the count of turns.
+/// Effect of an event on the count of turns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Move {
-    /// Somebody asks.
+    /// A user asks.
     Ask,
     /// The model answers, in an answer of this id.
     Answer(Option<AnswerId>),
 }
 
 impl Move {
-    /// What an event in a conversation does; nothing, if it belongs to whatever turn goes on.
+    /// Effect of an event in a conversation; `None` if it belongs to the turn in progress.
     pub(crate) fn of(event: &Logged) -> Option<Self> {
         match &event.event.fact {
-            // A message without a word asks for nothing: some clients put one between a call and its result.
+            // A message without text asks for nothing: some clients put one between a call and its result.
             Fact::UserSaid { parts } if parts.is_empty() => None,
             Fact::UserSaid { .. }
             | Fact::Injected { .. }
@@ -68,7 +68,7 @@ impl Move {
 }
 
 impl Turns {
-    /// Goes on with the next event.
+    /// Applies the effect of the next event.
     pub(crate) fn go_on(&mut self, with: &Move) {
         match with {
             Move::Ask => self.ask(),

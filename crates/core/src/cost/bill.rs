@@ -8,14 +8,14 @@ use crate::{
     profile::{Money, UnknownPrice},
 };
 
-/// What a sequence of calls used and cost. The totals are the sums of the calls', rounding included.
+/// Usage and cost of a sequence of calls. The totals are the sums of the calls', rounding included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
-    /// How many calls.
+    /// Number of calls.
     pub calls: u64,
-    /// What they used.
+    /// Their usage.
     pub usage: Usage,
-    /// How many of them missed something for a reason, by the reason's name.
+    /// Number of calls that missed part of the cache, by the name of the reason.
     pub misses: BTreeMap<&'static str, u64>,
     money: Money,
     unknown: Option<UnknownPrice>,
@@ -42,7 +42,7 @@ impl Bill {
         }
     }
 
-    /// What it comes to, unless the price of any call is unknown.
+    /// Total cost, unless the price of any call is unknown.
     pub fn money(&self) -> Result<Money, UnknownPrice> {
         self.unknown.clone().map_or(Ok(self.money), Err)
     }

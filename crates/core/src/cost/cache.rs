@@ -1,8 +1,9 @@
 //! A provider's prompt cache, simulated over the calls of a session.
 //!
-//! An entry is a prefix, known by its hash, and lives for a time that counts from the start of the call that wrote it
-//! and begins anew with every call that reads it. What a call costs to simulate follows its blocks, not the calls before
-//! it: entries are looked up, and those that died are swept out when they have become as many as the rest.
+//! An entry is a prefix, known by its hash, and lives for a time that counts from the start of the call that
+//! wrote it and begins anew with every call that reads it. The cost of simulating a call follows its blocks,
+//! not the calls before it: entries are looked up, and dead ones are swept out when they have become as many
+//! as the rest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,12 +19,12 @@ use crate::{
     tokens::Tokens,
 };
 
-/// How a cache is taken to behave.
+/// Assumed behaviour of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every prefix that was sent and is still alive is read, up to the first block that differs, and everything new is
-    /// written: the best any provider could do. A limit that is not known does not limit; without known lifetimes
-    /// nothing dies.
+    /// Every prefix that was sent and is still alive is read, up to the first block that differs, and
+    /// everything new is written: the best any provider could do. An unknown limit does not limit; without
+    /// known lifetimes entries never die.
     Ideal,
     /// Entries are where the provider has them: at breakpoints, within reach, in whole units.
     Breakpoints,
@@ -32,53 +33,54 @@ pub enum Mode {
 /// A call to be served.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// When it began.
+    /// Time at which it began.
     pub at: event::Time,
-    /// Who answers.
+    /// Model that answers.
     pub model: &'a str,
-    /// What is sent.
+    /// Prompt that is sent.
     pub prompt: &'a Prompt,
-    /// What else may invalidate the cache.
+    /// Other settings that may invalidate the cache.
     pub settings: &'a Settings,
-    /// What was answered.
+    /// Tokens of the answer.
     pub output: Tokens,
 }
 
-/// What a call used and cost.
+/// Usage and cost of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// What of it was read, written and neither.
+    /// Tokens that were read, written and neither.
     pub usage: Usage,
-    /// What that costs.
+    /// Cost of this usage.
     pub money: Result<Money, UnknownPrice>,
-    /// Why it read less than it might have of what the call before sent; nothing, if the request only grew at its end or
-    /// went on from an older one that still lives.
+    /// Reason why it read less than it could have of the previous call's prompt; `None` if the request only
+    /// grew at its end or extended an older one that is still alive.
     pub missed: Option<Miss>,
-    /// How many breakpoints were more than the provider takes. The last ones count; Anthropic refuses such a request.
+    /// Number of breakpoints beyond the provider's limit. The last ones count; Anthropic refuses such a
+    /// request.
     pub ignored_breakpoints: usize,
 }
 
-/// Why a call did not read what the call before it had sent.
+/// Reason why a call did not read the prompt of the call before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
     /// There was no call before.
     Cold,
     /// The call before was to another model.
     Model,
-    /// A setting changed that invalidates what is cached.
+    /// A setting changed that invalidates the cache.
     Setting(Change),
     /// The request differs from the one before.
     Changed {
         /// From this block on.
         block: usize,
-        /// Where that is.
+        /// Layer of the change.
         layer: Layer,
     },
     /// It came too late.
     Expired,
     /// The prefix is too short to be kept.
     BelowMinimum,
-    /// What was sent was not written, or no breakpoint is near enough to what was.
+    /// The prompt was not written, or no breakpoint is near enough to the part that was.
     NoEntry,
 }
 
@@ -111,7 +113,7 @@ pub struct Cache {
     last: Option<Last>,
 }
 
-/// Where entries are.
+/// Places of the entries.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     /// Behind every block, and read to the token.
@@ -140,7 +142,7 @@ struct Mark {
     lifetime: Option<u64>,
 }
 
-/// What is remembered of the call before, to say why the next one misses.
+/// State of the call before, to explain why the next one misses.
 #[derive(Debug)]
 struct Last {
     model: String,
@@ -150,7 +152,7 @@ struct Last {
     left: Vec<(usize, i64)>,
 }
 
-/// With fewer entries than this there is nothing to sweep.
+/// Number of entries below which sweeping is not worth it.
 const FEW: usize = 1_024;
 
 impl Cache {
@@ -186,8 +188,8 @@ impl Cache {
         Charge { usage, money: self.terms.prices().cost(&usage), missed, ignored_breakpoints }
     }
 
-    /// Lets a call of another session pass: what it asks to be kept is there for this one, as are the entries it reads
-    /// for as long again. It is no call of this session, so it is never why one of these misses.
+    /// Serves a call of another session: the entries it writes exist for this session too, and those it reads
+    /// live as long again. It is no call of this session, so it is never the reason for a miss.
     pub fn warm(&mut self, call: &Call<'_>) {
         self.now = self.now.max(call.at.0);
         let prefixes = Prefixes::of(call, &self.invalidated_by);
@@ -196,17 +198,17 @@ impl Cache {
         self.keep(&prefixes, &marks, hit);
     }
 
-    /// How many entries are held, dead ones that were not yet swept out included.
+    /// Number of entries, dead ones that were not yet swept out included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is held.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Where this request asks for entries, in order, and how many times too often.
+    /// Places where this request asks for entries, in order, and the number of breakpoints beyond the limit.
     fn marks(&self, prompt: &Prompt, prefixes: &Prefixes) -> (Vec<Mark>, usize) {
         let asked =
             prompt.blocks.iter().enumerate().filter_map(|(block, said)| Some((block, said.breakpoint?)));
@@ -247,7 +249,7 @@ impl Cache {
         marks
     }
 
-    /// How many blocks are read: up to the last entry within reach.
+    /// Number of blocks that are read: up to the last entry within reach.
     fn find(&self, prompt: &Prompt, prefixes: &Prefixes, marks: &[Mark]) -> usize {
         let is_alive = |block: usize| {
             let entry = prefixes.links.get(block).and_then(|link| self.entries.get(link));
@@ -264,7 +266,7 @@ impl Cache {
         found.map_or(0, |block| block + 1)
     }
 
-    /// What became of the input when the first `hit` blocks were found.
+    /// Division of the input when the first `hit` blocks were found.
     fn input(&self, prefixes: &Prefixes, marks: &[Mark], hit: usize) -> Input {
         let found = prefixes.tokens(hit);
         let read = match self.kept {
@@ -286,7 +288,8 @@ impl Cache {
         input
     }
 
-    /// Writes what the marks ask for and lets what was read live anew. Gives back which entries this left.
+    /// Writes the entries that the marks ask for and renews the lifetime of those that were read. Returns the
+    /// entries that this left.
     fn keep(&mut self, prefixes: &Prefixes, marks: &[Mark], hit: usize) -> Vec<(usize, i64)> {
         if self.entries.len() >= self.sweep_at {
             let now = self.now;
@@ -349,7 +352,7 @@ impl Cache {
     }
 }
 
-/// Where the provider has its entries.
+/// Places where the provider has its entries.
 fn really_kept(rules: &CacheRules) -> Result<Kept, UnknownRule> {
     let unknown = |field| UnknownRule { field };
     let written = rules.written.ok_or(unknown("written"))?;

@@ -1,8 +1,8 @@
-//! Whether a request extends the one before it: what holds within an epoch, and what a cache pays for.
+//! Comparison of a request with the one before it: an extension keeps the epoch and the cache valid.
 
 use super::{Layer, Prompt};
 
-/// How a request stands to the one before it.
+/// Relation of a request to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// It begins with all of the one before.
@@ -19,7 +19,7 @@ pub enum Extension {
 
 /// Compares two requests as a cache does: block by block from the beginning, breakpoints aside.
 ///
-/// A message that grew at its end extends what it was, because blocks are compared and not messages.
+/// A message that grew at its end extends its earlier form, because blocks are compared and not messages.
 ///
 /// ```
 /// use epitome_core::{Digest, Tokens, cost::{Block, Extension, Layer, Prompt, extends}};

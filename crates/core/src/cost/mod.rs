@@ -1,8 +1,9 @@
-//! What a sequence of requests costs: what the provider's prompt cache would have held of each.
+//! Cost of a sequence of requests, by the part of each that the provider's prompt cache would have held.
 //!
-//! A cache sees a request as a [`Prompt`]: blocks in the provider's order, compared byte for byte, breakpoints aside.
-//! [`Cache`] serves the calls of a session one after the other and says of each what was read, written and missed, and
-//! why; a [`Bill`] adds them up. Everything it knows of a provider is in the profile.
+//! A cache sees a request as a [`Prompt`]: blocks in the provider's order, compared byte for byte,
+//! breakpoints aside. [`Cache`] serves the calls of a session one after the other and reports for each the
+//! tokens read, written and missed, and the reason; a [`Bill`] adds them up. Everything it knows of a
+//! provider is in the profile.
 
 mod bill;
 mod cache;
@@ -36,13 +37,13 @@ pub struct Prompt {
 /// A piece of a request that a cache compares as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Which layer of the cache it is in.
+    /// Layer of the cache that it belongs to.
     pub layer: Layer,
-    /// What its bytes come to, `cache_control` aside.
+    /// Digest of its bytes, `cache_control` aside.
     pub digest: Digest,
-    /// What it costs, its share of the wrapping included.
+    /// Tokens, its share of the wrapping included.
     pub tokens: Tokens,
-    /// Whether it is a tool call or a result: a run of these is one position to look back over.
+    /// True for a tool call or a result: a run of these is one position to look back over.
     pub tool: bool,
     /// The cache is asked to keep everything up to here, for so many seconds.
     pub breakpoint: Option<u64>,

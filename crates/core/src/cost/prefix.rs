@@ -13,8 +13,8 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Fingerprints of what is not in a block and may yet invalidate a cache: tool choice, thinking, effort, format, whether
-/// there are images.
+/// Fingerprints of settings that are in no block but may invalidate a cache: tool choice, thinking, effort,
+/// format, presence of images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(pub BTreeMap<Change, Digest>);
 
@@ -36,7 +36,7 @@ impl Prefixes {
         let mut end = Tokens(0);
         let mut reached = None;
         for block in blocks {
-            // Another model invalidates everything whatever the rules say: caches are a model's own.
+            // Another model invalidates everything regardless of the rules: caches belong to one model.
             for scope in [Scope::All, Scope::SystemAndMessages, Scope::Messages] {
                 let is_new = reached.is_none_or(|layer| layer < first_layer(scope));
                 if is_new && first_layer(scope) <= block.layer {

@@ -1,7 +1,7 @@
-//! What a provider's cache promises and what it asks for that, read from a profile once.
+//! Promises and prices of a provider's cache, read from a profile once.
 //!
-//! What the profile does not say is not guessed. Where the provider's real behaviour is asked for, a missing rule is an
-//! error that names it; where the best case is asked for, a limit nobody knows does not limit.
+//! Missing information in the profile is not guessed. For the provider's real behaviour a missing rule is an
+//! error that names it; for the best case an unknown limit does not limit.
 
 use thiserror::Error;
 
@@ -18,7 +18,7 @@ use crate::{
      or ask for the ideal cache"
 )]
 pub struct UnknownRule {
-    /// Where it would stand.
+    /// Field of the profile that would hold it.
     pub field: &'static str,
 }
 
@@ -26,19 +26,19 @@ pub struct UnknownRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     minimum: Tokens,
-    /// In seconds, the usual one first; empty if nothing is known or promised.
+    /// In seconds, the usual one first; empty if none is known or promised.
     lifetimes: Vec<u64>,
     written: Option<Written>,
     writes: Writes,
     prices: Prices,
 }
 
-/// How what is new in a request is called on the bill.
+/// Billing category of new tokens in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
     /// It is a write, with a price of its own.
     Charged,
-    /// It is input like any other: the provider keeps it for nothing.
+    /// As ordinary input: the provider keeps it for free.
     AsInput,
 }
 
@@ -66,12 +66,12 @@ impl Terms {
         self.minimum
     }
 
-    /// What tokens cost.
+    /// Prices of tokens.
     pub fn prices(&self) -> &Prices {
         &self.prices
     }
 
-    /// For how many seconds an entry lives that was asked to live for `asked`, or for the usual time: the longest time
+    /// Lifetime in seconds of an entry for which `asked`, or the usual time, was requested: the longest time
     /// on offer that is not more, or else the shortest. `None` if the provider promises nothing.
     pub fn lifetime(&self, asked: Option<u64>) -> Option<u64> {
         let usual = *self.lifetimes.first()?;
@@ -80,12 +80,13 @@ impl Terms {
         granted.or_else(|| self.lifetimes.iter().copied().min())
     }
 
-    /// Whether the whole request is kept for one time, whatever its breakpoints say.
+    /// Returns true if the whole request is kept for one time, regardless of its breakpoints.
     pub(super) fn keeps_requests_whole(&self) -> bool {
         self.written == Some(Written::Automatic)
     }
 
-    /// What a call is charged for that read this much of its input and had the rest written for a time, or not at all.
+    /// Billed usage of a call that read this much of its input and had the rest written for a time, or not at
+    /// all.
     pub(super) fn usage(&self, input: Input, output: Tokens) -> Usage {
         let Input { read, written, written_long, uncached } = input;
         match self.writes {
@@ -106,8 +107,8 @@ impl Terms {
         }
     }
 
-    /// What the ideal cache charges for `total` tokens of input of which it holds the first `held`, when everything new
-    /// is to live for `asked`.
+    /// Billed usage in the ideal cache for `total` tokens of input of which it holds the first `held`, when
+    /// everything new is to live for `asked`.
     pub fn ideal(&self, held: Tokens, total: Tokens, asked: Option<u64>) -> Usage {
         let read = if held < self.minimum { Tokens(0) } else { held.min(total) };
         let new = total.less(read);
@@ -119,7 +120,7 @@ impl Terms {
         self.usage(input, Tokens(0))
     }
 
-    /// Which of the two write prices a lifetime has.
+    /// Write price, of the two, that applies to a lifetime.
     pub(super) fn time(&self, lifetime: Option<u64>) -> Time {
         match (lifetime, self.lifetimes.first()) {
             (Some(lifetime), Some(usual)) if lifetime > *usual => Time::Longer,
@@ -137,7 +138,7 @@ pub(super) enum Time {
     Longer,
 }
 
-/// What became of a request's input.
+/// Division of a request's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) read: Tokens,

@@ -67,7 +67,7 @@ fn at(cache: &mut Cache, milliseconds: i64, prompt: &Prompt) -> Charge {
     cache.serve(&Call { at, model: MODEL, prompt, settings: &settings, output: Tokens(0) })
 }
 
-/// What was read, written and neither; then why.
+/// Tokens read, written and neither; then the reason for the miss.
 type Seen = (u64, u64, u64, Option<&'static str>);
 
 fn seen(charge: &Charge) -> Seen {
@@ -75,7 +75,7 @@ fn seen(charge: &Charge) -> Seen {
     (cache_read.0, cache_write.0, uncached.0, charge.missed.map(Miss::name))
 }
 
-/// Serves requests at given seconds in the provider's mode and compares what was read, written and neither.
+/// Serves requests at given seconds in the provider's mode and compares the tokens read, written and neither.
 fn check(profile: &Profile, calls: &[(i64, &str, Seen)]) {
     let mut cache = cache(profile, Mode::Breakpoints);
     for (number, (seconds, words, expected)) in calls.iter().enumerate() {
@@ -91,7 +91,8 @@ fn a_request_that_grows_reads_all_it_sent_and_writes_the_rest() {
             (0, "T:t50 S:s50! a100!", (0, 200, 0, Some("cold"))),
             (1, "T:t50 S:s50! a100 b10!", (200, 10, 0, None)),
             (2, "T:t50 S:s50! a100 b10!", (210, 0, 0, None)),
-            // What is behind the last breakpoint is neither read nor written, and so missing in the next call.
+            // Content behind the last breakpoint is neither read nor written, and so missing in the next
+            // call.
             (3, "T:t50 S:s50! a100 b10! c30", (210, 0, 30, None)),
             (4, "T:t50 S:s50! a100 b10 c30 d5!", (210, 35, 0, Some("no entry"))),
         ],
@@ -131,7 +132,7 @@ fn an_entry_lives_from_the_start_of_the_request_to_the_last_second_and_anew_when
         assert_eq!(read(300_000), (200, None));
         assert_eq!(read(600_000), (200, None));
         assert_eq!(read(900_001), (0, Some(Miss::Expired)));
-        // A call that claims to be earlier than the latest is not served by what is dead.
+        // A call that claims to be earlier than the latest does not read dead entries.
         assert_eq!(read(600_000), (200, None));
         assert_eq!(read(1_200_001), (200, None));
     }
@@ -151,7 +152,7 @@ fn an_hour_is_priced_apart_and_outlives_five_minutes() {
         seen(&serve(&mut cache, 301 + 3_600, "T:t100 S:s100!! a100!")),
         (200, 100, 0, Some("expired"))
     );
-    // What was written for five minutes does not live for an hour because a later request asks for it.
+    // An entry written for five minutes does not live for an hour because a later request asks for that.
     assert_eq!(seen(&serve(&mut cache, 4_000, "T:t100 S:s100!! a100!!")), (300, 0, 0, None));
     assert_eq!(seen(&serve(&mut cache, 4_301, "T:t100 S:s100!! a100!!")), (200, 100, 0, Some("expired")));
 }
@@ -210,7 +211,7 @@ fn of_too_many_breakpoints_the_last_ones_count() {
     let mut cache = cache(&anthropic(), Mode::Breakpoints);
     let first = serve(&mut cache, 0, "a100! b100! c100! d100! e100! f100!");
     assert_eq!((seen(&first), first.ignored_breakpoints), ((0, 600, 0, Some("cold")), 2));
-    // Behind the second block nothing was written.
+    // Behind the second block no entry was written.
     assert_eq!(serve(&mut cache, 1, "a100 b100! x100!").usage.cache_read, Tokens(0));
     assert_eq!(serve(&mut cache, 1, "a100 b100 c100! y100!").usage.cache_read, Tokens(300));
     assert_eq!(serve(&mut cache, 1, "a100").ignored_breakpoints, 0);
@@ -270,7 +271,7 @@ fn tools_invalidate_all_and_the_system_prompt_itself_and_the_messages() {
             (0, "T:t200! S:s100! a50!", (0, 350, 0, Some("cold"))),
             (0, "T:t200! S:x100! a50!", (200, 150, 0, Some("changed"))),
             (0, "T:y200! S:s100! a50!", (0, 350, 0, Some("changed"))),
-            // More is read than the last two have in common: nothing of the last one is missed.
+            // More is read than the last two have in common: no part of the last one is missed.
             (0, "T:t200! S:s100! z50!", (300, 50, 0, None)),
         ],
     );
@@ -307,7 +308,7 @@ fn an_implicit_breakpoint_is_at_the_end_and_explicit_ones_add_to_it() {
         &[
             (0, "S:s1000 a100 b100", (0, 1_200, 0, Some("cold"))),
             (1, "S:s1000 a100 b100 c100", (1_200, 100, 0, None)),
-            // Nothing was written behind `a`.
+            // No entry was written behind `a`.
             (2, "S:s1000 a100 x100", (0, 1_200, 0, Some("no entry"))),
             (3, "S:s1000 a100! y100", (0, 1_200, 0, Some("no entry"))),
             (4, "S:s1000 a100 z100", (1_100, 100, 0, Some("changed"))),
@@ -362,7 +363,7 @@ fn what_another_session_sent_is_read_and_is_no_call_of_this_one() {
     };
     warm(0, &mut cache);
     assert_eq!(seen(&serve(&mut cache, 1, "S:s200! a50!")), (200, 50, 0, Some("cold")));
-    // It is kept alive by the others alone, and what this session sent dies of itself.
+    // It is kept alive by the other sessions alone; this session's own entry dies.
     for at in [300, 600] {
         warm(at, &mut cache);
     }

@@ -1,8 +1,8 @@
-//! What an event costs, part by part: the one place that says so.
+//! Cost of an event, part by part, computed only here.
 //!
-//! The log keeps a count of every text that [`Event::visit_counted`] shows, and of what else is sent with it. They are taken
-//! from there; media and what only the provider can read are measured by their size and need no counting. So projecting a
-//! thread again counts nothing again.
+//! The log keeps a count of every text that [`Event::visit_counted`] shows, and of the values sent with it.
+//! They are taken from there; media and sealed content that only the provider can read are measured by their
+//! size and need no counting. So projecting a thread again counts nothing again.
 
 use super::Meter;
 use crate::{
@@ -12,17 +12,18 @@ use crate::{
     unread::is_code,
 };
 
-/// How many bytes of a raw form its wrapping takes at least: kinds, roles, ids.
+/// Least number of bytes for the wrapping of a raw form: kinds, roles, ids.
 const ROOM: usize = 48;
 
-/// What an event costs, without any wrapping.
+/// Costs of an event, without any wrapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Each part of each result.
     pub results: Vec<Vec<Tokens>>,
     /// Each part beside the results.
     pub parts: Vec<Tokens>,
-    /// What is sent with each result though none of its parts holds it; it stays when they are replaced.
+    /// Tokens sent with each result though none of its parts holds them; they stay when the parts are
+    /// replaced.
     pub beside_results: Vec<Tokens>,
     /// The same of each part.
     pub beside_parts: Vec<Tokens>,
@@ -33,18 +34,19 @@ pub struct Costs {
 }
 
 impl Meter {
-    /// The texts of an event, each counted apart in the order [`Event::visit_counted`] shows them: what the log keeps.
+    /// Counts the texts of an event, each apart in the order [`Event::visit_counted`] shows them: the counts
+    /// that the log keeps.
     pub fn pieces(&self, event: &Event) -> Vec<Tokens> {
         event.count_by(|text| self.text(text))
     }
 
-    /// The same of an event whose counts are kept for others who count alike.
+    /// The same for an event whose counts are shared by all users of the same counter.
     pub fn pieces_noted(&self, noted: &Noted) -> Vec<Tokens> {
         noted.pieces_by(self.name(), |text| self.text(text))
     }
 
-    /// The log's counts of an event with those of what is sent beside its texts, where they lack these: earlier versions
-    /// did not count it.
+    /// Completes the log's counts of an event with those of the values sent beside its texts, if they are
+    /// missing: earlier versions did not count them.
     pub fn completed(&self, event: &Event, mut pieces: Vec<Tokens>) -> Vec<Tokens> {
         let (mut texts, mut bytes) = (0, 0);
         event.visit_counted(&mut |text| {
@@ -58,8 +60,8 @@ impl Meter {
         pieces
     }
 
-    /// What an event costs. `pieces` are the log's counts of its texts; without them, or if they are not as many, the
-    /// texts are counted here.
+    /// Costs of an event. `pieces` are the log's counts of its texts; without them, or if they are not as
+    /// many, the texts are counted here.
     pub fn costs(&self, event: &Event, pieces: Option<&[Tokens]>) -> Costs {
         let mut texts = 0;
         event.visit_counted(&mut |_| texts += 1);
@@ -105,8 +107,9 @@ impl Meter {
         }
     }
 
-    /// What an event adds to a context, its wrapping included: what a [`Tracker`](crate::tracker::Tracker) is told. A
-    /// call pays for the wrapping of its result, as it does in a context.
+    /// Tokens that an event adds to a context, its wrapping included, as input of a
+    /// [`Tracker`](crate::tracker::Tracker). A call pays for the wrapping of its result, as it does in a
+    /// context.
     pub fn event(&self, event: &Event, pieces: Option<&[Tokens]>) -> Tokens {
         let overhead = self.overhead();
         let message = overhead.message;
@@ -127,7 +130,7 @@ impl Meter {
         self.costs(event, pieces).whole + wrapping
     }
 
-    /// What a part costs beyond its texts.
+    /// Tokens of a part beyond its texts.
     pub(super) fn beside_text(&self, part: &Part) -> Tokens {
         match part {
             Part::Media(media) => self.media(media),
@@ -140,8 +143,9 @@ impl Meter {
         }
     }
 
-    /// What only the provider can read costs what it says when it is open: text of three quarters of the size, since it
-    /// is sent as base64. A quarter of the size in tokens is a little above that. What is no base64 is text.
+    /// Sealed content costs as much as its text when it is open: text of three quarters of the size, because
+    /// it is sent as base64. A quarter of the size in tokens is a little above that. Content that is not
+    /// base64 is text.
     pub fn sealed(&self, sealed: &str) -> Tokens {
         let size = Tokens((sealed.len() as u64).div_ceil(4));
         if is_code(sealed) { size } else { size.max(self.text(sealed)) }

@@ -1,9 +1,10 @@
-//! The coming calls, played out: what the rest of a session costs if a reduction is made now, or is not.
+//! Projection of the coming calls: the cost of the rest of a session with a reduction now, or without it.
 //!
-//! After the first decision two plain habits are followed: to keep until a threshold demands a reduction, and to take in
-//! addition whatever a pause makes free. A decision is worth the cheaper of the two. Whoever decides at each call for
-//! what is cheapest in this sense pays, if the forecast is right, no more than either habit would have: after the best
-//! first step at least the habit is still open, and each later step only improves on it.
+//! After the first decision two plain habits are followed: to keep until a threshold demands a reduction, and
+//! to take in addition every reduction that a pause makes free. A decision is worth the cheaper of the two.
+//! Choosing the cheapest in this sense at each call costs, if the forecast is right, no more than either
+//! habit would have: after the best first step at least the habit is still open, and each later step only
+//! improves on it.
 
 use super::{Demand, Forecast, Ripe, Threshold, Warmth};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What does not change while the calls are played out.
+/// Inputs that do not change while the calls are played out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead<'a> {
     pub(super) terms: &'a Terms,
@@ -25,20 +26,20 @@ pub(super) struct Ahead<'a> {
     pub(super) resets: Resets,
 }
 
-/// When the history may be swapped for a summary.
+/// Condition for replacing the history by a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Resets {
     /// Never.
     Never,
-    /// When nothing else helps: no summary is there that a model has made, so a lesser one would have to do.
+    /// As the last resort: no summary by a model is ready, so a lesser one would have to do.
     AtForce,
     /// Above the trigger.
     AboveTrigger,
-    /// Whenever it pays: the summary is there.
+    /// As soon as it pays: the summary is ready.
     Any,
 }
 
-/// A context and what the cache holds of it.
+/// A context and the part of it that the cache holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) size: Tokens,
@@ -48,15 +49,15 @@ pub(super) struct State {
     pub(super) reset: Option<Removal>,
 }
 
-/// What a reduction takes away.
+/// Effect of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Removal {
-    /// Where the first changed byte is.
+    /// Position of the first changed byte.
     pub(super) from: Tokens,
     pub(super) removes: Tokens,
 }
 
-/// What can be done before a call.
+/// Actions that are possible before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     Keep,
@@ -73,7 +74,7 @@ enum Habit {
 }
 
 impl Ahead<'_> {
-    /// What this call and all that are expected cost if this is done before it.
+    /// Cost of this call and all expected ones if this is done before it.
     pub(super) fn cost(&self, state: State, first: Move) -> Result<Money, UnknownPrice> {
         let mut after = state.after(first);
         let now = self.serve(&mut after)?;
@@ -82,7 +83,8 @@ impl Ahead<'_> {
         Ok(now + keeping.min(using_pauses))
     }
 
-    /// Whether a change also pays if only half of the expected calls come, and what it writes has to be written again.
+    /// Returns true if a change also pays when only half of the expected calls come, and its new content has
+    /// to be written again.
     pub(super) fn is_safe(&self, state: State, made: Move) -> bool {
         let forecast = self.forecast.first_half();
         let half = Ahead { forecast: &forecast, ..*self };
@@ -93,7 +95,7 @@ impl Ahead<'_> {
         }
     }
 
-    /// What it costs that the cache does not hold what a change leaves; nothing if it holds nothing in any case.
+    /// Cost of the cache not holding the changed context; zero if it holds nothing in any case.
     fn price_of_writing(&self, state: State, made: Move) -> Result<Money, UnknownPrice> {
         let (mut kept, mut changed) = (state, state.after(made));
         let (kept, written) = (self.serve(&mut kept)?, self.serve(&mut changed)?);
@@ -102,7 +104,7 @@ impl Ahead<'_> {
         Ok(if written <= kept { Money(0) } else { Money(written.0.saturating_sub(read.0)) })
     }
 
-    /// What the thresholds demand, if anything.
+    /// Action that the thresholds demand, if any.
     pub(super) fn demanded(&self, state: &State) -> Option<(Move, Threshold)> {
         let reaches = |removal: &Removal| state.size.less(removal.removes) <= self.budget.target();
         if state.size > self.budget.force() {
@@ -134,7 +136,7 @@ impl Ahead<'_> {
         removal.filter(|removal| removal.removes >= self.least)
     }
 
-    /// What a call costs, after which the cache holds all of it.
+    /// Cost of a call, after which the cache holds all of it.
     pub(super) fn serve(&self, state: &mut State) -> Result<Money, UnknownPrice> {
         let usage = self.terms.ideal(state.held, state.size, self.lifetime);
         state.held = state.size;

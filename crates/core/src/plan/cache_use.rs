@@ -1,7 +1,8 @@
-//! The client's real use of its cache, as far as the provider's reports tell.
+//! The client's real use of its cache, as far as the provider's reports show it.
 //!
-//! A profile says what a cache promises, not whether a client gets it: some ask for no cache, some change their first
-//! message with every call, some have their entries live for an hour. The tokens that a provider says it read tell.
+//! A profile holds a cache's promises, which a client need not get: some clients do not use the cache, some
+//! change their first message with every call, some have their entries live for an hour. The read tokens that
+//! a provider reports show it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,33 +15,34 @@ const UNREAD: u64 = 3;
 /// The lifetime of entries that are charged as written for an hour, in seconds.
 const HOUR: u64 = 3_600;
 
-/// What the calls of a session have shown about the provider's cache.
+/// Observations from the calls of a session about the provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheUse {
-    /// The newest calls in a row that read less than half of what the call before had sent.
+    /// The newest calls in a row that read less than half of the previous call's prompt.
     unread: u64,
     /// The longest pause, in seconds, after which more than half of it was still read.
     outlived: u64,
-    /// Whether the newest entries were written for an hour.
+    /// True if the newest entries were written for an hour.
     is_hourly: bool,
 }
 
-/// A call that goes on from the one before it, and could read what that had sent.
+/// A call that extends the one before it, and could read its prompt from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheChance {
-    /// What the call before had sent, by our count.
+    /// Size of the previous call, by our count.
     pub sent: Tokens,
-    /// What this call sends, by our count.
+    /// Size of this call, by our count.
     pub size: Tokens,
     /// The time since the call before, in seconds.
     pub pause: u64,
-    /// For how long entries are said to live, in seconds; nothing if nobody says.
+    /// Lifetime of entries in seconds; `None` if unknown.
     pub lifetime: Option<u64>,
 }
 
 impl CacheUse {
-    /// The provider counted a call. `chance` is what it could have read; nothing if it was changed on purpose.
+    /// Takes the provider's count of a call. `chance` is the part that it could have read; `None` if the
+    /// prompt was changed on purpose.
     pub fn counted(&mut self, usage: &Usage, chance: Option<CacheChance>) {
         if usage.cache_write > Tokens(0) {
             self.is_hourly = usage.cache_write_hour.0.saturating_mul(2) > usage.cache_write.0;
@@ -58,12 +60,12 @@ impl CacheUse {
         }
     }
 
-    /// Whether nobody knows what the cache holds, because it was not read when it could have been.
+    /// Returns true if the cache's content is unknown, because it was not read when it could have been.
     pub fn is_unread(&self) -> bool {
         self.unread >= UNREAD
     }
 
-    /// For how many seconds entries are asked to live; nothing if the usual time.
+    /// Lifetime in seconds that is requested for entries; `None` for the usual time.
     pub fn asked_lifetime(&self) -> Option<u64> {
         self.is_hourly.then_some(HOUR)
     }

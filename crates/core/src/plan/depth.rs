@@ -1,21 +1,22 @@
-//! How far down a reduction goes that resets a warm cache: so far that it has paid for itself before the next one is due.
+//! Target of a reduction that resets a warm cache: so low that it has paid for itself before the next one is
+//! due.
 //!
-//! What is left is written anew, and the more is left the sooner the window is full again. Measured is by what the session
-//! would have cost if everything were sent: each call until then reads so much less. As with any bet on calls to come, half
-//! of them must do.
+//! The rest is written anew, and the larger it is the sooner the window is full again. The measure is the
+//! cost of the session if everything were sent: each call until the next reset reads so much less. As with
+//! any bet on calls to come, half of them must do.
 
 use crate::{cost::Terms, profile::UnknownPrice, tokens::Tokens};
 
 /// A context that is about to be reduced while the cache holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// What would be sent if nothing had ever been left out.
+    /// Size of the request if nothing had ever been left out.
     pub whole: Tokens,
-    /// How much of it, from the beginning, nothing ever changes.
+    /// Size of its beginning that never changes.
     pub prefix: Tokens,
-    /// What a call adds.
+    /// Tokens that a call adds.
     pub growth: Tokens,
-    /// Where the next reduction is due.
+    /// Size at which the next reduction is due.
     pub force: Tokens,
     /// It may go down to this.
     pub least: Tokens,

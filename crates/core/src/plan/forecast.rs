@@ -1,8 +1,8 @@
 //! A forecast: the calls that are still to come, one by one.
 //!
-//! Whether an edit pays depends on what comes: how many calls will read less because of it, whether a pause will soon
-//! make it free, and whether the thresholds will demand one anyway. A list of calls says all of that, and can be played
-//! out; an average could not.
+//! The benefit of an edit depends on the future: the number of calls that will read less because of it, the
+//! chance that a pause will soon make it free, and the chance that the thresholds will demand one anyway. A
+//! list of calls holds all of that, and can be played out; an average could not.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,74 +18,74 @@ pub struct Forecast {
 /// A call that is expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// What the context has grown by since the call before.
+    /// Growth of the context since the call before.
     pub growth: Tokens,
-    /// What a pause before it leaves of the cache.
+    /// State of the cache after the pause before it.
     pub cache: Warmth,
-    /// What the free reducers could newly remove.
+    /// Segments that the free reducers could newly remove.
     pub ripe: Option<Ripe>,
 }
 
-/// Whether a cache still holds what was sent.
+/// State of the cache for the content that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warmth {
     /// It does.
     #[default]
     Warm,
-    /// It does not: all of it will be written again, whatever it is.
+    /// Empty: all of the request will be written again in any case.
     Cold,
-    /// Nobody promises anything.
+    /// Without any promise by the provider.
     Unknown,
 }
 
 /// Something that reducers may take from now on. The oldest becomes ripe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ripe {
-    /// How much they remove.
+    /// Tokens that they remove.
     pub removes: Tokens,
-    /// How much then still stands from where they begin to the end.
+    /// Tokens that then still stand from where they begin to the end.
     pub behind: Tokens,
 }
 
-/// What a session was like so far, to tell from it how it will go on.
+/// Past of a session, from which its future is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The calls so far.
     pub calls: u64,
     /// Those of them that found the cache cold because of a pause.
     pub pauses: u64,
-    /// What the context has grown by in all of them.
+    /// Growth of the context in all of them.
     pub growth: Tokens,
-    /// What the reducers could remove of that.
+    /// Part of it that the reducers could remove.
     pub ripened: Tokens,
-    /// What usually stands behind the newest that they could remove.
+    /// Usual size of the context behind the newest segments that they could remove.
     pub behind: Tokens,
 }
 
 /// As if this many calls had been seen before the session, of which three more had been a session's last. Then 63 calls
 /// are expected of a new session: 56 sessions of coding agents made 3 508.
 const CALLS_BEFORE: u64 = 126;
-/// What those grew by in a call.
+/// Growth in each of those calls.
 const GROWTH_BEFORE: u64 = 1_400;
 /// One call in so many comes after the cache has gone cold: 3.7 % of a service's requests.
 const CALLS_A_PAUSE: u64 = 27;
-/// Nobody can see farther than this.
+/// Most calls that a forecast looks ahead: beyond them any guess is useless.
 const FARTHEST: u64 = 1_000;
 
 impl History {
-    /// What a call adds on the average, by what is known of other sessions to begin with.
+    /// Average growth in a call, starting from the known average of other sessions.
     pub fn growth_of_call(&self) -> Tokens {
         Tokens(self.growth.0.saturating_add(GROWTH_BEFORE) / self.calls.saturating_add(1))
     }
 }
 
 impl Forecast {
-    /// As a session goes on that was like this so far.
+    /// Forecast for a session with this past.
     ///
-    /// Each call may be the last, with a chance that nobody knows and that falls with every call that was not: a session
-    /// of `n` calls is expected to make `63 + n / 2` more. Growth and pauses are averages, with 1 400 tokens a call and a
-    /// pause in 27 calls to begin with.
+    /// Each call may be the last, with an unknown chance that falls with every call that was not: a session
+    /// of `n` calls is expected to make `63 + n / 2` more. Growth and pauses are averages, with 1 400 tokens
+    /// a call and a pause in 27 calls to begin with.
     pub fn after(history: &History) -> Self {
         let History { calls, pauses, growth: _, ripened, behind } = *history;
         let coming = (CALLS_BEFORE.saturating_add(calls) / 2).min(FARTHEST);
@@ -110,7 +110,7 @@ impl Forecast {
         Self { calls: self.calls[..self.calls.len() / 2].to_vec() }
     }
 
-    /// What the context will have grown by in the next `calls` calls.
+    /// Growth of the context in the next `calls` calls.
     pub(super) fn growth(&self, calls: usize) -> Tokens {
         self.calls.iter().take(calls).map(|call| call.growth).sum()
     }

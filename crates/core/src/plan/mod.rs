@@ -1,13 +1,14 @@
-//! The planner: whether to keep what was sent, to edit it, to swap a summary in, or to have one made.
+//! The planner: it decides between keeping the request, editing it, replacing the history by a summary, and
+//! having a summary made.
 //!
-//! A change to what was sent makes the provider's cache read nothing from there on, so it must be worth it: by money,
-//! when the calls to come are played out with it and without it, or because a threshold demands it. A cold cache makes
-//! it free. Where prices or lifetimes are not known, the thresholds alone decide, and the plan says so.
+//! The provider's cache is useless from the first change on, so a change must be worth it: by money, when the
+//! calls to come are played out with it and without it, or because a threshold demands it. A cold cache makes
+//! it free. If prices or lifetimes are not known, the thresholds alone decide, and the plan says so.
 //!
-//! A change that no threshold demands is a bet on calls that may never come, and what it takes is gone. It is made only
-//! if it also pays when half of the expected calls come and what it writes has to be written a second time. The forecast
-//! says no more than that: of sessions that are expected to make `n` more calls, nearly half end before `n / 2`, and what
-//! was written is now and then changed again by somebody else.
+//! A change that no threshold demands is a bet on calls that may never come, and its removals are final. It
+//! is made only if it also pays when half of the expected calls come and its new content has to be written a
+//! second time. The forecast supports no more than that: of sessions that are expected to make `n` more
+//! calls, nearly half end before `n / 2`, and new content is now and then changed again by another change.
 
 mod ahead;
 mod cache_use;
@@ -33,22 +34,22 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What to do before the next call, and why.
+/// Action before the next call, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What to do.
+    /// Action to take.
     pub action: Action,
-    /// Why.
+    /// Reason for it.
     pub reason: Reason,
-    /// What that rests on.
+    /// Numbers that it rests on.
     pub numbers: Numbers,
 }
 
-/// What to do before the next call.
+/// Action before the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Send what was sent, and what is new.
+    /// Send the old content unchanged, and the new content.
     Keep,
     /// Run the free reducers.
     Edit,
@@ -60,11 +61,11 @@ pub enum Action {
     SummariseNow,
 }
 
-/// Why.
+/// Reason for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The cache holds nothing any more: all would be written again anyway.
+    /// The cache is empty by now: all would be written again anyway.
     Cold,
     /// It removes so much that it pays within the calls that are expected.
     Pays,
@@ -76,15 +77,15 @@ pub enum Reason {
     TargetMissed,
     /// A summary is being made; until then the rest is not changed twice.
     AwaitsSummary,
-    /// Nothing can be removed that would be worth a new epoch.
+    /// Removals are impossible or not worth a new epoch.
     NothingToRemove,
     /// It does not pay within the calls that are expected.
     DoesNotPay,
-    /// It pays only if all the calls come that are expected, and nothing else changes what was sent.
+    /// It pays only if all the expected calls come, and no other change touches the sent content.
     Uncertain,
     /// It would pay, but a pause is expected that makes it free, or a threshold that demands more.
     CheaperLater,
-    /// No threshold was passed, and what it costs is not known.
+    /// The size is below all thresholds, and the cost is unknown.
     BelowThresholds,
 }
 
@@ -92,35 +93,36 @@ pub enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
-    /// Where work begins.
+    /// The size at which work begins.
     Trigger,
-    /// Where the call has to wait for it.
+    /// The size at which the call has to wait for it.
     Force,
 }
 
-/// What a plan rests on. Where there are two reductions to choose from, the removal is that of the one that is made, or
-/// else of the free reducers.
+/// Numbers that a plan rests on. If there are two reductions to choose from, the removal is that of the one
+/// that is made, or else of the free reducers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Numbers {
-    /// What would be sent if nothing were changed.
+    /// Size of the request if nothing were changed.
     pub size: Tokens,
     /// Tokens in the cache that would have to be written again.
     pub suffix: Tokens,
     /// Tokens that would no longer be sent.
     pub removed: Tokens,
-    /// It pays after more than so many calls, this one counted. Nothing, if it never does or nobody knows.
+    /// Number of calls, this one counted, after which it pays. `None` if it never does or the number is
+    /// unknown.
     pub break_even: Option<Calls>,
     /// The calls that are expected, this one counted.
     pub expected: u64,
-    /// What they cost if nothing is changed now.
+    /// Their cost if nothing is changed now.
     pub keep: Option<Money>,
-    /// What they cost if the free reducers run now.
+    /// Their cost if the free reducers run now.
     pub edit: Option<Money>,
-    /// What they cost if a summary is swapped in now.
+    /// Their cost if the history is replaced by a summary now.
     pub reset: Option<Money>,
-    /// What making a summary costs.
+    /// Cost of making a summary.
     pub summary: Option<Money>,
-    /// Why the money is missing.
+    /// Reason why the money is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<Unknown>,
 }
@@ -130,7 +132,7 @@ pub struct Numbers {
 #[serde(transparent)]
 pub struct Calls(pub u64);
 
-/// Why nothing can be said about money.
+/// Reason why costs are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unknown {
     /// A price is missing.
@@ -141,7 +143,7 @@ pub enum Unknown {
         "nobody promises how long the cache holds; give `cache.lifetimes` for the model in a profile of your own"
     )]
     Lifetime,
-    /// The provider says that the last calls read little of what had been sent.
+    /// The provider reports that the last calls read little of the previous prompts.
     #[error("the last calls read little of what was sent before them, so nobody knows what the cache holds")]
     Unread,
 }
@@ -152,7 +154,7 @@ impl Serialize for Unknown {
     }
 }
 
-/// Decides what to do before the next call.
+/// Decides on the action before the next call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -193,7 +195,8 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
 }
 
 impl Reason {
-    /// What is cheapest need not be what the break-even says, which knows neither pauses nor thresholds.
+    /// Replaces the reason if the cheapest choice disagrees with the break-even, which ignores pauses and
+    /// thresholds.
     fn in_view_of(self, numbers: &Numbers) -> Self {
         let breaks_even =
             numbers.break_even.is_some_and(|calls| calls.0 < numbers.expected.saturating_mul(100));
@@ -205,7 +208,7 @@ impl Reason {
     }
 }
 
-/// What each choice costs, to the end of the forecast.
+/// Costs of each choice, to the end of the forecast.
 #[derive(Clone, Copy)]
 struct Costs {
     keep: Money,
@@ -247,7 +250,7 @@ impl Situation<'_> {
         let choices = self.choices(ahead, state, warmth);
         let cheapest = match costs {
             Some(costs) => costs.cheapest(&choices),
-            // Written again it will be in any case, whatever that costs; so the less the better.
+            // It will be written again in any case, at any cost; so the smaller the better.
             None if warmth == Warmth::Cold => choices.last().copied(),
             None => None,
         };
@@ -270,8 +273,9 @@ impl Situation<'_> {
         (Move::Keep, Action::Keep, reason)
     }
 
-    /// What may be done for the money's sake. A summary that is not there yet would cost what no money says: it is made
-    /// only above the trigger or while the cache is cold, and only if the free reducers miss the target.
+    /// Actions that may be taken to save money. A summary that is not ready would cost something that no
+    /// price expresses: it is made only above the trigger or while the cache is cold, and only if the free
+    /// reducers miss the target.
     fn choices(&self, ahead: &Ahead<'_>, state: &State, warmth: Warmth) -> Vec<Move> {
         let may_reset = match ahead.resets {
             Resets::Never | Resets::AtForce => false,
@@ -285,8 +289,8 @@ impl Situation<'_> {
         edit.into_iter().chain(reset).collect()
     }
 
-    /// Whether a model should begin now. While the cache is cold, the session's own model reads its prefix for more
-    /// than it will after this call.
+    /// Returns true if a model should begin now. While the cache is cold, the session's own model reads its
+    /// prefix at a higher price than after this call.
     fn should_summarise(&self, warmth: Warmth) -> bool {
         let Summary::Possible(offer) = self.summary else { return false };
         let is_dear = match offer.by {
@@ -338,8 +342,8 @@ impl Situation<'_> {
     }
 }
 
-/// After how many calls, this one counted, a change has paid for itself if the context did not grow: what it costs more
-/// now, by what each later call costs less.
+/// Number of calls, this one counted, after which a change has paid for itself if the context did not grow:
+/// its extra cost now, divided by the saving of each later call.
 fn break_even(ahead: &Ahead<'_>, state: State, made: Move) -> Option<Calls> {
     let (mut kept, mut changed) = (state, state.after(made));
     let cost = |state: &mut State| ahead.serve(state).ok().map(|money| i128::from(money.0));

@@ -19,29 +19,29 @@ use crate::{
 /// Everything a plan is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// What the provider's cache promises and costs.
+    /// Promises and prices of the provider's cache.
     pub terms: &'a Terms,
-    /// For how many seconds entries are asked to live; the usual time if nothing is said.
+    /// Lifetime in seconds that is requested for entries; `None` for the usual time.
     pub lifetime: Option<u64>,
     /// The call before.
     pub since: Since,
     /// The calls to come.
     pub forecast: &'a Forecast,
-    /// What would be sent if nothing were changed.
+    /// Size of the request if nothing were changed.
     pub size: Tokens,
-    /// How much of that, from the beginning, the call before sent.
+    /// Size of its beginning that the call before sent.
     pub sent: Tokens,
-    /// How much of it, from the beginning, nothing ever changes.
+    /// Size of its beginning that never changes.
     pub prefix: Tokens,
     /// The thresholds.
     pub budget: &'a Budget,
     /// The threshold that demands a reduction whether it pays or not.
     pub demand: Demand,
-    /// What a reduction must remove to be worth a new epoch before it is forced.
+    /// Least removal that makes a reduction worth a new epoch before it is forced.
     pub least: Tokens,
-    /// What the free reducers would make of it.
+    /// Outcome that the free reducers would have.
     pub trial: Trial,
-    /// How it stands with the summary.
+    /// Status of the summary.
     pub summary: Summary<'a>,
 }
 
@@ -54,7 +54,7 @@ pub enum Since {
     OtherModel,
     /// It began so long ago.
     Elapsed(Duration),
-    /// It was one of several that read little of what had been sent before: nobody knows what the cache holds.
+    /// It was one of several that read little of the previous prompts: the cache's content is unknown.
     Unread,
 }
 
@@ -69,23 +69,23 @@ pub enum Demand {
     AtForce,
 }
 
-/// What a reduction would make of the context, tried out and not kept.
+/// Outcome of a reduction that was tried out and not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Trial {
-    /// What would be sent.
+    /// Size of the request afterwards.
     pub after: Tokens,
-    /// What stands before the first byte that would change.
+    /// Tokens before the first byte that would change.
     pub first_changed_at: Tokens,
 }
 
 impl Trial {
-    /// A reduction that finds nothing to do.
+    /// A reduction without an effect.
     pub fn nothing(size: Tokens) -> Self {
         Self { after: size, first_changed_at: size }
     }
 }
 
-/// How it stands with the summary that would take the history's place.
+/// Status of the summary that would take the history's place.
 #[derive(Clone, Copy, Debug)]
 pub enum Summary<'a> {
     /// The policy has none.
@@ -94,29 +94,29 @@ pub enum Summary<'a> {
     Possible(Offer<'a>),
     /// One is being made.
     Running(Offer<'a>),
-    /// One is there: what the context would be with it and the free reducers.
+    /// Ready: the outcome with it and the free reducers.
     Ready(Trial),
 }
 
 /// A summary that could be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
-    /// What it would stand for.
+    /// Size of the span it would stand for.
     pub covers: Tokens,
-    /// What it would measure.
+    /// Size it would have.
     pub expected: Tokens,
-    /// How many calls are made until it is there.
+    /// Number of calls until it is ready.
     pub calls: usize,
-    /// Who makes it.
+    /// Summariser that makes it.
     pub by: Summariser<'a>,
 }
 
-/// Who makes a summary.
+/// Author of a summary.
 #[derive(Clone, Copy, Debug)]
 pub enum Summariser<'a> {
-    /// Code, at once and for nothing.
+    /// Code, at once and for free.
     BuiltIn,
-    /// The session's own model, which reads what it already has in its cache.
+    /// The session's own model, which reads the part that it already has in its cache.
     Session,
     /// Another model, to which all of it is new.
     Other(&'a Prices),
@@ -170,7 +170,7 @@ impl<'a> Situation<'a> {
         self.trial.after > self.budget.target()
     }
 
-    /// What a model asks for the summary that could be made, or is being made.
+    /// Price of a model for the summary that could be made, or is being made.
     pub(super) fn summary_cost(&self, state: &State) -> Option<Money> {
         let (Summary::Possible(offer) | Summary::Running(offer)) = self.summary else { return None };
         match offer.by {

@@ -23,7 +23,7 @@ fn budget() -> Budget {
     Budget::for_profile(profiles.find("small").unwrap(), reserves)
 }
 
-/// A warm call, a minute after the last one, that has nothing new in it.
+/// A warm call, a minute after the last one, without new content.
 struct Given {
     model: &'static str,
     since: Since,
@@ -128,11 +128,11 @@ fn a_cold_cache_is_the_moment_for_the_summary_that_code_makes() {
     check(given(cold, little, by(Summariser::BuiltIn)), Action::SummariseNow, Reason::Cold);
     // While it is warm, the trigger is waited for.
     check(given(WARM, little, by(Summariser::BuiltIn)), Action::Keep, Reason::DoesNotPay);
-    // Where the reducers do, there is nothing to summarise; and a model's summary is not there in time.
+    // Where the reducers suffice, no summary is needed; and a model's summary is not ready in time.
     check(given(cold, enough, by(Summariser::BuiltIn)), Action::Edit, Reason::Cold);
     check(given(cold, little, by(Summariser::Session)), Action::Edit, Reason::Cold);
     check(given(cold, little, Summary::Never), Action::Edit, Reason::Cold);
-    // What it costs need not be known: all is written again in any case.
+    // Its cost need not be known: all is written again in any case.
     let unpriced = |summary| Given { model: "llama-4-maverick", ..given(Since::First, little, summary) };
     assert_eq!(unpriced(by(Summariser::BuiltIn)).plan().action, Action::SummariseNow);
     assert_eq!(unpriced(Summary::Never).plan().action, Action::Edit);
@@ -146,12 +146,13 @@ fn a_warm_cache_is_changed_when_it_pays_whatever_comes_and_not_before() {
         check(given(22), Action::Keep, Reason::DoesNotPay),
         @"keep: removing 10000 of 40000 tokens writes 20000 again and pays after 23 calls; 23 are expected ($0.485 kept, $0.485 edited)"
     );
-    // That it just pays is not enough: half of the calls may not come, and what is written may have to be written again.
+    // Just paying is not enough: half of the calls may not come, and the new content may have to be written
+    // again.
     let said = check(given(23), Action::Keep, Reason::Uncertain);
     assert!(said.contains("pays only if all 24 expected calls come"), "{said}");
     check(given(80), Action::Keep, Reason::Uncertain);
     check(given(100), Action::Edit, Reason::Pays);
-    // One call pays if nothing needs to be written again: what is cut was never sent, or it is the end.
+    // One call pays if nothing needs to be written again: the removed part was never sent, or it is the end.
     check(Given { calls: 0, trial: (30_000, 30_000), ..Given::default() }, Action::Edit, Reason::Pays);
 }
 
@@ -172,7 +173,7 @@ fn a_cold_cache_makes_it_free() {
         check(trifle, Action::Keep, Reason::NothingToRemove),
         @"keep: of 40000 tokens too few can go (999) to change what was sent ($0.250 kept, $0.244 edited)"
     );
-    // Nor if it takes the request below what the provider keeps at all.
+    // Nor if it takes the request below the least size that the provider keeps.
     let short =
         Given { model: "claude-opus-4-5", size: 5_000, trial: (1_000, 500), calls: 30, ..given(too_late) };
     check(short, Action::Keep, Reason::DoesNotPay);
@@ -187,7 +188,7 @@ fn thresholds_demand_what_does_not_pay() {
         check(given(55_001, 45_000), Action::Edit, trigger),
         @"edit: 55001 tokens are over the trigger; 10001 go, 35000 are written again ($0.028 kept, $0.224 edited)"
     );
-    // Without a summary to wait for, what can be done is done; but not for a trifle on every call.
+    // Without a summary to wait for, the possible reduction is made; but not for a trifle on every call.
     check(given(55_001, 50_000), Action::Edit, trigger);
     check(given(55_001, 54_500), Action::Keep, Reason::NothingToRemove);
     let force = Reason::Demanded(Threshold::Force);
@@ -318,14 +319,14 @@ fn a_pause_that_is_coming_is_waited_for() {
     assert_eq!((waits.action, waits.reason), (Action::Keep, Reason::CheaperLater), "{waits}");
 }
 
-/// A session as it will be: what each call adds, and which of it may later be cut to how much.
+/// A session's future: the growth of each call, and the part of it that may later be cut to a given size.
 #[derive(Clone, Debug)]
 struct Trace {
     model: &'static str,
     lifetime: Option<u64>,
     prefix: u64,
     calls: Vec<Step>,
-    /// After so many calls what was added becomes ripe.
+    /// Number of calls after which added content becomes ripe.
     lag: usize,
     target: u64,
     trigger: u64,
@@ -379,7 +380,7 @@ fn any_trace() -> impl Strategy<Value = Trace> {
         })
 }
 
-/// A session being played: what stands in its context.
+/// A session being played: the content of its context.
 struct World<'a> {
     trace: &'a Trace,
     /// In order: the call that added it, its tokens, how many can go, whether they went.
@@ -484,8 +485,8 @@ impl Trace {
         world.money()
     }
 
-    /// Follows the planner. Also gives back what the first plan said the session would cost; nothing if a change was put off
-    /// for its risk, which no plan reckons with.
+    /// Follows the planner. Also returns the session's cost by the first plan; `None` if a change was put off
+    /// for its risk, which no plan includes.
     fn play_planned(&self) -> (Money, Option<Money>) {
         let profile = profile(self.model);
         let terms = Terms::new(&profile.cache, &profile.prices);
@@ -532,7 +533,7 @@ impl Trace {
         Budget::new(Tokens::MAX).act(target, trigger, force)
     }
 
-    /// What really comes after a call.
+    /// The real calls after a call.
     fn forecast(&self, call: usize) -> Forecast {
         let expected = |coming: usize| {
             let step = &self.calls[coming];
@@ -602,7 +603,8 @@ proptest! {
     }
 }
 
-/// What some calls cost beside the full history's, the reset of a warm cache to a size first: each adds the same.
+/// Cost of some calls beside the full history's, the reset of a warm cache to a size first: each adds the
+/// same.
 fn beside_everything(depth: &Depth, terms: &Terms, size: u64, calls: u64) -> (u64, u64) {
     let cost = |held: u64, total: u64| {
         terms.prices().cost(&terms.ideal(Tokens(held), Tokens(total), None)).unwrap().0
@@ -620,8 +622,8 @@ fn beside_everything(depth: &Depth, terms: &Terms, size: u64, calls: u64) -> (u6
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// What is left of a context is the most that has made up for its rewriting, against sending everything, when half of
-    /// the calls have come that it leaves room for; where no size does, it is the least.
+    /// A context keeps the largest size that has made up for its rewriting, against sending everything, when
+    /// half of the calls have come that it leaves room for; if no size does, the least.
     #[test]
     fn a_warm_cache_is_reset_to_the_largest_size_that_pays(
         model in prop::sample::select(vec!["claude-opus-5", "gpt-5.5", "gpt-5"]),

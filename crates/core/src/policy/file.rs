@@ -1,6 +1,6 @@
-//! The file format of policies: what is said, over what the base says, checked field by field.
+//! The file format of policies: the file's values over those of its base, checked field by field.
 //!
-//! A person writes these files and gets them wrong, so everything is read with its place, and what is wrong is said with
+//! A person writes these files and makes mistakes, so everything is read with its place, and an error names
 //! the line it stands in.
 
 use std::{collections::BTreeMap, fmt};
@@ -22,7 +22,7 @@ use crate::{
 struct File {
     name: Option<Spanned<String>>,
     about: Option<String>,
-    /// The built-in policy that holds where this file says nothing.
+    /// The built-in policy for values that this file does not set.
     base: Option<Spanned<String>>,
     #[serde(default)]
     limits: SaidLimits,
@@ -46,7 +46,7 @@ type SaidStep = BTreeMap<String, Spanned<Value>>;
 /// `false`, `true`, or how.
 struct SaidSummary(Option<SummaryRules>);
 
-/// What is wrong, and where in the file.
+/// An error, and its place in the file.
 struct Wrong {
     at: usize,
     reason: String,
@@ -154,7 +154,7 @@ fn limits(said: &SaidLimits, base: Limits) -> Result<Limits, Wrong> {
 /// [`Policy::budget`] sees to it that they settle there too.
 const USUAL: Tokens = Tokens(200_000);
 
-/// A limit in a window of usual size, and where it is said, if it is said in this file.
+/// A limit in a window of usual size, and its place in this file, if the file sets it.
 #[derive(Clone, Copy)]
 struct Limit {
     name: &'static str,
@@ -163,7 +163,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// What acts must leave room below the point at which it acts again.
+    /// Checks that the size after acting leaves room below the size at which it acts again.
     fn below(self, upper: Self) -> Result<(), Wrong> {
         self.check(upper, |low, high| low < high, "be below", "every call would reset the cache")
     }
@@ -224,7 +224,7 @@ fn summary(said: Spanned<SaidSummary>) -> Result<Option<SummaryRules>, Wrong> {
     }
 }
 
-/// By hand, since an untagged enum says neither what is wrong nor where.
+/// Written by hand, because an untagged enum names neither the error nor its place.
 impl<'de> Deserialize<'de> for SaidSummary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Read;
@@ -272,7 +272,7 @@ fn step(said: Spanned<SaidStep>) -> Result<Step, Wrong> {
     let named = || Table::from_iter([("reducer".to_owned(), Value::String(name.clone()))]);
     let mut whole = named();
     for (field, value) in fields {
-        // Every field may be left out, so each can be tried by itself: that tells where the wrong one stands.
+        // Every field may be left out, so each can be tried by itself to find the place of the wrong one.
         let at = value.span().start;
         let mut alone = named();
         alone.insert(field.clone(), value.get_ref().clone());
@@ -298,7 +298,7 @@ fn when(said: Spanned<Value>) -> Result<When, Wrong> {
     When::deserialize(value).map_err(|error| Wrong::new(at, format!("`when`: {}", plain(&error))))
 }
 
-/// What is wrong, in the words of a person who writes policies and not of one who writes Rust.
+/// Text of an error for a person who writes policies and not Rust.
 fn plain(error: &toml::de::Error) -> String {
     const WORDS: [(&str, &str); 4] = [
         ("expected u64", "expected a whole number"),

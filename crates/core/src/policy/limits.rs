@@ -1,4 +1,4 @@
-//! When a policy acts and how far it goes, as sizes that are parts of what a request may hold.
+//! Sizes at which a policy acts and to which it reduces, as parts of the request's limit.
 
 use std::fmt;
 
@@ -12,21 +12,22 @@ use serde::{
 
 use crate::{profile::Share, tokens::Tokens};
 
-/// When a policy acts, and how far it goes. Where it says nothing the model's profile does.
+/// Sizes at which a policy acts and to which it reduces. Those it does not set are taken from the model's
+/// profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Over this it acts, or, if it counts the money, begins to look for a good moment.
     pub trigger: Option<Level>,
     /// Once it acts it goes down to this.
     pub target: Option<Level>,
-    /// Over this it acts at once, whatever it costs.
+    /// Size over which it acts at once, at any cost.
     pub force: Option<Level>,
-    /// Over this it acts when the provider's cache has gone cold, since then a change costs nothing. Without it, the cache
-    /// is none of its business: it acts at the trigger.
+    /// Size over which it acts when the provider's cache has gone cold, because then a change is free.
+    /// Without it, the policy ignores the cache and acts at the trigger.
     pub cold: Option<Level>,
 }
 
-/// A size, as part of what a request may hold.
+/// A size, as part of the most that a request may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Level {
@@ -36,16 +37,16 @@ pub enum Level {
     Less {
         /// So many.
         less: Tokens,
-        /// The share: half, where nothing is said.
+        /// The share: half by default.
         least: Share,
-        /// No less than so many tokens either, as far as a window allows that must have room for some calls beside them,
-        /// and, where the provider's cache is warm, as far as the reset has paid for itself before the next one.
+        /// Least number of tokens, as far as a window allows that must have room for some calls beside them,
+        /// and, if the provider's cache is warm, as far as the reset has paid for itself before the next one.
         #[serde(skip_serializing_if = "Option::is_none")]
         enough: Option<Tokens>,
     },
 }
 
-/// How much of a window may be asked for as [`enough`](Level::Less): the rest is for the calls that follow.
+/// Largest part of a window for [`enough`](Level::Less): the rest is for the calls that follow.
 const MOST_OF_SMALL: Share = Share::percent(82);
 
 impl Level {
@@ -60,7 +61,7 @@ impl Level {
         }
     }
 
-    /// The same, whatever would be enough.
+    /// The same, without `enough`.
     pub(super) fn lean(self) -> Self {
         match self {
             Self::Share(share) => Self::Share(share),
@@ -73,7 +74,7 @@ const fn half() -> Share {
     Share::percent(50)
 }
 
-/// By hand, since an untagged enum does not say what is wrong with a number.
+/// Written by hand, because an untagged enum does not explain a wrong number.
 impl<'de> Deserialize<'de> for Level {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ReadLevel)
@@ -137,7 +138,7 @@ mod tests {
         };
         check("0.25", 1_000, 250);
         check(r#"{"less": 300}"#, 1_000, 700);
-        // Half, where nothing is said.
+        // Half by default.
         check(r#"{"less": 700}"#, 1_000, 500);
         check(r#"{"less": 700, "least": 0.46}"#, 1_000, 460);
         check(r#"{"less": 700, "least": 0.2}"#, 1_000, 300);

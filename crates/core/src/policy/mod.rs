@@ -1,8 +1,8 @@
 //! Policies: a named pipeline with its numbers, as data that fits on a screen.
 //!
-//! A policy says when to act, which reducers run and when each of them does, and what a summary is made of. The built-in
-//! ones are the files beside this one; a user's file has the same form, stands alone or over one of them, and what is
-//! wrong with it is said with its line.
+//! A policy defines when to act, which reducers run and when each of them does, and how a summary is
+//! composed. The built-in ones are the files beside this one; a user's file has the same form, stands alone
+//! or over one of them, and each error in it is reported with its line.
 
 mod file;
 mod limits;
@@ -34,17 +34,17 @@ use crate::{
 /// A named pipeline with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Policy {
-    /// What it is called.
+    /// Name of the policy.
     pub name: String,
-    /// What it does and for whom, in a few sentences.
+    /// Its purpose and intended use, in a few sentences.
     pub about: String,
-    /// When it acts, and how far it goes.
+    /// Sizes at which it acts and to which it reduces.
     pub limits: Limits,
-    /// At most so much of what a request may hold, by tier.
+    /// Largest part of a request for each tier.
     pub caps: BTreeMap<Tier, Share>,
     /// Its reducers, in order.
     pub reduce: Vec<Step>,
-    /// How it summarises what its reducers leave too large; `None` if it never does.
+    /// Rules for summarising a context that its reducers leave too large; `None` if it never summarises.
     pub summary: Option<SummaryRules>,
 }
 
@@ -57,21 +57,21 @@ pub struct UntouchedSizes {
     pub item: Tokens,
 }
 
-/// How a policy summarises.
+/// Rules by which a policy summarises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummaryRules {
-    /// What stays verbatim.
+    /// Part of the history that stays verbatim.
     pub keep: Keep,
-    /// How long a summary may be.
+    /// Limit for the length of a summary.
     pub length: Length,
-    /// How many items it shows of each section.
+    /// Most items that it shows of each section.
     pub caps: Caps,
-    /// How it is shown.
+    /// Form in which it is shown.
     pub shape: Shape,
 }
 
-/// How the summary of a compaction is shown.
+/// Form in which the summary of a compaction is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -83,8 +83,9 @@ pub enum Shape {
 }
 
 impl SummaryRules {
-    /// How to draft a compaction that leaves a context at the target of `budget`, of which `prefix` cannot go: what is kept and how
-    /// long the summary is are as the policy says, or as much as there is room for.
+    /// Settings for drafting a compaction that leaves a context at the target of `budget`, of which `prefix`
+    /// cannot go: the kept part and the summary's length are as the policy sets them, or as much as there is
+    /// room for.
     pub fn drafting(&self, budget: &Budget, prefix: Tokens) -> Drafting {
         let target = budget.target();
         let room = target.less(prefix);
@@ -103,8 +104,8 @@ impl SummaryRules {
     }
 }
 
-/// A size, rounded down by at most a sixteenth. A trail fills what there is; if it did so to the token, whatever is learnt of a
-/// model's counts between two calls would make another summary of the same past.
+/// A size, rounded down by at most a sixteenth. A trail fills its room; if it did so to the token, each
+/// correction of a model's counts between two calls would make another summary of the same past.
 fn rounded_down(tokens: Tokens) -> Tokens {
     let step = (tokens.0 / 32).next_power_of_two();
     Tokens(tokens.0 / step * step)
@@ -113,7 +114,7 @@ fn rounded_down(tokens: Tokens) -> Tokens {
 /// A reducer of a policy, and when it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// When it is run.
+    /// Time at which it is run.
     pub when: When,
     /// The reducer.
     #[serde(flatten)]
@@ -127,30 +128,31 @@ impl Step {
     }
 }
 
-/// When a reducer is run.
+/// Time at which a reducer is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// When the policy acts, as long as the target is not met. Nothing else changes what was sent.
+    /// Each time the policy acts, as long as the target is not met. Content that was sent is changed at no other
+    /// time.
     #[default]
     AtEpoch,
-    /// When the policy acts and a summary was not enough, or there is none to be had.
+    /// Each time the policy acts and a summary was not enough, or none is available.
     AfterSummary,
     /// Before something is sent for the first time, so that no cache is lost by it.
     OnArrival,
-    /// Before every call. Whatever it changes of what was sent costs the cache from there on.
+    /// Before every call. Each change of sent content makes the cache useless from there on.
     EveryCall,
 }
 
-/// What is wrong with a policy.
+/// Error in a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
     /// The file is not TOML, or a field is unknown or has a wrong value.
     #[error("line {line}: {reason}")]
     File {
-        /// Where.
+        /// Line of the error.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// The error, and the expected value.
         reason: String,
     },
     /// There is no such policy.
@@ -248,8 +250,8 @@ impl Policy {
         self.limits.cold.map(|level| level.of(budget.ceiling()))
     }
 
-    /// How far it may go down under a budget where what would be enough costs too much: no further than the target, unless the
-    /// target is that.
+    /// Lowest size to reduce to under a budget if `enough` would cost too much: the target, unless the target
+    /// is `enough` itself.
     pub fn lean_target(&self, budget: &Budget) -> Tokens {
         let lean = self.limits.target.map(|level| level.lean().of(budget.ceiling()));
         lean.unwrap_or(budget.target()).min(budget.target())
@@ -268,17 +270,18 @@ impl Policy {
             };
             item = tokens.map_or(item, |limit| item.min(limit.over));
         }
-        // A policy that minds the cache acts on what was never answered only where it must.
+        // A policy that minds the cache acts on content that was never answered only where it must.
         let whole = if self.limits.cold.is_some() { budget.force() } else { budget.trigger() };
         let has_share =
             |step: &Step| matches!(&step.reducer, AnyReducer::CutOutputs(CutOutputs { share: Some(_), .. }));
-        // Outputs that have a share are cut in a request that is nearly full, whatever forces the rest.
+        // Outputs that have a share are cut in a request that is nearly full, regardless of the cause for the
+        // rest.
         let nearly_full = self.reduce.iter().any(has_share).then(|| NEARLY_FULL.of(budget.ceiling()));
         let whole = nearly_full.map_or(whole, |limit| whole.min(limit));
         Some(UntouchedSizes { whole, item })
     }
 
-    /// The same policy for a model with these rules: no reducer takes what the model wants back.
+    /// The same policy for a model with these rules: no reducer takes content that the model wants back.
     pub fn for_rules(mut self, rules: &BTreeSet<Rule>) -> Self {
         for step in &mut self.reduce {
             step.reducer = step.reducer.clone().for_rules(rules);
@@ -292,7 +295,7 @@ impl Policy {
         reducers::pipeline(steps.map(|step| step.reducer.clone()).collect())
     }
 
-    /// Whether any reducer is run at some time.
+    /// Returns true if any reducer is run at some time.
     pub fn has(&self, when: When) -> bool {
         self.reduce.iter().any(|step| step.when == when)
     }

@@ -153,7 +153,7 @@ fn a_level_is_a_share_or_what_stays_free() {
     check("{ less = 300, least = 0.3 }", 700);
 }
 
-/// What is said of a file.
+/// Error message for a file.
 fn wrong(toml: &str) -> String {
     Policy::read(toml).expect_err(toml).to_string()
 }
@@ -256,7 +256,7 @@ fn a_summary_and_what_is_kept_fit_the_target_in_any_window() {
         drafting
     };
     for ceiling in [4_000, 8_000, 12_000, 24_000, 60_000, 200_000, 1_000_000] {
-        // Beside what is kept there is always room for the trail.
+        // Beside the kept part there is always room for the trail.
         let drafting = check(ceiling, 0);
         assert!(drafting.caps.trail > drafting.caps.index, "{ceiling}: {:?}", drafting.caps);
         check(ceiling, ceiling / 4);

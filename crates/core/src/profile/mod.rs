@@ -1,8 +1,9 @@
-//! Profiles: what is known of a model, as data with a source and a date.
+//! Profiles: the known facts about each model, as data with a source and a date.
 //!
-//! The built-in file is `profiles.toml`; a user's file has the same form and is laid over it, field by field. What is
-//! not known is absent and never guessed: a model without a price has no cost, a model without a window is never
-//! compacted ahead of time, and a name that matches no profile is an error that names its neighbours.
+//! The built-in file is `profiles.toml`; a user's file has the same form and is laid over it, field by field.
+//! Unknown facts are absent and never guessed: a model without a price has no cost, a model without a window
+//! is never compacted ahead of time, and a name that matches no profile is an error that names its
+//! neighbours.
 
 mod names;
 mod patch;
@@ -32,7 +33,7 @@ use crate::{
     tokens::{Estimate, TokenCounter, Tokens},
 };
 
-/// What is known of a model.
+/// Known facts about a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profile {
     /// The model's name, in small letters.
@@ -41,39 +42,39 @@ pub struct Profile {
     pub aliases: Vec<String>,
     /// Names it goes by in which `*` stands for anything.
     pub patterns: Vec<String>,
-    /// Where all this is from.
+    /// Source of all these facts.
     pub source: String,
-    /// What of it was not found in the provider's own documents.
+    /// Fields that were not found in the provider's own documents.
     pub unverified: BTreeSet<Field>,
-    /// When it was read there.
+    /// Date on which the source was read.
     pub date: Option<Day>,
-    /// Whether the user's file says something of it.
+    /// True if the user's file sets any field.
     pub overridden: bool,
-    /// Who runs the model.
+    /// Provider that runs the model.
     pub provider: String,
     /// The request format it is spoken to in.
     pub wire: Wire,
-    /// How much it can hold, input and output together.
+    /// Capacity in tokens, input and output together.
     pub window: Window,
     /// The most input it takes, where that is stated apart.
     pub input_limit: Option<Tokens>,
     /// The most it answers.
     pub output_limit: Option<Tokens>,
-    /// Whose tokens it counts in.
+    /// Vocabulary in which the model counts tokens.
     pub tokenizer: Tokenizer,
-    /// How much the counts may be short, before any usage has been reported.
+    /// Share by which the counts may be too low, before any usage has been reported.
     pub margin: Share,
     /// The wrapping around texts.
     pub overhead: Overhead,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub prices: Prices,
-    /// How its prompt cache behaves.
+    /// Behaviour of its prompt cache.
     pub cache: CacheRules,
-    /// What it demands of a request.
+    /// Demands on a request.
     pub legality: BTreeSet<Rule>,
-    /// When to compact, and how far.
+    /// Sizes at which to compact and to which.
     pub thresholds: Thresholds,
-    /// Where it has been seen to get worse.
+    /// Sizes at which it has been seen to get worse.
     pub degradation: Option<Degradation>,
 }
 
@@ -81,7 +82,7 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
-    /// How much the model can hold.
+    /// Capacity of the model.
     Window,
     /// The most input it takes.
     InputLimit,
@@ -89,19 +90,19 @@ pub enum Field {
     OutputLimit,
     /// The wrapping around texts.
     Overhead,
-    /// What tokens cost.
+    /// Prices of tokens.
     Price,
-    /// How its prompt cache behaves.
+    /// Behaviour of its prompt cache.
     Cache,
-    /// What it demands of a request.
+    /// Demands on a request.
     Legality,
 }
 
-/// How much a model can hold.
+/// Capacity of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// Nobody said. Nothing is compacted ahead of time; a refusal by the provider tells.
+    /// An unknown limit. No session is compacted ahead of time; a refusal by the provider shows the limit.
     Unknown,
     /// Any amount; written as 0.
     Unlimited,
@@ -109,7 +110,7 @@ pub enum Window {
     Of(Tokens),
 }
 
-/// Whose tokens a model counts in.
+/// Vocabulary in which a model counts tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tokenizer {
@@ -120,7 +121,7 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
-    /// Whether this build counts as the model does.
+    /// Returns true if this build counts as the model does.
     pub fn is_exact(self) -> bool {
         match self {
             Self::O200k => cfg!(feature = "bpe"),
@@ -140,7 +141,7 @@ impl Tokenizer {
     }
 }
 
-/// When to compact, as shares of the window less the output's reserve.
+/// Sizes at which to compact and to which, as shares of the window less the output's reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Thresholds {
     /// Background work begins.
@@ -163,27 +164,27 @@ impl Thresholds {
     }
 }
 
-/// Where a model has been seen to get worse, as shares of a window.
+/// Sizes at which a model has been seen to get worse, as shares of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Degradation {
-    /// Who saw it.
+    /// Source of the observation.
     pub source: String,
     /// The window the shares are of, which need not be the one the provider states today.
     pub window: Tokens,
-    /// Where it begins: from, to.
+    /// Range in which it begins: from, to.
     pub onset: [Share; 2],
     /// The most to fill: from, to.
     pub recommended_max: [Share; 2],
 }
 
 impl Profile {
-    /// Counts what a request to this model will hold.
+    /// Counter for the content of requests to this model.
     pub fn meter(&self) -> Meter {
         Meter::new(self.tokenizer.counter(), self.overhead)
     }
 
-    /// Whether the model demands this.
+    /// Returns true if the model demands this.
     pub fn demands(&self, rule: Rule) -> bool {
         self.legality.contains(&rule)
     }
@@ -196,7 +197,7 @@ pub struct Profiles {
     models: Vec<Patch>,
     /// One for each model, in the same order.
     resolved: Vec<Profile>,
-    /// Where the profile of a name or an alias is.
+    /// Index of the profile with a name or an alias.
     by_name: BTreeMap<String, usize>,
 }
 
@@ -206,15 +207,15 @@ pub enum ProfileError {
     /// It is not TOML, or a field is unknown or has a wrong value.
     #[error("line {line}: {reason}")]
     File {
-        /// Where.
+        /// Line of the error.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// The error, and the expected value.
         reason: String,
     },
     /// A model is of a family that does not exist.
     #[error("line {line}: `{model}` is of the family `{family}`, which does not exist; there are {known}")]
     NoFamily {
-        /// Where.
+        /// Line of the error.
         line: usize,
         /// The model.
         model: String,
@@ -223,10 +224,10 @@ pub enum ProfileError {
         /// The families there are.
         known: String,
     },
-    /// Nothing says how to speak to a model.
+    /// The format for speaking to a model is missing.
     #[error("line {line}: `{model}` needs `family`, or `wire` to say which request format it takes")]
     NoWire {
-        /// Where.
+        /// Line of the error.
         line: usize,
         /// The model.
         model: String,
@@ -238,11 +239,11 @@ pub enum ProfileError {
         thresholds.target, thresholds.trigger, thresholds.force
     )]
     Thresholds {
-        /// Where.
+        /// Line of the error.
         line: usize,
         /// The model.
         model: String,
-        /// What they come to.
+        /// Resulting thresholds.
         thresholds: Thresholds,
     },
     /// Two models go by one name.
@@ -250,13 +251,13 @@ pub enum ProfileError {
         "line {line}: `{model}` goes by `{name}`, which is a name of `{other}`; take it from one of them"
     )]
     NameTaken {
-        /// Where.
+        /// Line of the error.
         line: usize,
         /// The model.
         model: String,
         /// The name.
         name: String,
-        /// Whose name it is.
+        /// Model that has the name already.
         other: String,
     },
 }
@@ -265,7 +266,7 @@ pub enum ProfileError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no profile is about the model `{model}`{}; add one to a profile of your own", near(.nearest))]
 pub struct UnknownModel {
-    /// The model; what is too long to be a name is cut.
+    /// The model; a text that is too long to be a name is cut.
     pub model: String,
     /// The names nearest to it.
     pub nearest: Vec<String>,
@@ -296,8 +297,8 @@ impl Profiles {
         BUILTIN.clone()
     }
 
-    /// Lays a file of the user's over what is there: fields replace fields, names add up, new models are added. If
-    /// anything is wrong with it, nothing changes.
+    /// Lays a user's file over the profiles: fields replace fields, names add up, new models are added. A
+    /// file with any error has no effect.
     ///
     /// ```
     /// use epitome_core::profile::Profiles;

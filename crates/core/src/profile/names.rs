@@ -1,7 +1,7 @@
 //! Model names as they are met: with a vendor before them, a date or a tag behind them.
 //!
-//! A profile is found by what its names say and by nothing else: only decorations that never change the model are
-//! taken off, and a name that then matches none is unknown.
+//! A profile is found only by its names: decorations that never change the model are taken off, and a name
+//! that then matches none is unknown.
 
 /// The names a model may be meant by, the most literal first.
 pub(super) fn candidates(model: &str) -> Vec<String> {
@@ -21,7 +21,8 @@ pub fn bare(model: &str) -> String {
     candidates(model).pop().unwrap_or_default()
 }
 
-/// `openrouter/anthropic/claude-x`, `us.anthropic.claude-x` and `models/gemini-x` without what leads.
+/// `openrouter/anthropic/claude-x`, `us.anthropic.claude-x` and `models/gemini-x` without the vendor before
+/// them.
 fn without_vendor(name: &str) -> &str {
     let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
     name.split_once("anthropic.").map_or(name, |(_, name)| name)
@@ -57,7 +58,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether `pattern`, in which `*` stands for anything, matches all of `name`.
+/// Returns true if `pattern`, in which `*` stands for any text, matches all of `name`.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -72,7 +73,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 
 /// The names nearest to `wanted`, the nearest first.
 pub(super) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    // A name may come from anywhere: what is longer than any real one is no slip of the pen.
+    // A name may come from anywhere: a text longer than any real name is no typing error.
     let wanted: Vec<char> = bare(wanted).chars().take(64).collect();
     let mut known: Vec<(usize, &str)> = known.map(|name| (distance(&wanted, name), name)).collect();
     known.sort_unstable();
@@ -80,7 +81,7 @@ pub(super) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) ->
     known.into_iter().filter(close).take(3).map(|(_, name)| name).collect()
 }
 
-/// How many characters must be added, removed or changed.
+/// Number of characters that must be added, removed or changed.
 fn distance(from: &[char], to: &str) -> usize {
     let mut row: Vec<usize> = (0..=from.len()).collect();
     for (line, to) in to.chars().enumerate() {

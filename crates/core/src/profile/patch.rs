@@ -1,7 +1,8 @@
-//! The file format of profiles: what is said of a family or a model, each field by itself.
+//! The file format of profiles: the fields of a family or a model, each by itself.
 //!
-//! A model is what its family says, with what the built-in file says of the model over it, and what the user says over
-//! that. So an entry is all fields and none of them required, and laying one over another is the only operation.
+//! A model has the fields of its family, overlaid by the built-in file's fields for the model, and these by
+//! the user's. So an entry is all fields and none of them required, and laying one over another is the only
+//! operation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{meter::Overhead, tokens::Tokens};
 
-/// What a file says.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) families: Vec<Patch>,
@@ -35,7 +36,7 @@ struct File {
     model: Vec<Spanned<Patch>>,
 }
 
-/// What is said of a family or a model.
+/// Fields that are set for a family or a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Patch {
@@ -70,7 +71,7 @@ pub(super) struct Patch {
     degradation: Option<Degradation>,
 }
 
-/// Whose file an entry is from.
+/// File that an entry is from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     #[default]
@@ -130,7 +131,7 @@ impl Patch {
         self.family.is_some() || !self.aliases.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Whether all of a field is said here.
+    /// Returns true if all of a field is set here.
     fn says(&self, field: Field) -> bool {
         match field {
             Field::Window => self.window.is_some(),
@@ -139,14 +140,14 @@ impl Patch {
             Field::Price => {
                 self.price.as_ref().is_some_and(|price| price.input.is_some() && price.output.is_some())
             }
-            // These are said in pieces, and what one piece says is no word on the others.
+            // These fields are set in pieces, and one piece does not verify the others.
             Field::Overhead | Field::Cache | Field::Legality => false,
         }
     }
 
-    /// This, and `base` where it says nothing. Names add up; the line is this one's.
+    /// This, with missing values from `base`. Names add up; the line is this one's.
     pub(super) fn over(self, base: Self) -> Self {
-        // What is said anew is as good as whoever says it.
+        // An overridden value is as reliable as the file that sets it.
         let mut unverified = base.unverified;
         unverified.retain(|field| !self.says(*field));
         unverified.extend(&self.unverified);
@@ -178,7 +179,7 @@ impl Patch {
         }
     }
 
-    /// The profile, with what holds by default where nothing is said.
+    /// The profile, with default values for missing fields.
     pub(super) fn resolve(self) -> Result<Profile, ProfileError> {
         let Self { name, line, .. } = self;
         let lower = |names: Vec<String>| names.into_iter().map(|name| name.to_ascii_lowercase()).collect();

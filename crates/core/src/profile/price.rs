@@ -1,4 +1,4 @@
-//! What a call costs. A price that is not known makes the cost unknown: it is never taken for nothing.
+//! Cost of a call. An unknown price makes the cost unknown: it is never taken for zero.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::units::{Money, Multiple, Price};
 use crate::{event::Usage, tokens::Tokens};
 
-/// What tokens cost. The cache prices are multiples of the input price, as providers state them.
+/// Prices of tokens. The cache prices are multiples of the input price, as providers state them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -25,7 +25,7 @@ pub struct Prices {
     /// For input written to the cache for an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<Multiple>,
-    /// What changes for long requests.
+    /// Different prices for long requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
 }
@@ -42,18 +42,18 @@ pub struct LongPrices {
     pub output: Multiple,
 }
 
-/// A cost that cannot be told.
+/// A cost that is unknown because a price is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no price is known for {what}; give `price.{field}` for the model in a profile of your own")]
 pub struct UnknownPrice {
-    /// What the call used that has no price.
+    /// Kind of usage that has no price.
     pub what: &'static str,
-    /// Where to put it.
+    /// Field of the profile that would hold it.
     pub field: &'static str,
 }
 
 impl Prices {
-    /// What a call cost that used this much.
+    /// Cost of a call with this usage.
     pub fn cost(&self, usage: &Usage) -> Result<Money, UnknownPrice> {
         let long = self.long.filter(|long| usage.input() > long.above);
         let (long_input, long_output) =
@@ -77,7 +77,7 @@ impl Prices {
         Ok(Money(u64::try_from(nano).unwrap_or(u64::MAX)))
     }
 
-    /// These prices, and `base` where they say nothing.
+    /// These prices, with missing ones from `base`.
     pub(super) fn over(self, base: Self) -> Self {
         Self {
             input: self.input.or(base.input),

@@ -1,4 +1,4 @@
-//! What a provider demands of a request, and how its prompt cache behaves.
+//! Demands of a provider on a request, and the behaviour of its prompt cache.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Whose JSON that is.
+    /// Dialect of its JSON.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::Anthropic => Dialect::Anthropic,
@@ -64,40 +64,41 @@ pub enum Rule {
     PrefillRefused,
 }
 
-/// How a prompt cache behaves. What nobody knows is absent.
+/// Behaviour of a prompt cache. Unknown facts are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheRules {
-    /// Where entries are written.
+    /// Places at which entries are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Written>,
-    /// How many breakpoints a request may have.
+    /// Most breakpoints that a request may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breakpoints: Option<u32>,
-    /// How far before a breakpoint an older entry is looked for.
+    /// Distance before a breakpoint in which an older entry is looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_back: Option<u32>,
     /// The shortest prefix that is cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_prefix: Option<Tokens>,
-    /// What cached lengths are multiples of.
+    /// Unit of cached lengths: they are multiples of this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granularity: Option<Tokens>,
-    /// How long entries may be asked to live, in seconds, the usual time first. Empty if nothing is promised.
+    /// Lifetimes that may be requested for entries, in seconds, the usual one first. Empty if none is
+    /// promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetimes: Option<Vec<u64>>,
-    /// What a change invalidates.
+    /// Part of the cache that each change invalidates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalidated_by: BTreeMap<Change, Scope>,
 }
 
-/// Where cache entries are written.
+/// Places at which cache entries are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Written {
     /// At the breakpoints of the request and nowhere else.
     Breakpoints,
-    /// Wherever the provider thinks fit.
+    /// At places that the provider chooses.
     Automatic,
     /// One at the end by itself, more at breakpoints; or at breakpoints only.
     ImplicitAndExplicit,
@@ -113,19 +114,19 @@ pub enum Change {
     Tools,
     /// The system prompt.
     System,
-    /// Which tool must be called.
+    /// Tool that must be called.
     ToolChoice,
-    /// Whether there are images.
+    /// Presence of images.
     Images,
-    /// Whether and how much the model thinks.
+    /// Amount of thinking, if any.
     Thinking,
-    /// How hard the model tries.
+    /// Effort of the model.
     Effort,
     /// The format of the answer.
     Format,
 }
 
-/// What of the cache a change invalidates.
+/// Part of the cache that a change invalidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -138,7 +139,7 @@ pub enum Scope {
 }
 
 impl CacheRules {
-    /// These rules, and `base` where they say nothing.
+    /// These rules, with missing ones from `base`.
     pub(super) fn over(self, base: Self) -> Self {
         let mut invalidated_by = base.invalidated_by;
         invalidated_by.extend(self.invalidated_by);

@@ -1,9 +1,10 @@
 //! Puts blocks over loops: old requests become a line a turn, and in the end one line.
 //!
-//! **Trigger:** the context is over the target; when a policy wants that to be is in its [`BlockConfig`]. The most recent
-//! loop keeps its first and its recent turns, the latter with long outputs cut; the turns between them, and those of
-//! earlier loops within the scope, become a line each; loops beyond the scope are one line. It does all of it at once,
-//! whatever the target: lines that are there stay as they are, so that the next time costs nothing.
+//! **Trigger:** the context is over the target; a policy sets the time of that in its [`BlockConfig`]. The
+//! most recent loop keeps its first and its recent turns, the latter with long outputs cut; the turns between
+//! them, and those of earlier loops within the scope, become a line each; loops beyond the scope share one
+//! line. It does all of it at once, regardless of the target: existing lines stay as they are, so that the
+//! next time is free.
 
 use serde::{Deserialize, Serialize};
 

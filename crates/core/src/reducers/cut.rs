@@ -1,23 +1,24 @@
 //! Cutting a text to its head and its tail.
 //!
-//! Only what is kept is ever counted: how long that may be is guessed from the text's known count, then corrected by
-//! counting the guess. Cuts fall between lines where a line ends nearby, else between words, and never inside a
-//! character. What was cut before is cut from the original again, so that the line in between says all that is left out.
+//! Only the kept text is ever counted: its length is guessed from the text's known count, then corrected by
+//! counting the guess. Cuts fall between lines where a line ends nearby, else between words, and never inside
+//! a character. A text that was cut before is cut from the original again, so that the line in between names
+//! everything that is left out.
 
 use crate::{context::Segment, event::Part, meter::Meter, tokens::Tokens};
 
 /// A part of a segment, as it is shown and as it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'s> {
-    /// What is shown.
+    /// Part that is shown.
     pub(super) part: &'s Part,
-    /// What that costs.
+    /// Tokens of this part.
     pub(super) tokens: Tokens,
-    /// What it is cut from: the text as it was sent, with its cost. The same, if all of it is shown.
+    /// Source of the cut: the text as it was sent, with its tokens. The same part, if all of it is shown.
     pub(super) whole: (&'s Part, Tokens),
 }
 
-/// The parts of a segment that nobody has made a line of.
+/// The parts of a segment that were not replaced by a line.
 pub(super) fn pieces(segment: &Segment) -> impl Iterator<Item = Piece<'_>> {
     // A cut keeps the number of parts and their order.
     let is_whole = segment.original().count() == segment.counted().count();
@@ -31,7 +32,7 @@ pub(super) fn pieces(segment: &Segment) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// How much of a text stays.
+/// Amount of a text that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keep {
     /// Tokens at the beginning.
@@ -42,7 +43,7 @@ pub(super) struct Keep {
     pub(super) lines: Option<usize>,
 }
 
-/// What a cut leaves out.
+/// Amount of text that a cut leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     /// Line breaks in it, at least one line in any case.
@@ -79,7 +80,7 @@ pub(super) fn cut(
     Some(format!("{head}{before}{marker}{after}{tail}"))
 }
 
-/// How many bytes so many tokens of this text are likely to be.
+/// Likely number of bytes for so many tokens of this text.
 fn bytes_of(text: &str, tokens: Tokens, wanted: Tokens) -> usize {
     let bytes = text.len() as u128 * u128::from(wanted.0) / u128::from(tokens.0.max(1));
     usize::try_from(bytes).unwrap_or(usize::MAX).min(text.len())
@@ -138,8 +139,8 @@ fn start_nearby(text: &str, start: usize) -> usize {
     line.or_else(word).map_or(start, |at| start + at + 1)
 }
 
-/// How much of `text` to try next: a little less than in proportion, so that a dense passage takes two or three rounds
-/// and not twenty, and always less than before.
+/// Size of `text` to try next: a little less than in proportion, so that a dense passage takes two or three
+/// rounds and not twenty, and always less than before.
 fn fewer(text: &str, tokens: Tokens, most: Tokens) -> usize {
     let bytes = bytes_of(text, tokens, most).min(text.len() - 1);
     bytes - bytes / 16
@@ -149,13 +150,13 @@ fn breaks(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-/// Where the first `lines` end.
+/// End of the first `lines`.
 fn end_of_lines(text: &str, lines: usize) -> usize {
     let Some(last) = lines.checked_sub(1) else { return 0 };
     text.match_indices('\n').nth(last).map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// Where the last `lines` begin.
+/// Beginning of the last `lines`.
 fn start_of_last_lines(text: &str, lines: usize) -> usize {
     // A line break at the very end closes the last line and opens none.
     let body = text.strip_suffix('\n').unwrap_or(text);

@@ -21,7 +21,8 @@ use crate::{
     tokens::Tokens,
 };
 
-/// From this part of what a request may hold on, it is taken to be nearly full: that is where policies must act.
+/// Part of the request's limit from which on a request is taken to be nearly full: that is where policies
+/// must act.
 pub(crate) const NEARLY_FULL: Share = Share::percent(95);
 
 /// Cuts large outputs to their head and tail.
@@ -32,23 +33,24 @@ pub struct CutOutputs {
     pub tokens: Option<TokenLimit>,
     /// The limit in lines, of which half stays at each end. By default there is none.
     pub lines: Option<usize>,
-    /// The most that the outputs of one turn may take together of what a request may hold, where it would be nearly full
-    /// with them: they are cut before everything else is given up for them. By default there is no such limit.
+    /// Largest part of a request's limit for the outputs of one turn together, if the request would be nearly
+    /// full with them: they are cut before everything else is given up for them. By default there is no such
+    /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// How many of the newest turns are spared. By default 1.
+    /// Number of newest turns that are spared. By default 1.
     pub spare_turns: u64,
 }
 
-/// When a text is too long, and what stays of it.
+/// Limit from which a text is too long, and the amount of it that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenLimit {
     /// A text over this is cut. By default 2 000.
     pub over: Tokens,
-    /// What stays of its beginning. By default 500.
+    /// Amount that stays of its beginning. By default 500.
     pub head: Tokens,
-    /// What stays of its end. By default 500.
+    /// Amount that stays of its end. By default 500.
     pub tail: Tokens,
 }
 
@@ -101,7 +103,8 @@ impl Reducer for CutOutputs {
 }
 
 impl CutOutputs {
-    /// The same for each turn whose outputs take more than their share of a request that would be nearly full.
+    /// The same for each turn whose outputs take more than their share of a request that would be nearly
+    /// full.
     fn limits_of_turns(&self, context: &Context, budget: &Budget) -> BTreeMap<u64, Self> {
         let full = NEARLY_FULL.of(budget.ceiling());
         let Some(share) = self.share.filter(|_| context.tokens() > full) else { return BTreeMap::new() };
@@ -116,11 +119,11 @@ impl CutOutputs {
         outputs.into_iter().filter_map(limit).collect()
     }
 
-    /// The same with a lower limit, and what stays of a text in proportion.
+    /// The same with a lower limit, and the amounts that stay in proportion.
     fn with_limit(&self, over: Tokens) -> Self {
         let (limit, over) = match self.tokens {
             Some(limit) => (limit, over.min(limit.over)),
-            // What is cut by lines alone is cut in the usual proportion.
+            // A text that is cut by lines alone is cut in the usual proportion.
             None => (TokenLimit::default(), over),
         };
         let part = |kept: Tokens| {
@@ -131,7 +134,7 @@ impl CutOutputs {
         Self { tokens: Some(tokens), ..self.clone() }
     }
 
-    /// The parts of a result with those cut that are too long, and what that saves; `None` if none is.
+    /// The parts of a result with those cut that are too long, and the tokens this saves; `None` if none is.
     pub(crate) fn cut_parts(&self, scribe: &Scribe, segment: &Segment) -> Option<(Vec<Part>, Tokens)> {
         let mut saved = Tokens(0);
         let mut parts = Vec::new();
@@ -167,8 +170,8 @@ impl CutOutputs {
     }
 }
 
-/// The size to which the largest of some outputs must be cut so that together they take no more than `room`; nothing, if they
-/// do not.
+/// The size to which the largest of some outputs must be cut so that together they take no more than `room`;
+/// `None` if they fit already.
 fn even_share(mut outputs: Vec<Tokens>, room: Tokens) -> Option<Tokens> {
     outputs.sort_unstable();
     let mut left = room;
@@ -252,7 +255,7 @@ assistant: Done.
         };
         // All of it fits, and is left alone.
         assert_eq!(sizes(10_000), [0, 6, 8]);
-        // Both long ones are cut to what is left of two fifths.
+        // Both long ones are cut to the rest of two fifths.
         assert_eq!(sizes(1_000), [0, 1, 1]);
         assert_eq!(even_share(vec![Tokens(5), Tokens(1)], Tokens(6)), None);
         assert_eq!(even_share(vec![Tokens(50), Tokens(1), Tokens(9)], Tokens(20)), Some(Tokens(10)));
@@ -273,7 +276,7 @@ assistant: Done.
             "{}",
             cut(60)
         );
-        // The line between would be longer than what it replaces.
+        // The line between would be longer than the text it replaces.
         assert!(!cut(51).contains("left out"));
     }
 

@@ -1,8 +1,8 @@
-//! Leaves out what hooks added to messages that are past.
+//! Leaves out additions of hooks to past messages.
 //!
-//! **Trigger:** the context is over the target, or the dialogue over its cap. What was added to the newest message
-//! stays, and what is pinned; everything older goes at once and without a line: it was made for a question that has been
-//! answered, and a hook can make it again.
+//! **Trigger:** the context is over the target, or the dialogue over its cap. Additions to the newest message
+//! stay, and pinned ones; everything older goes at once and without a line: it was made for a question that
+//! has been answered, and a hook can make it again.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::{
     pipeline::{Reduced, Reducer, State},
 };
 
-/// Leaves out what hooks added to messages that are past.
+/// Leaves out additions of hooks to past messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DropInjected {}
@@ -40,7 +40,7 @@ impl Reducer for DropInjected {
     }
 }
 
-/// Whether a hook added it, whatever is still shown of it.
+/// Returns true if a hook added the segment, however much of it is still shown.
 fn is_injected(segment: &Segment) -> bool {
     match segment.body() {
         Body::User { event, .. } => matches!(event.event.fact, Fact::Injected { .. }),

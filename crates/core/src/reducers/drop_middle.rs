@@ -1,12 +1,13 @@
 //! Drops the middle: the last resort, which always reaches the essential set.
 //!
-//! **Trigger:** the context is over the target. What the agent said and did goes first, oldest turn first, until the
-//! target is met; the user's messages stay, with a line between them that says what went. Only if that leaves the
-//! context nearer to the ceiling than to the target do others follow, down to the target: what hooks added to the
-//! current loop, of which only the newest of each hook is worth more than the work, then the user's messages, oldest
-//! first and the very first of them never. If even that is over the ceiling, everything goes that is not essential, if
-//! need be without a line. Whatever went for the sake of something large that had to go as well comes back, the newest
-//! first, as far as the target allows.
+//! **Trigger:** the context is over the target. The agent's texts and calls go first, oldest turn first,
+//! until the target is met; the user's messages stay, with a line between them that names the events that
+//! went. Only if that leaves the context nearer to the ceiling than to the target do others follow, down to
+//! the target: additions of hooks to the current loop, of which only the newest of each hook is worth more
+//! than the work, then the user's messages, oldest first and the very first of them never. If even that is
+//! over the ceiling, everything goes that is not essential, if need be without a line. Segments that went
+//! only to make room for something large that had to go as well come back, the newest first, as far as the
+//! target allows.
 
 use std::ops::Bound;
 
@@ -124,7 +125,7 @@ assistant: On it.
         "#);
     }
 
-    /// A log whose summary and message take more than there is.
+    /// A log whose summary and message take more than the available room.
     const LARGE: &str = r#"
 user: The task.
 compacted through 1: 60 words of "sum"

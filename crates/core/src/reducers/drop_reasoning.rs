@@ -1,10 +1,11 @@
 //! Drops the model's reasoning, as far as its provider allows.
 //!
-//! **Trigger:** the context is over the target, or reasoning over its cap. What was reasoned before the newest message of
-//! the user goes; the loop that is still going keeps it, since providers want it back byte for byte while tools are at
-//! work. The scope says what may go, and the rules of the model that is asked may allow less: a policy's reducers are
-//! made for a model by [`AnyReducer::for_rules`](super::AnyReducer::for_rules). Reasoning that is bound to everything
-//! before it may go from the beginning, and that is where this takes it from.
+//! **Trigger:** the context is over the target, or reasoning over its cap. Reasoning before the newest
+//! message of the user goes; the loop in progress keeps its own, because providers want it back byte for byte
+//! while tools are at work. The scope limits the reasoning that may go, and the rules of the model may allow
+//! less: a policy's reducers are made for a model by [`AnyReducer::for_rules`](super::AnyReducer::for_rules).
+//! Reasoning that is bound to everything before it may go from the beginning, and that is where this reducer
+//! takes it from.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,11 +22,11 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DropReasoning {
-    /// What may go.
+    /// Reasoning that may go.
     pub scope: ReasoningScope,
 }
 
-/// What reasoning may go. Each may go further than the next.
+/// Reasoning that may go. Each scope goes at least as far as the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningScope {
@@ -37,7 +38,7 @@ pub enum ReasoningScope {
     /// All but that of the loop that is still going and of answers that called tools: the provider wants it back in every
     /// later request.
     KeepWithCalls,
-    /// None: the provider wants every bit of it back.
+    /// No reasoning at all: the provider wants all of it back.
     Never,
 }
 
@@ -47,11 +48,12 @@ impl ReasoningScope {
         self.max(rules.iter().map(|rule| Self::allowed_by(*rule)).max().unwrap_or(Self::All))
     }
 
-    /// What one rule leaves to go.
+    /// Scope that one rule allows.
     fn allowed_by(rule: Rule) -> Self {
         match rule {
             Rule::ReasoningReturned => Self::KeepWithCalls,
-            // The thinking of a loop, and what a call was signed over, must be there until the loop has ended.
+            // The thinking of a loop, and content that a call was signed over, must be there until the loop
+            // has ended.
             Rule::ThinkingStaysInOpenLoop
             | Rule::PreservedThinking
             | Rule::ReasoningStaysWithItem

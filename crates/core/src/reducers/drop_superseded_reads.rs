@@ -1,10 +1,12 @@
-//! Drops superseded reads: what was read again later, or written anew since, is not worth showing twice.
+//! Drops superseded reads: a result that was read again later, or whose file was rewritten, is not worth
+//! showing twice.
 //!
-//! **Trigger:** the context is over the target, or tool results over their cap. A read, search or command gives way to the
-//! same call made again; a read of a file also to a later read of all of it, and to a later call that wrote all of it. An
-//! edit supersedes nothing: most of what was read still holds, and stands nowhere else. What takes a place must have
-//! succeeded and be shown. Errors stay: that something failed is worth knowing. The line does not say where the later
-//! call is: it stands in the context under the same name, and it may give way in its turn.
+//! **Trigger:** the context is over the target, or tool results over their cap. A read, search or command
+//! gives way to the same call made again; a read of a file also to a later read of all of it, and to a later
+//! call that wrote all of it. An edit supersedes nothing: most of the earlier read still holds, and stands
+//! nowhere else. A superseding call must have succeeded and be shown. Errors stay: a failure is worth
+//! knowing. The line does not name the later call: it stands in the context under the same name, and it may
+//! give way in its turn.
 
 use std::collections::HashMap;
 
@@ -47,7 +49,7 @@ impl Reducer for DropSupersededReads {
     }
 }
 
-/// What takes the place of a result.
+/// Call that supersedes a result.
 struct Successor {
     what: What,
     target: String,
@@ -59,7 +61,7 @@ enum What {
     Written,
 }
 
-/// For each segment, what supersedes it.
+/// For each segment, the call that supersedes it.
 fn superseded(context: &Context) -> Vec<Option<Successor>> {
     let mut later = Later::default();
     let mut superseded: Vec<Option<Successor>> = Vec::new();
@@ -70,7 +72,7 @@ fn superseded(context: &Context) -> Vec<Option<Successor>> {
     superseded
 }
 
-/// What was fetched and changed after a segment: of each call and each file, the newest.
+/// Reads and changes after a segment: of each call and each file, the newest.
 #[derive(Default)]
 struct Later<'c> {
     calls: HashMap<(&'c str, &'c str), Seq>,
@@ -78,11 +80,11 @@ struct Later<'c> {
 }
 
 impl<'c> Later<'c> {
-    /// What supersedes the segment; from now on it is among what is later.
+    /// The call that supersedes the segment; the segment itself is then among the later ones.
     fn see(&mut self, segment: &'c Segment) -> Option<Successor> {
         let (call, at) = (segment.call()?, segment.source()?);
         let fetched = Fetched::of(call)?;
-        // What failed neither gives way nor takes a place, and a stub has nothing to show.
+        // A failed call neither gives way nor supersedes, and a stub has no content to show.
         let is_stub = segment.fidelity() > Fidelity::Cut && fetched.kind != Kind::Change;
         if Failure::of(segment).is_some() || is_stub {
             return None;
@@ -99,7 +101,7 @@ impl<'c> Later<'c> {
         self.calls.entry(same_call).or_insert(at);
         let whole = fetched.extent == Extent::Whole;
         match fetched.kind {
-            // What was written stands in the call, whatever is shown of its result.
+            // Written text stands in the call, however its result is shown.
             Kind::Change if whole => {
                 self.files.entry(fetched.target.clone()).or_insert((What::Written, at));
             }
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
     use crate::{notation::context, reducers::testing::reduced, tokens::Tokens};
 
-    /// Which of the calls of a loop are superseded, by their places.
+    /// Checks the places of the superseded calls of a loop.
     fn check(calls: &[&str], expect: &[usize]) {
         let log: String = calls
             .iter()

@@ -1,9 +1,9 @@
 //! Evicts media: old images, documents and sounds become a line; the newest stay.
 //!
-//! **Trigger:** the context is over the target, or media or tool results over their cap. The line says what it was, how
-//! large, and how to get it back; text around it stays. If media are over their cap even then, more of them go, oldest
-//! first. Media in the newest message of the user and in the open exchange stay whatever their number: they are what the
-//! model is about to look at.
+//! **Trigger:** the context is over the target, or media or tool results over their cap. The line gives its
+//! kind, its size, and the way to get it back; text around it stays. If media are over their cap even then,
+//! more of them go, oldest first. Media in the newest message of the user and in the open exchange stay
+//! regardless of their number: the model is about to look at them.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvictMedia {
-    /// How many of the newest media stay. By default 3.
+    /// Number of newest media that stay. By default 3.
     pub keep_newest: usize,
 }
 

@@ -20,13 +20,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpireToolResults {
-    /// What holds for tools without a rule of their own. By default 10 turns.
+    /// Rule for tools without one of their own. By default 10 turns.
     pub default: Retention,
-    /// Rules by tool. By default `skill` is never evicted: what it returns are instructions.
+    /// Rules by tool. By default `skill` is never evicted: its results are instructions.
     pub tools: BTreeMap<String, Retention>,
 }
 
-/// How long a result stays.
+/// Time that a result stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retention {

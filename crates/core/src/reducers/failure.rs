@@ -1,4 +1,4 @@
-//! How a call failed, as far as its result says so.
+//! Failure of a call, as far as its result shows it.
 //!
 //! Some providers mark a result as an error, others leave it to the words, so that a line in its place would hide that
 //! anything went wrong. Agents begin or end the output of a command with how it ended; that is looked for there, at the
@@ -13,12 +13,12 @@ use crate::{
 /// A call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// What the command gave back, where that is said.
+    /// Exit code of the command, if the result has it.
     pub(super) exit: Option<i64>,
 }
 
 impl Failure {
-    /// How the call of a segment failed; `None` if it did not, or nobody knows.
+    /// Failure of a segment's call; `None` if it did not fail, or this is unknown.
     pub(crate) fn of(segment: &Segment) -> Option<Self> {
         let call = segment.call()?;
         let exit = || exit_code(segment).filter(|code| *code != 0);
@@ -30,7 +30,7 @@ impl Failure {
     }
 }
 
-/// How lines begin that say how a command ended.
+/// Beginnings of lines that report how a command ended.
 const ENDED: &[&str] = &[
     "exit code",
     "exit status",
@@ -41,7 +41,7 @@ const ENDED: &[&str] = &[
     "returncode",
 ];
 
-/// How much of an output is looked at, at each end.
+/// Number of bytes that are looked at, at each end of an output.
 const WINDOW: usize = 300;
 
 fn exit_code(segment: &Segment) -> Option<i64> {
@@ -70,7 +70,7 @@ fn said_by(line: &str) -> Option<i64> {
     number(&line[phrase.len()..])
 }
 
-/// The number at the beginning of a text, after what joins it to its name.
+/// The number at the beginning of a text, after the characters that join it to its name.
 fn number(text: &str) -> Option<i64> {
     let text = text.trim_start_matches([' ', ':', '=', '>']);
     let end =

@@ -1,7 +1,9 @@
-//! What a call fetched: a file, a search, a command, a page. What was fetched once can be fetched again.
+//! Subject of a fetching call: a file, a search, a command, a page. Content that was fetched once can be
+//! fetched again.
 //!
-//! Tools have no common names, but their names are made of few words: `read_file`, `ReadFile`, `mcp__fs__read_text_file`
-//! all say "read". The words decide what kind of call it is, and well-known argument names what it was about.
+//! Tools have no common names, but their names are made of few words: `read_file`, `ReadFile`,
+//! `mcp__fs__read_text_file` all contain "read". The words decide the kind of call, and well-known argument
+//! names give its subject.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +15,29 @@ use crate::{
     reducers::read_only::is_read_only,
 };
 
-/// What a call was about.
+/// Subject of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fetched {
-    /// What kind of call it was.
+    /// Kind of call.
     pub(crate) kind: Kind,
     /// The path, pattern, command or address.
     pub(crate) target: String,
-    /// How much of it.
+    /// Extent of the fetched content.
     pub(crate) extent: Extent,
-    /// Whether it may be fetched again.
+    /// Safety of fetching it again.
     pub(crate) again: Again,
 }
 
-/// Whether a call may be made again.
+/// Safety of making a call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// It only looked.
     Harmless,
-    /// It changed something, or nobody can tell.
+    /// It changed something, or its effects are unknown.
     Unknown,
 }
 
-/// What kind of call fetches something, or changes what others fetched.
+/// Kind of a call that fetches something, or changes what other calls fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Read a file or a directory.
@@ -50,12 +52,12 @@ pub(crate) enum Kind {
     Change,
 }
 
-/// How much of a file was read or written.
+/// Part of a file that was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it: nothing in the call says otherwise.
+    /// All of it: the call has no sign of the contrary.
     Whole,
-    /// Some of it, or nobody can tell.
+    /// Some of it, or an unknown part.
     Part,
 }
 
@@ -65,7 +67,7 @@ type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 const LONGEST: usize = 64 * 1024;
 
 impl Fetched {
-    /// What a call fetched or changed, if its name and arguments say so.
+    /// Content that a call fetched or changed, if its name and arguments show it.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         if call.form == CallForm::Custom {
             let kind = kind(&call.name.0)?;
@@ -122,7 +124,7 @@ fn of_page(arguments: &Arguments<'_>) -> Again {
     if arguments.iter().all(gets) { Again::Harmless } else { Again::Unknown }
 }
 
-/// Arguments that do not change what is read or written.
+/// Arguments that do not affect which content is read or written.
 const HARMLESS: &[&str] =
     &["description", "explanation", "reason", "thought", "encoding", "timeout", "security_risk"];
 
@@ -139,7 +141,7 @@ fn extent(arguments: &Arguments<'_>, is_known: impl Fn(&str) -> bool) -> Extent 
     if arguments.iter().any(unknown) { Extent::Part } else { Extent::Whole }
 }
 
-/// Whether a change puts a new text in place of all that was there.
+/// Returns true if a change replaces all of the earlier text.
 fn writes_anew(tool: &str, arguments: &Arguments<'_>) -> bool {
     const IN_PART: &[&str] =
         &["edit", "patch", "replace", "insert", "delete", "multiedit", "apply", "append"];
@@ -151,12 +153,12 @@ fn writes_anew(tool: &str, arguments: &Arguments<'_>) -> bool {
     anew && CONTENT.iter().any(|name| arguments.contains_key(*name))
 }
 
-/// What an editor is told to do.
+/// Command that an editor is given.
 fn verb(arguments: &Arguments<'_>) -> Option<String> {
     text(arguments, "command")
 }
 
-/// The words of tools' names, by what they say. A change is looked for first: `edit_file` may also `view`.
+/// The words of tools' names, by kind of call. A change is looked for first: `edit_file` may also `view`.
 const WORDS: &[(Kind, &[&str])] = &[
     (
         Kind::Change,

@@ -1,11 +1,12 @@
-//! Folding the oldest turns until a measure is met: what sliding, splitting and dropping share.
+//! Folding of the oldest turns until a measure is met, shared by sliding, splitting and dropping.
 //!
 //! The plan is made before anything is folded, with the very notes that will be written, so that it is exact: one pass
 //! over the segments, one fold. Runs end between turns, so that an answer goes as a whole.
 //!
-//! What is worth more goes later: first all of the work, then what hooks added, then messages. But something large among
-//! the latter may leave much more room than was asked for, so once it is known what must go of it, the whole is planned
-//! again, and what is worth less comes back, the newest first, as far as there is room.
+//! Segments that are worth more go later: first all of the work, then additions of hooks, then messages. But
+//! a large segment among the latter may free much more room than was asked for, so once the segments that
+//! must go are known, the whole is planned again, and segments that are worth less come back, the newest
+//! first, as far as there is room.
 
 use std::{
     collections::HashSet,
@@ -19,24 +20,24 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What is folded.
+/// Parameters of a folding.
 pub(super) struct Folding {
-    /// Who folds.
+    /// Author of the folding.
     pub(super) by: &'static str,
     /// The places that may be folded.
     pub(super) within: (Bound<Key>, Bound<Key>),
-    /// What is measured.
+    /// Quantity that is measured.
     pub(super) measure: Measure,
 }
 
-/// How far a folding goes for the sake of a goal.
+/// Reach and goal of one step of a folding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
-    /// What it may take.
+    /// Segments that it may take.
     pub(super) reach: Reach,
     /// Until the measure is not over this.
     pub(super) goal: Tokens,
-    /// If the measure is not over this in the end, the next stage is not needed.
+    /// Measure up to which the next stage is not needed.
     pub(super) enough: Tokens,
 }
 
@@ -47,7 +48,7 @@ impl Stage {
     }
 }
 
-/// What a folding makes smaller.
+/// Quantity that a folding makes smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// The whole context.
@@ -80,8 +81,8 @@ impl Measure {
 }
 
 impl Folding {
-    /// Folds the oldest turns, one stage after the other as far as they are needed. The goal of the first is what all
-    /// of them aim at.
+    /// Folds the oldest turns, one stage after the other as far as they are needed. The goal of the first is
+    /// the aim of all.
     pub(super) fn fold(&self, given: Context, stages: &[Stage]) -> Context {
         let worth = Worth::of(&given);
         let Some((first, wider)) = stages.split_first() else { return given };
@@ -103,8 +104,8 @@ impl Folding {
         if self.measure.of(&planned) <= goal { planned } else { emptied }
     }
 
-    /// Folds no more than must go: of the widest reach what `emptied` has lost, and of each one below as much as the
-    /// goal then demands.
+    /// Folds no more than must go: of the widest reach the segments that `emptied` has lost, and of each one
+    /// below as much as the goal then demands.
     fn plan_again(
         &self,
         given: Context,
@@ -142,12 +143,12 @@ pub(super) fn folded_through(context: &Context, by: &'static str) -> Option<u64>
     notes.filter_map(|segment| segment.stands_for().last()).map(|seq| seq.0).max()
 }
 
-/// What a folding may take, from the first to go to the last.
+/// Segments that a folding may take, from the first to go to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
-    /// What the agent said and did, and what hooks added before.
+    /// The agent's texts and calls, and earlier additions of hooks.
     Work,
-    /// What each hook added last to the loop that is still going.
+    /// The last addition of each hook to the loop in progress.
     Added,
     /// Messages of the user, the first and the newest aside.
     Messages,
@@ -155,7 +156,7 @@ pub(super) enum Reach {
     Everything,
 }
 
-/// How much may go: of each reach, what stands no later than this.
+/// Amount that may go: of each reach, the segments up to this one.
 #[derive(Clone, Copy, Debug)]
 struct Limits([Option<Key>; 4]);
 
@@ -178,14 +179,14 @@ impl Limits {
     }
 }
 
-/// What is worth keeping in a context, and for how long. It holds for the context it was made of and for all that are
-/// made of that by folding.
+/// Value of a context's segments, which decides how long they are kept. It holds for the context it was made
+/// of and for all contexts made of that by folding.
 pub(crate) struct Worth {
     /// The newest message and the open exchange.
     newest: Option<Key>,
     open: Option<(Key, Key)>,
     first_message: Option<Key>,
-    /// What each hook added last to the loop that is still going.
+    /// The last addition of each hook to the loop in progress.
     added: HashSet<Key>,
     /// Turns with something pinned in their answer: an answer stays as a whole.
     pinned: HashSet<u64>,
@@ -206,7 +207,7 @@ impl Worth {
         }
     }
 
-    /// How far a folding must reach to take a segment; `None` if none may.
+    /// Reach that a folding must have to take a segment; `None` if none may.
     fn reach(&self, context: &Context, segment: &Segment) -> Option<Reach> {
         let key = segment.key();
         let is_note = matches!(segment.body(), Body::Note(_));
@@ -231,8 +232,8 @@ impl Worth {
         })
     }
 
-    /// Whether a segment is more than something said or done: essential, pinned, an instruction, a summary, or what a
-    /// hook added to the newest message.
+    /// Returns true if a segment is more than a text or a call: essential, pinned, an instruction, a summary,
+    /// or a hook's addition to the newest message.
     pub(crate) fn holds(&self, context: &Context, segment: &Segment) -> bool {
         match self.reach(context, segment) {
             None | Some(Reach::Added) => true,
@@ -241,7 +242,7 @@ impl Worth {
         }
     }
 
-    /// The last of what a reach takes that is shown in `given` and not in `reduced`.
+    /// The last segment of a reach that is shown in `given` and not in `reduced`.
     fn last_gone(&self, given: &Context, reduced: &Context, reach: Reach) -> Option<Key> {
         let shown = reduced.segments().iter().filter(|segment| !matches!(segment.body(), Body::Note(_)));
         let shown: HashSet<Key> = shown.map(Segment::key).collect();
@@ -251,7 +252,8 @@ impl Worth {
     }
 }
 
-/// What each hook added last to the loop that begins at `start`; what stands beside its message may come before it.
+/// The last addition of each hook to the loop that begins at `start`; segments beside its message may come
+/// before it.
 fn added(segments: &[Segment], start: usize) -> HashSet<Key> {
     let asked = segments.get(start).and_then(Segment::source);
     let mut hooks = HashSet::new();
@@ -267,14 +269,14 @@ fn added(segments: &[Segment], start: usize) -> HashSet<Key> {
 
 struct Open {
     start: usize,
-    /// What the run costs, as far as the measure sees it, and in all.
+    /// Tokens of the run, as far as the measure includes it, and in all.
     measured: Tokens,
     tokens: Tokens,
     folded: Folded,
 }
 
 impl Folding {
-    /// What to fold, and what the measure is then.
+    /// Runs to fold, and the measure afterwards.
     fn plan(
         &self,
         context: &Context,
@@ -350,7 +352,7 @@ impl Folding {
         prefix + start..prefix + start + length
     }
 
-    /// The run that ends here and what folding it saves; nothing if its note would be no smaller.
+    /// The run that ends here and the tokens that folding it saves; `None` if its note would be no smaller.
     fn close(
         &self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! Reducers, one a file. Each says what triggers it, what it leaves behind, and which tier it serves.
+//! Reducers, one a file. Each documents its trigger, the content it leaves behind, and the tier it serves.
 //!
 //! [`AnyReducer`] is a reducer as data, so that a policy can be written down; [`default_pipeline`] is the list that the
 //! default policy runs.
@@ -53,25 +53,25 @@ use crate::{
 /// target, or a tier it serves is over its cap.
 pub fn default_reducers() -> Vec<AnyReducer> {
     vec![
-        // Nothing is lost: what is left out is said again later.
+        // No information is lost: the left-out content is repeated later.
         AnyReducer::DropSupersededReads(DropSupersededReads::default()),
-        // Providers ignore most of it, and nobody refers to it.
+        // Providers ignore most of it, and no later message refers to it.
         AnyReducer::DropReasoning(DropReasoning::default()),
         // Old pictures are rarely looked at twice, and each is dear.
         AnyReducer::EvictMedia(EvictMedia::default()),
         // The beginning and the end of a long output say most of it.
         AnyReducer::CutOutputs(CutOutputs::default()),
-        // What can be fetched again needs only its name.
+        // Content that can be fetched again needs only its name.
         AnyReducer::ReferOutputs(ReferOutputs::default()),
-        // What cannot be fetched again, in one large step and not in many small ones.
+        // Content that cannot be fetched again, in one large step and not in many small ones.
         AnyReducer::Prune(Prune::default()),
-        // What is left of old results, by age.
+        // The rest of old results, by age.
         AnyReducer::ExpireToolResults(ExpireToolResults::default()),
         // Only where someone has set a cap on dialogue.
         AnyReducer::SlideDialogue(SlideDialogue::default()),
         // A newest turn that is too large by itself.
         AnyReducer::SplitTurn(SplitTurn::default()),
-        // Whatever it takes, down to the essential set.
+        // By all means, down to the essential set.
         AnyReducer::DropMiddle(DropMiddle::default()),
         // Only where someone has set a cap on summaries, and last, since those before it leave lines.
         AnyReducer::ShortenSummaries(ShortenSummaries::default()),
@@ -100,7 +100,7 @@ macro_rules! any_reducer {
         #[serde(tag = "reducer", rename_all = "snake_case")]
         pub enum AnyReducer {
             $(#[doc = concat!("[`", stringify!($reducer), "`].")] $reducer($reducer),)*
-            /// A reducer of somebody's own, which cannot be read from a file.
+            /// A reducer that a program brings itself, which cannot be read from a file.
             #[serde(skip_deserializing)]
             Custom(Custom),
         }
@@ -137,7 +137,7 @@ any_reducer!(
     SplitTurn,
 );
 
-/// A reducer of somebody's own. As data it is only its name.
+/// A reducer that a program brings itself. As data it is only its name.
 #[derive(Clone, Debug)]
 pub struct Custom(Arc<dyn Reducer>);
 
@@ -158,7 +158,7 @@ impl Serialize for Custom {
 }
 
 impl AnyReducer {
-    /// A reducer of somebody's own.
+    /// Wraps a reducer that a program brings itself.
     pub fn custom(reducer: impl Reducer + 'static) -> Self {
         Self::Custom(Custom(Arc::new(reducer)))
     }
@@ -196,7 +196,7 @@ mod testing {
         tokens::Tokens,
     };
 
-    /// What a reducer makes of a log, with this target and no ceiling to speak of.
+    /// Outcome of a reducer on a log, with this target and a ceiling that is never reached.
     pub(super) fn reduced(reducer: &dyn Reducer, target: u64, log: &str) -> Context {
         let budget = Budget::new(Tokens(u64::MAX)).aim(Tokens(target));
         reducer.reduce(context(log), &budget, State::default()).context

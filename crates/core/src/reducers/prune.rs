@@ -1,10 +1,10 @@
 //! Prunes tool results: the older ones in one large step, or none.
 //!
-//! **Trigger:** the context is over the target, or tool results over their cap. Walking back from the newest segment, the
-//! last user turns are left alone, then the newest tokens of tool output before them; what is older is pruned, if that
-//! frees enough to be worth a change of what was already sent. The walk ends at the summary the context stands on, or at
-//! a result that was pruned before. A pruned result is a short line; its media go with it. A reference is as short
-//! already, and stays.
+//! **Trigger:** the context is over the target, or tool results over their cap. Walking back from the newest
+//! segment, the last user turns are left alone, then the newest tokens of tool output before them; older
+//! output is pruned, if that frees enough to be worth a change of sent content. The walk ends at the summary
+//! the context stands on, or at a result that was pruned before. A pruned result is a short line; its media
+//! go with it. A reference is as short already, and stays.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prune {
-    /// How many of the newest user turns are left alone: a user's message and everything until the next. By default 2.
+    /// Number of newest user turns that are left alone: a user's message and everything until the next. By
+    /// default 2.
     pub spare_user_turns: u64,
-    /// How many of the newest tokens of tool output before those turns stay. By default 40 000.
+    /// Number of newest tokens of tool output before those turns that stay. By default 40 000.
     pub protect: Tokens,
-    /// How many tokens must be freed for it to act at all. By default 20 000.
+    /// Number of tokens that must be freed for it to act at all. By default 20 000.
     pub at_least: Tokens,
-    /// Tools whose results stay and do not count. By default `skill`: what it returns are instructions.
+    /// Tools whose results stay and do not count. By default `skill`: its results are instructions.
     pub protected_tools: BTreeSet<String>,
 }
 
@@ -87,7 +88,7 @@ impl Prune {
         if freed < self.at_least { BTreeSet::new() } else { chosen }
     }
 
-    /// Newest first, what is older than the user turns that are spared.
+    /// Segments older than the spared user turns, newest first.
     fn before_the_newest_turns<'c>(
         &self,
         context: &'c Context,

@@ -1,14 +1,15 @@
-//! Which commands may be run again: those that only look.
+//! Commands that may be run again because they only read.
 //!
-//! To advise the repetition of a command that pushed, paid or deleted would be worse than to say nothing. So a command is
-//! taken for harmless only if every program in it is on a short list and nothing is written anywhere; what is not
-//! understood is not harmless. Tests and builds are not on the list: they take long, and leave things behind.
+//! To advise the repetition of a command that pushed, paid or deleted would be worse than to give no advice.
+//! So a command is taken for harmless only if every program in it is on a short list and no file is written;
+//! a command that is not understood is not harmless. Tests and builds are not on the list: they take long,
+//! and leave files behind.
 
-/// Programs that only look, whatever their arguments but for those in [`WRITING`].
+/// Programs that only read, with any arguments but those in [`WRITING`].
 const LOOKING: &[&str] =
     &["ls", "cat", "grep", "rg", "find", "pwd", "head", "tail", "wc", "which", "cd", "echo"];
 
-/// What `git` does that only looks.
+/// Subcommands of `git` that only read.
 const GIT_LOOKING: &[&str] = &["status", "log", "diff", "show"];
 
 /// Beginnings of arguments by which programs that look run or write something all the same.
@@ -17,13 +18,13 @@ const WRITING: &[&str] = &["-exec", "-ok", "-delete", "-fprint", "-fls", "--pre"
 /// Shells that run a command that is given to them as an argument.
 const SHELLS: &[&str] = &["bash", "sh", "zsh"];
 
-/// Whether a command line only looks.
+/// Returns true if a command line only reads.
 pub(super) fn is_read_only(command: &str) -> bool {
     let Some(commands) = commands(in_shell(command)) else { return false };
     commands.iter().any(|words| !words.is_empty()) && commands.iter().all(|words| looks(words))
 }
 
-/// What a shell is told to run: `bash -lc` and the like stand before it.
+/// Command that a shell is given: `bash -lc` and the like stand before it.
 fn in_shell(command: &str) -> &str {
     let inner = || {
         let (shell, rest) = command.trim().split_once(' ')?;
@@ -112,7 +113,7 @@ fn end(word: &mut String, commands: &mut [Vec<String>]) {
     }
 }
 
-/// Adds what stands in double quotes; gives back what comes after them.
+/// Adds a text in double quotes; returns the rest after them.
 fn double_quoted<'l>(text: &'l str, word: &mut String) -> Option<&'l str> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
@@ -127,7 +128,7 @@ fn double_quoted<'l>(text: &'l str, word: &mut String) -> Option<&'l str> {
     None
 }
 
-/// What comes after a redirection to nowhere, or to where the rest goes; `None` if it writes a file.
+/// Rest after a redirection to nowhere, or to the other stream; `None` if it writes a file.
 fn into_nothing(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let after = ["&1", "&2", "/dev/null"].into_iter().find_map(|nowhere| text.strip_prefix(nowhere))?;

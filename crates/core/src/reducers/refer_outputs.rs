@@ -1,9 +1,10 @@
-//! Refers to outputs: what an old call fetched becomes the path, command or pattern to fetch it again.
+//! Refers to outputs: the result of an old call becomes the path, command or pattern for fetching it again.
 //!
-//! **Trigger:** the context is over the target, or tool results over their cap; then outputs of calls that read, searched
-//! or ran something become references, oldest first, until that is no longer so. The newest turns are spared, unless
-//! tool results are still over their cap: then only the open exchange is. The line advises to fetch it again only if
-//! the call is known to have looked and changed nothing, and says so if it had failed.
+//! **Trigger:** the context is over the target, or tool results over their cap; then outputs of calls that
+//! read, searched or ran something become references, oldest first, until that is no longer so. The newest
+//! turns are spared, unless tool results are still over their cap: then only the open exchange is. The line
+//! advises to fetch it again only if the call is known to have only read, and reports it if the call had
+//! failed.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReferOutputs {
-    /// How many of the newest turns are spared. By default 4.
+    /// Number of newest turns that are spared. By default 4.
     pub spare_turns: u64,
 }
 

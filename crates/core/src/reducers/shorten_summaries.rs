@@ -1,9 +1,9 @@
-//! Shortens summaries: what stands for the past may take only so much.
+//! Shortens summaries: the text that stands for the past has a limit.
 //!
-//! **Trigger:** summaries are over their cap; without one it does nothing. Lines that stand side by side become one. The
-//! summary that the context stands on is cut to head and tail, so that the lines keep their room, but never to less than
-//! half of the cap. If that is not enough the lines go, oldest first, and in the end the summary itself: a cap is kept. It
-//! runs last, since others before it leave lines.
+//! **Trigger:** summaries are over their cap; without one it does nothing. Lines that stand side by side
+//! become one. The summary that the context stands on is cut to head and tail, so that the lines keep their
+//! room, but never to less than half of the cap. If that is not enough the lines go, oldest first, and in the
+//! end the summary itself: a cap is kept. It runs last, because reducers before it leave lines.
 
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ impl ShortenSummaries {
         let keep = Keep { head: half, tail: half, lines: None };
         let words =
             cut(&text, less(tokens, wrapping), keep, &scribe.meter, |left| marker(left.lines, left.tokens));
-        // Where nothing of it fits, or only its provider can read it, a line says that there was one.
+        // Where no part of it fits, or only its provider can read it, a line says that there was one.
         let words = words.filter(|_| half > Tokens(0));
         context.fold(self.name(), std::slice::from_ref(&(index..index + 1)), |folded| match &words {
             Some(words) => words.clone(),
@@ -104,7 +104,7 @@ impl ShortenSummaries {
         self.drop_oldest(context, cap, |segment| is_line(&scribe, segment))
     }
 
-    /// Leaves out what is no mere line, too.
+    /// Leaves out summaries other than mere lines, too.
     fn drop_summaries(&self, context: Context, cap: Tokens) -> Context {
         self.drop_oldest(context, cap, |_| true)
     }
@@ -121,7 +121,7 @@ impl ShortenSummaries {
     }
 }
 
-/// Whether a segment is a line that says what went, and not words that tell it.
+/// Returns true if a segment is a line that only names removed content, without describing it.
 fn is_line(scribe: &Scribe, segment: &Segment) -> bool {
     matches!(segment.body(), Body::Note(note) if note.words() == scribe.note(&note.folded))
 }

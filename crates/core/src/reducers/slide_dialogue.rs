@@ -1,9 +1,9 @@
 //! Slides the dialogue: a cap on turns or on tokens, beyond which the oldest turns become a line.
 //!
-//! **Trigger:** the context is over the target, or the dialogue over its cap. Without a cap of its own or one on the
-//! dialogue it does nothing. What the agent said and did in the turns beyond the cap folds into one line between the
-//! user's messages, which stay as long as the cap on tokens allows; then they go too, oldest first. The newest turn, and
-//! what is essential, always stays.
+//! **Trigger:** the context is over the target, or the dialogue over its cap. Without a cap of its own or one
+//! on the dialogue it does nothing. The agent's texts and calls in the turns beyond the cap fold into one
+//! line between the user's messages, which stay as long as the cap on tokens allows; then they go too, oldest
+//! first. The newest turn and essential segments always stay.
 
 use std::ops::Bound;
 
@@ -21,9 +21,9 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlideDialogue {
-    /// How many turns stay. By default there is no cap on turns.
+    /// Number of turns that stay. By default there is no cap on turns.
     pub max_turns: Option<u64>,
-    /// How many tokens stay, the prefix aside. By default there is no cap on tokens.
+    /// Number of tokens that stay, the prefix aside. By default there is no cap on tokens.
     pub max_tokens: Option<Tokens>,
 }
 

@@ -1,10 +1,11 @@
 //! Splits a turn that is too large by itself, and cuts messages that are.
 //!
-//! **Trigger:** the context is over the target. Three things make one turn too large, and each has its own remedy. A
-//! message from before, such as a pasted log, that takes more than a share of all the room is cut to that share. A loop
-//! that alone is over the target has its older exchanges folded into a line; the newest stay. And if the essential set
-//! itself is over the ceiling, the newest message and the open results are cut to what fits, the largest most. The summary
-//! that the context stands on holds what must never be lost, so these make room for it too, unless it takes most of all there is.
+//! **Trigger:** the context is over the target. Three things make one turn too large, and each has its own
+//! remedy. An earlier message, such as a pasted log, that takes more than a share of all the room is cut to
+//! that share. A loop that alone is over the target has its older exchanges folded into a line; the newest
+//! stay. And if the essential set itself is over the ceiling, the newest message and the open results are cut
+//! until they fit, the largest most. The summary that the context stands on holds the facts that must never
+//! be lost, so these make room for it too, unless it takes most of the room.
 
 use std::ops::Bound;
 
@@ -79,7 +80,7 @@ impl SplitTurn {
     fn fold_loop(&self, context: Context, budget: &Budget) -> Context {
         let start = context.essential().loop_start();
         let Some(before) = context.segments().get(context.prefix_len()..start) else { return context };
-        // What is before the loop is not its fault.
+        // Segments before the loop do not count against it.
         let goal = budget.target() + before.iter().map(Segment::tokens).sum();
         let first =
             context.segments().get(start).map_or(Bound::Unbounded, |first| Bound::Included(first.key()));
@@ -87,7 +88,7 @@ impl SplitTurn {
         folding.fold(context, &[Stage::until(Reach::Work, goal)])
     }
 
-    /// Cuts what is essential to what fits under the ceiling.
+    /// Cuts the essential segments until they fit under the ceiling.
     fn cut_essential(&self, context: Context, budget: &Budget) -> Context {
         let essential = context.essential();
         let needed: Tokens = essential.tokens(&context).into_iter().sum();
@@ -120,8 +121,8 @@ impl SplitTurn {
     }
 }
 
-/// What the summary takes that the context stands on, unless it would leave less than a quarter of the room, and standing
-/// context elsewhere.
+/// Room for the summary that the context stands on, unless it would leave less than a quarter of the room,
+/// and for standing context elsewhere.
 fn reserved(context: &Context, budget: &Budget) -> Tokens {
     let is_summary = |segment: &&Segment| matches!(segment.body(), Body::Summary(_));
     let taken: Tokens = context.segments().iter().filter(is_summary).map(Segment::tokens).sum();
@@ -141,7 +142,7 @@ fn tokens_of(standing: &Standing, meter: &Meter) -> Tokens {
     standing.pieces.iter().map(|piece| meter.text(&piece.text)).sum()
 }
 
-/// How small something can be made, and how large it is.
+/// Least and present size of a segment.
 #[derive(Clone, Copy)]
 struct Span {
     least: Tokens,
@@ -159,7 +160,7 @@ impl Span {
     }
 }
 
-/// Divides `room`: everyone gets the least there is, and of what is left all get the same until they have enough.
+/// Divides `room`: every segment gets its least size, and the rest is shared evenly until each has enough.
 fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
     let least: Tokens = spans.iter().map(|span| span.least).sum();
     let mut left = room.0.saturating_sub(least.0);
@@ -176,13 +177,13 @@ fn share_out(spans: &[Span], room: Tokens) -> Vec<Tokens> {
     shares
 }
 
-/// Shows of a segment what fits into `limit`: its parts cut, or one line.
+/// Shows as much of a segment as fits into `limit`: its parts cut, or one line.
 fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
     if !standing.pieces.is_empty() {
         return cut_beside(scribe, segment, limit, standing);
     }
     let line = || Edit::line(stub(scribe, segment), Fidelity::Stub);
-    // What is a line already is no text that could be cut.
+    // A segment that is a line already has no text to cut.
     if matches!(segment.fidelity(), Fidelity::Reference | Fidelity::Stub) {
         return line();
     }
@@ -207,7 +208,7 @@ fn cut_to(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing
     if tokens <= limit { Edit::Replace { parts, fidelity: Fidelity::Cut } } else { line() }
 }
 
-/// Shows the standing context of a message, and of the rest what fits beside it.
+/// Shows the standing context of a message, and as much of the rest as fits beside it.
 fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Standing) -> Edit {
     let mut parts: Vec<Part> =
         standing.pieces.iter().map(|piece| Part::Text { text: piece.text.clone() }).collect();
@@ -231,7 +232,7 @@ fn cut_beside(scribe: &Scribe, segment: &Segment, limit: Tokens, standing: &Stan
     let rest = rest.trim();
     let taken: Tokens = parts.iter().map(|part| scribe.meter.part(part)).sum();
     if taken + scribe.meter.text(&stub(scribe, segment)) > limit {
-        // What can be neither cut nor told in a line has no room beside it.
+        // A part that can be neither cut nor replaced by a line has no room beside it.
         parts.truncate(standing.pieces.len());
         parts.push(Part::text(stub(scribe, segment)));
         return Edit::Replace { parts, fidelity: Fidelity::Cut };
@@ -373,7 +374,7 @@ mod tests {
                 prop_assert!(span.least <= *share && *share <= span.most);
             }
             prop_assert!(given <= Tokens(room).max(least));
-            // What is left over is less than a token for each.
+            // The remainder is less than a token for each.
             prop_assert!(given.0 + spans.len() as u64 > room.clamp(least.0, most.0));
         }
     }

@@ -1,5 +1,5 @@
-//! The words that stand for what is not shown. Every stub says what was there, its size, and how to get it back; the
-//! same thing is always described in the same words.
+//! The words that stand for hidden content. Every stub gives its kind, its size, and the way to get it back;
+//! the same thing is always described in the same words.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -62,14 +62,15 @@ impl Scribe {
         } else {
             let _ = write!(text, "{} is not shown", summary(folded));
         }
-        // A compaction's own place is long after what it tells of.
+        // A compaction's own place is long after the events that it describes.
         let told = folded.events.without(&folded.summaries);
         let events = if told.is_empty() { &folded.events } else { &told };
         let _ = write!(text, "; {} tokens{}]", folded.tokens, self.names.behind_all(events));
         text
     }
 
-    /// How to get back what an edit replaces: `; recall 1b2c3d4e:57`, or nothing if the model cannot.
+    /// Instruction for getting the replaced content back: `; recall 1b2c3d4e:57`, or empty if the model
+    /// cannot.
     pub(crate) fn behind(&self, segment: &Segment) -> String {
         match segment.source() {
             Some(seq) => self.names.behind(seq),
@@ -83,8 +84,8 @@ pub(crate) fn tool(segment: &Segment) -> String {
     segment.call().map_or_else(|| "tool".to_owned(), |call| brief(&call.name.0, 64))
 }
 
-/// Whether it failed, and lines, attachments and tokens of what a segment stands for, as it was sent: a line that takes
-/// the place of another line still says what was there.
+/// Failure, lines, attachments and tokens of the original content of a segment: a line that takes the place
+/// of another line still describes the original.
 pub(crate) fn size(segment: &Segment) -> String {
     let mut lines = 0;
     let mut media = 0;
@@ -123,7 +124,7 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// What a summary that is not shown told of.
+/// Description of the span of a hidden summary.
 fn summary(folded: &Folded) -> String {
     match folded.summarised {
         0 => "a summary".to_owned(),

@@ -1,11 +1,12 @@
 //! An estimate of tokens for models whose vocabulary is not public.
 //!
-//! Byte-pair vocabularies all cut text the same way first (a word with the space before it, up to three digits, a run
-//! of symbols, a run of white space) and then merge inside the pieces. What a piece costs follows from its kind and its
-//! length, so a machine that walks the bytes once, knows what it is inside of and how far in, and adds a fixed charge
-//! for each step, comes close. The charges below were fitted to `o200k_base` over the texts of real agent sessions and
-//! then raised until a text is rarely counted short; scripts those sessions hardly hold were measured on text made for
-//! it. One load a byte and no branch on the data: the speed is the same for every input.
+//! Byte-pair vocabularies all cut text the same way first (a word with the space before it, up to three
+//! digits, a run of symbols, a run of white space) and then merge inside the pieces. The cost of a piece
+//! follows from its kind and its length, so a machine that walks the bytes once, knows the kind of the
+//! current piece and the position in it, and adds a fixed charge for each step, comes close. The charges
+//! below were fitted to `o200k_base` over the texts of real agent sessions and then raised until a text is
+//! rarely counted short; scripts those sessions hardly hold were measured on text made for it. One load a
+//! byte and no branch on the data: the speed is the same for every input.
 
 use super::{TokenCounter, Tokens};
 
@@ -46,8 +47,9 @@ struct Lane<'a> {
     at: u32,
 }
 
-/// Cuts a text into four where the machine forgets what came before, so that each can be walked by itself and the sum is
-/// the same. A step waits for the one before it; four walks abreast wait a quarter of the time.
+/// Cuts a text into four where the machine forgets the preceding bytes, so that each can be walked by itself
+/// and the sum is the same. A step waits for the one before it; four walks abreast wait a quarter of the
+/// time.
 fn lanes(mut bytes: &[u8]) -> Option<[Lane<'_>; 4]> {
     if bytes.len() < 1_024 {
         return None;
@@ -109,7 +111,7 @@ fn advance(at: &mut u32, byte: u8) -> u64 {
     u64::from(step >> AT_BITS)
 }
 
-/// What the machine is inside of.
+/// Kind of piece that the machine is inside of.
 mod state {
     /// At the beginning of a line.
     pub(super) const LINE: u8 = 0;
@@ -137,7 +139,8 @@ mod state {
     pub(super) const COUNT: u8 = 52;
 }
 
-/// What a byte is. The first byte of a character tells its script; the bytes after it tell nothing more.
+/// Class of a byte. The first byte of a character determines its script; the bytes after it add no
+/// information.
 mod class {
     pub(super) const SMALL: u8 = 0;
     pub(super) const CAPITAL: u8 = 1;
@@ -180,8 +183,8 @@ mod class {
     pub(super) const COUNT: u8 = 28;
 }
 
-/// Thousandths of a token for a byte that begins a piece: a row for each class up to `ACCENT`, a column for what stood
-/// before.
+/// Thousandths of a token for a byte that begins a piece: a row for each class up to `ACCENT`, a column for
+/// the context before it.
 #[rustfmt::skip]
 const BEGINS: [[u16; CONTEXTS]; 15] = [
  // line space spcs  tab word  caps digit quot brac  comm dot  slash under symb row  script
@@ -213,7 +216,7 @@ const DIGITS: [u16; 3] = [550, 20, 20];
 /// For each further symbol of a row.
 const ROWS: [u16; 6] = [550, 180, 60, 60, 60, 60];
 
-/// What the characters of a script cost, in thousandths of a token.
+/// Cost of a script's characters, in thousandths of a token.
 struct Script {
     /// The first one after a space.
     after_space: u16,

@@ -1,4 +1,4 @@
-//! Tokens: the unit of every budget, and who counts them.
+//! Tokens: the unit of every budget, and the counters for them.
 //!
 //! `O200k` (with the feature `bpe`) counts exactly, for the models whose vocabulary is public; [`Estimate`] comes close for all the others.
 
@@ -24,10 +24,10 @@ pub use o200k::O200k;
 pub struct Tokens(pub u64);
 
 impl Tokens {
-    /// More than anything holds: what is not limited.
+    /// The largest number, as the value of a missing limit.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// What is left when `other` is taken away; nothing, if that is more.
+    /// Difference from `other`; zero, if that is more.
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

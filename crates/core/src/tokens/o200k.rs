@@ -1,8 +1,9 @@
 //! The exact `o200k_base` vocabulary of OpenAI's newer models.
 //!
-//! Counting is most of what a gateway does with new text, and the words of a text repeat. So text is split here, where all
-//! that decides about a piece is ASCII, and the counts of short pieces are remembered. Whatever else a text holds is left
-//! to the vocabulary's own splitter, up to the next place where both certainly part the text.
+//! Counting takes most of a gateway's time for new text, and the words of a text repeat. So text is split
+//! here, as far as its pieces are determined by ASCII alone, and the counts of short pieces are remembered.
+//! The rest of a text is left to the vocabulary's own splitter, up to the next place where both certainly
+//! part the text.
 
 use std::sync::{
     LazyLock,
@@ -47,7 +48,8 @@ impl TokenCounter for O200k {
 const LONGEST: usize = 7;
 const LONGEST_RUN: usize = 127;
 
-/// How many counts are remembered. A table of this size stays near the processor, as the vocabulary does not.
+/// Number of counts that are remembered. A table of this size stays in the processor's cache, as the
+/// vocabulary does not.
 const REMEMBERED: usize = 1 << 15;
 
 /// The counts of pieces that were met, each in the one slot that its letters name: the letters, zeros behind them, and in the
@@ -98,7 +100,7 @@ fn letters(text: &[u8], at: usize, length: usize) -> u64 {
     }
 }
 
-/// What the vocabulary's expression tells apart, as far as it is ASCII.
+/// Classes that the vocabulary's expression tells apart, as far as they are ASCII.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Capital,
@@ -108,7 +110,7 @@ enum Kind {
     /// White space within lines.
     Space,
     Sign,
-    /// What only tables tell.
+    /// Characters that need the Unicode tables.
     Other,
     /// Behind the text.
     End,
@@ -135,7 +137,8 @@ fn kind(text: &[u8], at: usize) -> Kind {
     text.get(at).map_or(Kind::End, |byte| KINDS[usize::from(*byte)])
 }
 
-/// Where the piece ends that begins at `at`, if that is certain from ASCII alone: the vocabulary's expression, by hand.
+/// End of the piece that begins at `at`, if that is certain from ASCII alone: the vocabulary's expression, by
+/// hand.
 fn ascii_piece(text: &[u8], at: usize) -> Option<usize> {
     let first = kind(text, at);
     match first {
@@ -166,11 +169,12 @@ fn ascii_piece(text: &[u8], at: usize) -> Option<usize> {
         end += 1;
     }
     certain(text, end)?;
-    // The last space belongs to what follows, unless nothing does or it is the only one.
+    // The last space belongs to the following piece, unless there is none or it is the only space.
     lines.or(Some(if end == text.len() || end == at + 1 { end } else { end - 1 }))
 }
 
-/// The end of the word whose letters begin at `at`: capital letters, small letters, and what is often shortened behind them.
+/// The end of the word whose letters begin at `at`: capital letters, small letters, and common contractions
+/// behind them.
 fn word_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while kind(text, end) == Kind::Capital {
@@ -205,12 +209,12 @@ fn signs_end(text: &[u8], at: usize) -> Option<usize> {
     Some(end)
 }
 
-/// The place, unless a letter stands there of which only its tables tell whether it goes on.
+/// The place, unless a letter stands there for which the Unicode tables must decide if the word goes on.
 fn certain(text: &[u8], at: usize) -> Option<usize> {
     (kind(text, at) != Kind::Other).then_some(at)
 }
 
-/// Where a piece certainly ends behind `at`: before a single space between ASCII words.
+/// Place behind `at` where a piece certainly ends: before a single space between ASCII words.
 fn certain_end(text: &[u8], at: usize) -> usize {
     let between = |window: &[u8]| matches!(window, [before, b' ', after] if before.is_ascii_alphanumeric() && after.is_ascii_alphabetic());
     text[at..].windows(3).position(between).map_or(text.len(), |found| at + found + 1)
@@ -252,7 +256,7 @@ mod tests {
             "          ten         nine",
         ] {
             check(text);
-            // What was met before stands in its slot now.
+            // The piece that was met before stands in its slot now.
             check(text);
         }
         for first in 0..=127_u8 {

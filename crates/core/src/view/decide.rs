@@ -1,4 +1,4 @@
-//! Whether it is time to act: by thresholds, or, for policies that mind the cache, by what the planner says.
+//! Decision when to act: by thresholds, or, for policies that mind the cache, by the planner.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What must be gained for another look at a context that was looked at before, as part of what a request may hold.
+/// Growth after which a context is examined again, as part of the request's limit.
 pub(super) const STRIDE: Share = Share::percent(5);
 
-/// How many calls are made while a model summarises.
+/// Number of calls that are made while a model summarises.
 const IN_THE_MAKING: usize = 2;
 
 impl Making {
-    /// Whether it is time to act, why, and how.
+    /// Decides if it is time to act, with the reason and the means.
     pub(super) fn decide(
         &mut self,
         view: &View,
@@ -44,7 +44,7 @@ impl Making {
             let target = self.target(view, context, policy, budget, moment);
             return Some(chosen(Cause::Force, budget, target));
         }
-        // Acting again where it did not help a moment ago would reset the cache for nothing.
+        // Acting again where it did not help a moment ago would reset the cache in vain.
         let grown = self.has_grown(size, budget);
         let over = |(tier, cap): &(Tier, Tokens)| context.counted_against(*tier) > *cap;
         let decided = match policy.cold_level(budget) {
@@ -60,7 +60,7 @@ impl Making {
         })
     }
 
-    /// What a policy does over its trigger that leaves the cache out of account.
+    /// Decision over the trigger for a policy that ignores the cache.
     fn at_trigger(
         &mut self,
         context: &Context,
@@ -72,7 +72,7 @@ impl Making {
         if policy.summary.is_some() && matches!(moment.standby, Standby::Possible(_) | Standby::Running(_)) {
             let trial = self.trial(context, policy, &chosen.budget);
             if !is_met(&trial.context, &chosen.budget) {
-                // Until there is a summary nothing is changed twice, as long as there is room.
+                // Until there is a summary no content is changed twice, as long as there is room.
                 self.considered = context.tokens();
                 self.wish = Wish::summary_if(matches!(moment.standby, Standby::Possible(_)));
                 if context.tokens() <= budget.force() {
@@ -84,7 +84,7 @@ impl Making {
         Some(chosen)
     }
 
-    /// Whether a context is so much larger than when it was last looked at that it is worth looking at again.
+    /// Returns true if a context has grown so much since its last examination that another one is worthwhile.
     fn has_grown(&self, size: Tokens, budget: &Budget) -> bool {
         size >= self.considered + STRIDE.of(budget.ceiling())
     }
@@ -100,7 +100,7 @@ impl Making {
     ) -> Option<Chosen> {
         let since = self.since(view, moment);
         let size = context.tokens();
-        // Nothing of it was answered here: it may be a single question with its examples, and it fits.
+        // No message of it was answered here: it may be a single question with its examples, and it fits.
         if since == Since::First && size <= budget.force() {
             return None;
         }
@@ -119,7 +119,7 @@ impl Making {
             );
             chosen.cause = match moment.standby {
                 _ if size > budget.force() => Cause::Force,
-                // What nobody knows to be dear is done when it is ready.
+                // A reset of unknown cost is made when it is ready.
                 Standby::Ready(_) if size > budget.trigger() => Cause::Trigger,
                 Standby::Possible(_) | Standby::Running(_) if missed => return None,
                 _ if cold => Cause::Cold,
@@ -158,7 +158,8 @@ impl Making {
         Some(chosen)
     }
 
-    /// How far to go down: where the cache is cold, as far as is free; where a warm one has to be reset, as far as pays.
+    /// Size to reduce to: if the cache is cold, as low as is free; if a warm one has to be reset, as low as
+    /// pays.
     fn target(
         &self,
         view: &View,
@@ -171,7 +172,7 @@ impl Making {
             return policy.cold_level(budget).unwrap_or(budget.target()).min(budget.target());
         }
         let lean = policy.lean_target(budget);
-        // Where nobody knows what a reset costs, it is made rare.
+        // If the cost of a reset is unknown, resets are made rare.
         let (Some(last), Some(terms)) = (&view.last, moment.terms) else { return lean };
         let depth = Depth {
             whole: last.history.growth + context.tokens().less(last.tokens),
@@ -187,7 +188,7 @@ impl Making {
     fn since(&self, view: &View, moment: &Moment<'_>) -> Since {
         match &view.last {
             None => Since::First,
-            // Where a client changed what was sent, nobody knows how much of it the cache still holds.
+            // If a client changed sent content, it is unknown how much of it the cache still holds.
             Some(_) if matches!(self.cause, Some(Cause::Model | Cause::Undone)) => Since::OtherModel,
             Some(_) if moment.cache.is_unread() => Since::Unread,
             Some(last) => {
@@ -222,7 +223,7 @@ fn is_ready(moment: &Moment<'_>) -> bool {
     matches!(moment.standby, Standby::Ready(_))
 }
 
-/// Whether the provider has forgotten what was sent last.
+/// Returns true if the provider has forgotten the last request.
 fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
     match since {
         Since::First | Since::OtherModel => true,
@@ -233,8 +234,9 @@ fn is_cold(since: Since, moment: &Moment<'_>) -> bool {
     }
 }
 
-/// What to do where compactions have come too close to each other: nothing before the limit, and then so much that room
-/// for several calls is left. Where half of what is shown goes, the next reset of the cache is twice as far away.
+/// Decision if compactions have come too close to each other: none before the limit, and then so much that
+/// room for several calls is left. If half of the shown content goes, the next reset of the cache is twice as
+/// far away.
 fn spaced(context: &Context, budget: &Budget) -> Option<Chosen> {
     let size = context.tokens();
     if size <= budget.force() {
@@ -246,13 +248,13 @@ fn spaced(context: &Context, budget: &Budget) -> Option<Chosen> {
     Some(chosen(Cause::Force, &budget, half))
 }
 
-/// What stands before the first segment that is not as it was.
+/// Tokens before the first segment that has changed.
 fn first_changed(before: &Context, after: &Context) -> Tokens {
     let same = before.segments().iter().zip(after.segments()).take_while(|(one, other)| one == other);
     same.map(|(segment, _)| segment.tokens()).sum::<Tokens>() + before.meter().overhead().request
 }
 
-/// What a plan is a cause for, if it is one.
+/// Cause that follows from a plan, if it is one to act.
 fn cause(plan: &Plan) -> Option<(Cause, Means)> {
     let means = match plan.action {
         Action::Keep | Action::Summarise => return None,
@@ -277,7 +279,7 @@ fn cause(plan: &Plan) -> Option<(Cause, Means)> {
     Some((cause, means))
 }
 
-/// How it stands with the summary that would take the history's place.
+/// Status of the summary that would take the history's place.
 fn summary<'a>(
     view: &View,
     context: &Context,
@@ -289,7 +291,7 @@ fn summary<'a>(
     let prefix = context.tier_tokens(Tier::Prefix) + context.meter().overhead().request;
     let drafting = rules.drafting(budget, prefix);
     let covers = context.tokens().less(prefix).less(drafting.room());
-    // Standing context is carried whatever the summary says.
+    // Standing context is carried regardless of the summary.
     let expected = (drafting.expected(covers) + context.standing_tokens()).min(covers);
     let offer = |by, calls| Offer { covers, expected, calls, by };
     match standby {
@@ -302,7 +304,7 @@ fn summary<'a>(
                 Ok(Compaction { tokens_after: Some(after), .. }) => {
                     Summary::Ready(PlanTrial { after, first_changed_at: prefix })
                 }
-                // It would gain nothing any more.
+                // It would have no benefit any more.
                 Ok(_) | Err(_) => Summary::Possible(offer(Summariser::BuiltIn, 0)),
             }
         }

@@ -12,7 +12,7 @@ use crate::context::{Author, Tier};
 pub struct Epoch {
     /// Its number; the first is 0.
     pub number: u64,
-    /// What opened it.
+    /// Cause that opened it.
     pub cause: Cause,
 }
 
@@ -25,7 +25,7 @@ impl Epoch {
     }
 }
 
-/// What opens an epoch.
+/// Cause for a new epoch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -33,33 +33,33 @@ pub enum Cause {
     First,
     /// The trigger was passed.
     Trigger,
-    /// The size at which a policy acts whatever it costs was passed.
+    /// The size at which a policy acts at any cost was passed.
     Force,
-    /// The cache was cold, so that it cost nothing.
+    /// The cache was cold, so that it was free.
     Cold,
-    /// What it saves is more than what it costs.
+    /// The saving is larger than the cost.
     BreakEven,
     /// A tier was over its cap.
     Cap(Tier),
-    /// A reducer that is run before every call changed what was sent.
+    /// A reducer that is run before every call changed sent content.
     EveryCall(Author),
-    /// The client changed what was sent: its system prompt, its history.
+    /// The client changed sent content: its system prompt, its history.
     Client,
-    /// The client changed its tools, or dropped them: they stand first in what a cache holds.
+    /// The client changed its tools, or dropped them: they stand first in the cached content.
     Tools,
-    /// The format wants words that are nobody's, a question before the first answer or a word to go on, and wanted others
-    /// before.
+    /// The format requires extra words that no speaker wrote, a question before the first answer or a word to
+    /// go on, and required others before.
     Format,
     /// Another model took over.
     Model,
     /// A compaction was undone, or brought back.
     Undone,
-    /// Somebody asked for a compaction.
+    /// A compaction was requested.
     Asked,
 }
 
 impl Cause {
-    /// Whether the policy chose it: if not, somebody else reset the cache.
+    /// Returns true if the policy chose it: if not, something else reset the cache.
     pub fn is_chosen(&self) -> bool {
         !matches!(
             self,
@@ -73,7 +73,7 @@ impl Cause {
         )
     }
 
-    /// Whether a size demanded it: a trigger, a limit or a cap was passed.
+    /// Returns true if a size demanded it: a trigger, a limit or a cap was passed.
     pub fn is_forced(&self) -> bool {
         matches!(self, Self::Trigger | Self::Force | Self::Cap(_))
     }

@@ -1,8 +1,8 @@
-//! The floor: which events nobody needs to read any more, because notes stand for them.
+//! The floor: events that need not be read any more, because notes stand for them.
 //!
-//! It is found when notes are put in place, with everything there to look at, and recorded beside them; from then on it is
-//! known from the records alone. An event is below the floor only if one note stands for all of it and nothing later can
-//! reach it: where in doubt it is read.
+//! It is found when notes are put in place, with everything there to look at, and recorded beside them; from
+//! then on it is known from the records alone. An event is below the floor only if one note stands for all of
+//! it and no later event can refer to it: in doubt it is read.
 
 use std::collections::HashSet;
 
@@ -17,21 +17,21 @@ use crate::{
     seq_set::{Run, SeqSet},
 };
 
-/// What need not be read of a thread.
+/// Events of a thread that need not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Floor {
-    /// Where what it speaks of begins: what is before was not shown.
+    /// First event that it covers: earlier ones were not shown.
     pub(super) from: Seq,
-    /// Where the conversation begins, after the instructions at the head of the thread.
+    /// Beginning of the conversation, after the instructions at the head of the thread.
     pub(super) begins: Seq,
-    /// What notes stand for, in order and apart.
+    /// Events that notes stand for, in order and apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gaps: Vec<Gap>,
 }
 
 impl Floor {
-    /// What need not be read of a line that is shown like this; nothing can be said before anybody has spoken.
+    /// Events that need not be read of a line that is shown like this; `None` before the first message.
     pub(super) fn of(line: &Line, context: &Context) -> Option<Self> {
         let spoken =
             |event: &Logged| is_rendered(event) && !matches!(event.event.fact, Fact::Instructed { .. });
@@ -47,7 +47,7 @@ impl Floor {
         Some(Self { from, begins, gaps })
     }
 
-    /// Whether it speaks of all that is shown of a line, and of no more.
+    /// Returns true if it covers exactly the shown part of a line.
     pub(super) fn is_of(&self, line: &Line) -> bool {
         self.from == line.shown_from().0
     }
@@ -57,7 +57,7 @@ fn kept_gaps(line: &Line, from: Seq) -> Vec<Gap> {
     line.gaps().iter().filter(|gap| gap.events().first >= from).cloned().collect()
 }
 
-/// The notes of a context, and what they do not have to themselves.
+/// The notes of a context, and the events that a note shares with other segments.
 struct Notes<'c> {
     segments: Vec<&'c Segment>,
     standing: Option<Seq>,
@@ -87,18 +87,19 @@ impl<'c> Notes<'c> {
 
     /// The note that alone stands for an event, as far as it is shown.
     fn of_event(&self, event: &Logged) -> Option<usize> {
-        // What stood beside results is shown where it is, and they where their calls are: one may be left out alone.
+        // A text from beside results is shown in its own place, and the results at their calls: one may be
+        // left out alone.
         let seq = event.id.seq;
         let apart = matches!(&event.event.fact, Fact::ToolReturned { parts, .. } if !parts.is_empty());
         if apart && self.left_out.contains(seq) { None } else { self.at(seq) }
     }
 
-    /// The note that alone stands for what is at a place.
+    /// The note that alone stands for the event at a place.
     fn at(&self, seq: Seq) -> Option<usize> {
         let after = self.segments.partition_point(|note| note.key().seq <= seq);
         let index = after.checked_sub(1)?;
         let note = self.segments[index];
-        // Of what came late the record of the note says nothing.
+        // The record of the note says nothing of events that came late.
         let stands = note.stands_for().contains(seq) && !note.came_late(seq);
         (stands && !self.shared.contains(seq)).then_some(index)
     }
@@ -108,20 +109,20 @@ impl<'c> Notes<'c> {
         self.standing.filter(|_| self.segments[note].key().part == 0)
     }
 
-    /// Where what an event shows would begin, if that is with this event.
+    /// Key of the first segment that an event would show, if it begins with this event.
     fn place(&self, note: usize, event: &Logged) -> Option<Key> {
         let begins = match &event.event.fact {
             Fact::ToolReturned { parts, .. } => !parts.is_empty(),
             _ => true,
         };
         let (own, seq) = (self.segments[note].key(), event.id.seq);
-        // Nothing else has this place: an answer's parts come after it.
+        // No other segment has this place: an answer's parts come after it.
         let key = if own.seq == seq && own.part != 0 { own } else { Key { seq, part: 1 } };
         begins.then_some(key)
     }
 }
 
-/// What is in a line from some place on.
+/// Content of a line from some place on.
 enum Piece<'l> {
     Event(&'l Logged),
     Gap(&'l Gap),
@@ -140,13 +141,13 @@ fn pieces(line: &Line, from: Seq) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Joins what notes stand for to gaps.
+/// Joins the events that notes stand for to gaps.
 fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
     let pieces = pieces(line, from);
     let pairs = Pairs::of(events(&pieces));
     let read = read(&pieces, begins, notes, &pairs);
     let mut gaps: Vec<Gap> = Vec::new();
-    // The note that the last gap belongs to, if what comes next may go on with it.
+    // The note that the last gap belongs to, if the next event may extend it.
     let mut open: Option<usize> = None;
     for piece in pieces {
         let (note, gap) = match piece {
@@ -163,7 +164,7 @@ fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
                     let since = pairs.since(event.id.seq);
                     (Some(note), Gap::of(event, notes.place(note, event), since, notes.summary_of(note)))
                 }
-                // Nothing is shown of it, so it parts nothing.
+                // No part of it is shown, so it parts nothing.
                 None => continue,
             },
         };
@@ -177,7 +178,7 @@ fn gaps(line: &Line, from: Seq, begins: Seq, notes: &Notes<'_>) -> Vec<Gap> {
     gaps
 }
 
-/// Whether an event is shown in the conversation, where it happened.
+/// Returns true if an event is shown in the conversation, in its own place.
 fn is_in_turn(event: &Logged) -> bool {
     is_rendered(event) && !Gap::outlasts_notes(event)
 }
@@ -204,7 +205,7 @@ fn read(pieces: &[Piece<'_>], begins: Seq, notes: &Notes<'_>, pairs: &Pairs) -> 
     read.extend(newest(|fact| matches!(fact, Fact::AssistantSaid { .. })));
     read.extend(pairs.halves());
     pairs.close_over(&mut read);
-    // A gap ends at what is read, and at one that no note has to itself any more.
+    // A gap ends at an event that is read, and at one that a note shares with other segments.
     let place = |piece: &Piece<'_>| match piece {
         Piece::Event(event) => Some(event.id.seq).filter(|seq| !read.contains(seq)),
         Piece::Gap(gap) => Some(gap.events().first).filter(|first| notes.at(*first).is_some()),

@@ -1,9 +1,9 @@
-//! The view of a session: what the model sees, call after call.
+//! The view of a session: the context that the model sees, call after call.
 //!
-//! A view holds a context in which everything that was decided once stays decided: between two epochs a request only
-//! grows at its end. [`View::prepare`] makes the context ready for the next call under a policy, [`View::sent`] says that
-//! it was sent and gives what was decided, to be recorded; [`View::restore`] makes the same view again from the log and
-//! those records.
+//! A view holds a context in which every decision stays as it was made: between two epochs a request only
+//! grows at its end. [`View::prepare`] makes the context ready for the next call under a policy,
+//! [`View::sent`] marks it as sent and returns the decisions, to be recorded; [`View::restore`] makes the
+//! same view again from the log and those records.
 
 mod decide;
 mod epoch;
@@ -34,7 +34,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What the model sees of a session, call after call.
+/// The model's view of a session, call after call.
 #[derive(Clone, Debug)]
 pub struct View {
     line: Line,
@@ -43,18 +43,19 @@ pub struct View {
     state: State,
     epoch: Epoch,
     last: Option<Sent>,
-    /// What has happened to what was sent, since it was.
+    /// Change of the sent content since the last request.
     disturbed: Option<Cause>,
     pending: Option<Pending>,
-    /// What the thread that this one was forked from had decided about what both share, until it is recorded here too.
+    /// Decisions of the thread that this one was forked from about the shared part, until they are recorded
+    /// here too.
     carried: Vec<Recorded>,
-    /// Who owns the compactions that are made, if this is a rehearsal.
+    /// Owner of the compactions that are made, if this is a rehearsal.
     rehearsal: Option<ThreadId>,
     /// The events without which no summary can be made.
     needed: SeqSet,
 }
 
-/// What was decided before a call: a record beside the log, appended once.
+/// Decisions before a call: a record beside the log, appended once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pass {
@@ -63,16 +64,16 @@ pub struct Pass {
     /// The epoch it opened, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
-    /// What was decided, in order.
+    /// The decisions, in order.
     pub edits: Vec<Recorded>,
-    /// What the reducers remember.
+    /// Memory of the reducers.
     pub state: State,
-    /// What need not be read from then on, if that has changed.
+    /// Events that need not be read from then on, if they have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
 }
 
-/// What a view remembers of its last call: a record beside the log, of which the newest counts.
+/// State of a view at its last call: a record beside the log, of which the newest counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
@@ -80,29 +81,29 @@ pub struct Sent {
     pub head: Seq,
     /// Its size.
     pub tokens: Tokens,
-    /// When it was made.
+    /// Time of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
-    /// Who was asked.
+    /// Model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelName>,
     /// The size at which acting was last thought about.
     pub considered: Tokens,
-    /// What the session was like so far.
+    /// Past of the session.
     pub history: History,
 }
 
-/// What a fork goes on from, where the thread it was forked from had gone on itself: the provider's cache holds what that
-/// sent last, and what both share of it should be shown in the same words.
+/// Origin of a fork whose parent had gone on itself: the provider's cache holds the parent's last request,
+/// and the shared part of it should be shown in the same words.
 #[derive(Clone, Debug)]
 pub struct ForkOrigin {
     /// The other thread's last call, as far as both share it. How large that is is counted anew.
     pub sent: Sent,
-    /// What was decided there about what both share.
+    /// The parent's decisions about the shared part.
     pub edits: Vec<Recorded>,
 }
 
-/// What was prepared and not yet sent.
+/// Context that was prepared and not yet sent.
 #[derive(Clone, Debug)]
 struct Pending {
     /// Decided before the context moved to another pivot.
@@ -115,12 +116,12 @@ struct Pending {
     considered: Tokens,
     /// The compaction that was made for this.
     compacted: Option<EventId>,
-    /// Whether a pause has emptied the cache.
+    /// True if a pause has emptied the cache.
     paused: bool,
 }
 
 impl View {
-    /// Of a session in which nothing has happened yet.
+    /// A view of an empty session.
     pub fn new(meter: Arc<Meter>, names: Names) -> Self {
         Self {
             line: Line::default(),
@@ -143,9 +144,10 @@ impl View {
         Self { rehearsal: Some(ThreadId::derived(&["rehearsal"])), ..Self::new(meter, names) }
     }
 
-    /// Of a session that was seen before: `line` is what happened, `passes` what was decided before its calls, `last` what
-    /// is remembered of the last of them. It shows what the view showed when that was sent, and everything since, and goes
-    /// on as that would have. What was decided after the end of the line is left out, as in a fork.
+    /// Restores a session's view: `line` holds its events, `passes` the decisions before its calls, `last`
+    /// the state at the last of them. It shows the content that the view showed at that call, and everything
+    /// since, and goes on as the old view would have. Decisions after the end of the line are left out, as in
+    /// a fork.
     pub fn restore(
         line: &Line,
         passes: Vec<Pass>,
@@ -183,7 +185,7 @@ impl View {
         view.passes = passes.into_iter().filter(|pass| pass.head <= end).collect();
         let last = last.filter(|last| last.head <= end);
         let decided = view.passes.iter().map(|pass| pass.head).max();
-        // Everything through the last call is shown at once, and only what came after it as it came.
+        // Everything through the last call is shown at once, and only later events in their original form.
         let sent = last.as_ref().map(|last| last.head).max(decided).unwrap_or(Seq::START);
         view.line = line.through(sent);
         view.rebuild();
@@ -192,7 +194,7 @@ impl View {
         self
     }
 
-    /// Takes what a line has beyond what is known.
+    /// Takes the events of a line that are not yet known.
     fn go_on(&mut self, line: &Line) {
         let known = self.line.last().map_or(Seq::START, |last| last.id.seq);
         for (event, pieces) in line.counted().filter(|(event, _)| event.id.seq > known) {
@@ -221,8 +223,8 @@ impl View {
         self.epoch = epoch.unwrap_or(Epoch::FIRST);
     }
 
-    /// Takes what happened next, with the counts of its texts. It costs the event; only a compaction, its undoing or
-    /// its return costs what is shown from there on.
+    /// Takes the next event, with the counts of its texts. The cost is that of the event; only a compaction,
+    /// its undoing or its return costs as much as everything shown from there on.
     pub fn push(&mut self, event: Arc<Logged>, pieces: Vec<Tokens>) {
         self.take(event, Some(pieces));
     }
@@ -231,7 +233,8 @@ impl View {
         if self.line.last().is_some_and(|last| last.id == event.id) {
             return;
         }
-        // What a hook adds goes along with what was prepared; whoever goes on otherwise has not sent it.
+        // A hook's addition goes along with the prepared context; any other continuation means that it was
+        // not sent.
         if !matches!(event.event.fact, Fact::Injected { .. }) {
             self.abandon();
         }
@@ -258,8 +261,8 @@ impl View {
         }
     }
 
-    /// Something has happened to what was sent. The newest move is what counts: what was before it need not have been
-    /// read by whoever opens the session, who must come to the same cause.
+    /// Notes a change of the sent content. Only the newest move counts: earlier ones need not have been read
+    /// when the session is reopened, which must come to the same cause.
     fn disturb(&mut self, extended: Extended, cause: Cause) {
         if extended == Extended::Moved {
             self.disturbed = Some(cause);
@@ -288,7 +291,7 @@ impl View {
         Some(logged)
     }
 
-    /// Projects everything again and decides again what was decided.
+    /// Projects everything again and repeats the recorded decisions.
     fn rebuild(&mut self) {
         let (meter, names) = (Arc::clone(self.context.meter()), self.context.names());
         let sent = self.last.as_ref().map_or(Seq::START, |last| last.head);
@@ -307,19 +310,19 @@ impl View {
         std::mem::replace(&mut self.context, nothing)
     }
 
-    /// What would be sent now. After [`prepare`](Self::prepare), what is to be sent.
+    /// Context that would be sent now. After [`prepare`](Self::prepare), the one to be sent.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Says whether the model can ask for what requests leave out: only then are they to name it. What was named before
-    /// stays as it was sent.
+    /// Sets if the model can ask for content that requests leave out: only then are they to name it. Earlier
+    /// names stay as they were sent.
     pub fn show_names_if(&mut self, can_ask: bool) {
         let names = self.context.names().shown_if(can_ask);
         self.context.set_names(names);
     }
 
-    /// What happened.
+    /// The thread's events.
     pub fn line(&self) -> &Line {
         &self.line
     }
@@ -329,18 +332,18 @@ impl View {
         &self.epoch
     }
 
-    /// What is remembered of the last call; none if there was none.
+    /// State at the last call; `None` if there was none.
     pub fn last(&self) -> Option<&Sent> {
         self.last.as_ref()
     }
 
-    /// What was decided before each call that decided anything.
+    /// Decisions before each call that had any.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
 
-    /// Lets `settle` change what was prepared, given it as it would have been without a new epoch. It is asked only if
-    /// there is a new epoch: otherwise nothing that was sent has changed.
+    /// Lets `settle` change the prepared context, given the one without a new epoch. It is called only if
+    /// there is a new epoch: otherwise no sent content has changed.
     pub fn settle<E>(
         &mut self,
         settle: impl FnOnce(Context, &Context) -> Result<Context, E>,
@@ -361,7 +364,8 @@ impl View {
         }
     }
 
-    /// What was prepared will not extend what was sent, whatever the context says: opens an epoch, unless there is one.
+    /// Declares that the prepared context will not extend the sent one, whatever the context says: opens an
+    /// epoch, unless there is one.
     pub fn reset(&mut self, cause: Cause) {
         let next = self.epoch.next(cause);
         if let Some(pending) = &mut self.pending {
@@ -369,7 +373,8 @@ impl View {
         }
     }
 
-    /// What was prepared has been sent. Gives what was decided, if anything was: append it beside the log.
+    /// Marks the prepared context as sent. Returns the decisions, if there are any: append them beside the
+    /// log.
     pub fn sent(&mut self, at: Option<Time>) -> Option<&Pass> {
         let pending = self.pending.take()?;
         // From here on they are decided here.
@@ -407,7 +412,7 @@ impl View {
         self.passes.last()
     }
 
-    /// What need not be read from now on, if that is not what was recorded last.
+    /// Events that need not be read from now on, if they differ from the last record.
     fn changed_floor(&self, edits: &[Recorded]) -> Option<Floor> {
         let known = self.passes.iter().rev().find_map(|pass| pass.floor.as_ref());
         if known.is_some_and(|known| known.is_of(&self.line))
@@ -418,8 +423,8 @@ impl View {
         Floor::of(&self.line, &self.context).filter(|floor| Some(floor) != known)
     }
 
-    /// Forgets the events that only notes or a summary stand for: what is held follows what is shown, not what happened.
-    /// Only for those who can give them back when they [are needed](Self::needs_more).
+    /// Forgets the events that only notes or a summary stand for: memory then follows the shown part, not the
+    /// whole thread. Only for callers that can give them back when they [are needed](Self::needs_more).
     pub fn forget(&mut self) {
         if self.pending.is_none()
             && let Some(floor) = Floor::of(&self.line, &self.context)
@@ -436,15 +441,17 @@ impl View {
         Some(missing).filter(|missing| !missing.is_empty())
     }
 
-    /// The same, for whoever makes a summary outside of [`prepare`](Self::prepare): before [`cut`](crate::summary::compaction::Drafting::cut) or
-    /// [`draft`](crate::summary::compaction::Drafting::draft) is asked, everything must be there that only notes tell of.
+    /// The same for a summary that is made outside of [`prepare`](Self::prepare):
+    /// [`cut`](crate::summary::compaction::Drafting::cut) and
+    /// [`draft`](crate::summary::compaction::Drafting::draft) require all events that are described only by
+    /// notes.
     pub fn needs_all(&mut self) -> Option<SeqSet> {
         self.needed = self.line.unread(&self.context);
         self.needs_more()
     }
 
-    /// Takes what it [needed](Self::needs_more), every event of it, each with the counts of its texts. What was prepared
-    /// is abandoned.
+    /// Takes the events that it [needed](Self::needs_more), all of them, each with the counts of its texts. A
+    /// prepared context is abandoned.
     pub fn give_back(&mut self, events: Vec<(Arc<Logged>, Vec<Tokens>)>) {
         let needed = self.needs_more();
         self.abandon();
@@ -455,7 +462,7 @@ impl View {
         }
     }
 
-    /// What was prepared is not sent: everything is as it was before.
+    /// Abandons the prepared context: everything is as it was before.
     pub fn abandon(&mut self) {
         if let Some(pending) = self.pending.take() {
             if let Some(compaction) = pending.compacted {

@@ -1,8 +1,8 @@
-//! Pairs: which results belong to which calls, and what must be read with what.
+//! Pairs of calls and results, which must be read together.
 //!
-//! Either of a pair alone would be taken for something else: a call for an open one, a result for a stray. So both are
-//! read or neither is. If neither is, nothing that is read stands between them, so that one gap has both: two gaps might
-//! not share their fate, as when a compaction begins inside of one of them.
+//! Either of a pair alone would be taken for something else: a call for an open one, a result for a stray. So
+//! both are read or neither is. If neither is, no event that is read stands between them, so that one gap has
+//! both: two gaps might not share their fate, as when a compaction begins inside of one of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::{
     id::Seq,
 };
 
-/// Which results belong to which calls.
+/// Results by the calls they belong to.
 #[derive(Default)]
 pub(super) struct Pairs {
     partners: HashMap<Seq, Vec<Seq>>,
@@ -48,8 +48,8 @@ impl Pairs {
         self.partners.entry(result).or_default().push(call);
     }
 
-    /// The events that are only half of a pair so far: a result may still come for an open call, and if what is shown
-    /// begins earlier, a call for a stray result.
+    /// The events that are only half of a pair so far: a result may still come for an open call, and if the
+    /// shown part begins earlier, a call for a stray result.
     pub(super) fn halves(&self) -> impl Iterator<Item = Seq> {
         self.open.events().chain(self.stray.iter().copied())
     }
@@ -67,7 +67,7 @@ impl Pairs {
         self.partners.get(&seq).into_iter().flatten().copied()
     }
 
-    /// Who reads a call reads its result, and the other way round.
+    /// Adds the result of every call that is read, and the call of every result.
     pub(super) fn close_over(&self, read: &mut HashSet<Seq>) {
         let mut next: Vec<Seq> = read.iter().copied().collect();
         while let Some(seq) = next.pop() {
@@ -75,8 +75,9 @@ impl Pairs {
         }
     }
 
-    /// The events of pairs that cannot be in one gap. `line` is what there is, in order: an event that might be in a gap,
-    /// or something that parts gaps. What is found parts gaps too, and that is seen to: who reads it need not ask again.
+    /// The events of pairs that cannot be in one gap. `line` holds, in order, an event that might be in a
+    /// gap, or `None` for something that parts gaps. The returned events part gaps too, and this is taken
+    /// into account: the caller need not ask again.
     pub(super) fn parted(&self, line: impl IntoIterator<Item = Option<Seq>>) -> Vec<Seq> {
         let mut spans = Spans::default();
         for place in line {
@@ -106,13 +107,13 @@ struct Spans {
 struct Span {
     first: Seq,
     last: Seq,
-    /// Where its events begin.
+    /// Index of its first event.
     events: usize,
     is_parted: bool,
 }
 
 impl Spans {
-    /// Something parts gaps here. What it does to the outer spans is seen when the inner one is over.
+    /// Parts gaps here. The effect on the outer spans is applied when the inner one is over.
     fn part(&mut self) {
         if let Some(inner) = self.open.last_mut() {
             inner.is_parted = true;
@@ -183,7 +184,7 @@ mod tests {
         pairs(line).parted(places).into_iter().collect()
     }
 
-    /// The line, with what must be read in capitals.
+    /// Checks a line, with the events that must be read in capitals.
     fn check(line: &str, expect: &str) {
         let parted = parted(line);
         let shown = line.char_indices().map(|(at, letter)| {
@@ -219,7 +220,7 @@ mod tests {
         check("aaa|", "aaa|");
     }
 
-    /// The same, step by step: whatever pair has something between it that is read, or parts gaps, is read.
+    /// The same, step by step: every pair is read that has between it an event that is read, or parts gaps.
     fn step_by_step(line: &str) -> BTreeSet<Seq> {
         let pairs = pairs(line);
         let bars = line.char_indices().filter(|(_, letter)| *letter == '|').map(|(at, _)| place(at));

@@ -1,4 +1,4 @@
-//! Making a view ready for the next call: keep what was sent, or open an epoch.
+//! Preparation of a view for the next call: keep the sent content, or open an epoch.
 
 use std::sync::Arc;
 
@@ -24,37 +24,38 @@ use crate::{
     tokens::Tokens,
 };
 
-/// When and to whom the next call goes.
+/// Time and model of the next call, with its circumstances.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment<'a> {
     /// The time, if anyone knows.
     pub now: Option<Time>,
     /// The model that is asked.
     pub model: Option<&'a ModelName>,
-    /// What its prompt cache promises and costs. Without it, time and money are left out of account.
+    /// Promises and prices of its prompt cache. Without them, time and money are left out of account.
     pub terms: Option<&'a Terms>,
-    /// How it stands with summaries that a model makes.
+    /// Status of the summaries that a model makes.
     pub standby: Standby<'a>,
-    /// What earlier calls have shown about that cache.
+    /// Observations of earlier calls about that cache.
     pub cache: CacheUse,
-    /// The first event of what the model has not answered yet, if somebody knows: no summary takes that in as long as there is
-    /// room for it. Clients put more into a request than its newest message, such as the files that are being edited.
+    /// The first event that the model has not answered yet, if known: no summary includes it as long as there
+    /// is room for it. Clients put more into a request than its newest message, such as the files that are
+    /// being edited.
     pub unanswered: Option<Seq>,
-    /// What a summary that is made now should attend to.
+    /// Topic that a summary made now should focus on.
     pub focus: Option<&'a Focus>,
 }
 
 impl Moment<'_> {
-    /// For how many seconds the cache holds what was sent; nothing if nobody knows.
+    /// Lifetime in seconds of the sent content in the cache; `None` if unknown.
     pub(super) fn lifetime(&self) -> Option<u64> {
         self.terms.and_then(|terms| terms.lifetime(None)).map(|usual| self.cache.lifetime(usual))
     }
 }
 
-/// How it stands with the summary that a model makes in the background.
+/// Status of the summary that a model makes in the background.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Standby<'a> {
-    /// No model makes any: the built-in summariser does, at once.
+    /// The built-in summariser makes summaries, at once: no model is set up.
     #[default]
     BuiltIn,
     /// One can be asked for, of this maker. A call never waits for it.
@@ -63,41 +64,42 @@ pub enum Standby<'a> {
     Running(Summariser<'a>),
     /// One is there.
     Ready(&'a Finished),
-    /// Compactions have come too close to each other: only what is over the limit is compacted, by the built-in
-    /// summariser, and so far down that the next one is some calls away.
+    /// Compactions have come too close to each other: only a context over the limit is compacted, by the
+    /// built-in summariser, and so far down that the next one is some calls away.
     Thrashing,
 }
 
-/// What was done to make a view ready.
+/// Record of the work that made a view ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Prepared {
-    /// Why a new epoch begins; `None` if the request only grew.
+    /// Cause of a new epoch; `None` if the request only grew.
     pub cause: Option<Cause>,
-    /// Why the policy acted, if it did. An epoch that somebody else opened has a cause of its own.
+    /// Reason why the policy acted, if it did. An epoch that was opened otherwise has a cause of its own.
     pub acted: Option<Cause>,
-    /// What the planner said, if it was asked: policies that mind the cache ask when there is something to decide.
+    /// The planner's plan, if it was asked: policies that mind the cache ask when there is something to
+    /// decide.
     pub plan: Option<Plan>,
-    /// What each reducer did, in order.
+    /// Work of each reducer, in order.
     pub steps: Vec<Step>,
     /// By how much the policy missed its target, if it acted and did.
     pub shortfall: Option<Shortfall>,
     /// The compaction that was made for it, to be appended to the log. The view holds it already.
     #[serde(skip)]
     pub compaction: Option<Arc<Logged>>,
-    /// Whose summary that carries.
+    /// Author of the summary that it carries.
     pub author: Author,
-    /// What is wanted of others.
+    /// Order to the caller.
     pub wish: Wish,
 }
 
-/// What a view wants of those who prepare it.
+/// Order of a view to its caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
-    /// Nothing.
+    /// An empty order.
     #[default]
     Nothing,
-    /// That a model begins to summarise, in the background.
+    /// A model should begin to summarise, in the background.
     Summary,
 }
 
@@ -107,14 +109,14 @@ impl Wish {
     }
 }
 
-/// Who wrote the summary that a request was made ready with.
+/// Author of the summary that a request was made ready with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Author {
     /// The built-in summariser, or there is none.
     #[default]
     BuiltIn,
-    /// Whoever made the one that was [ready](Standby::Ready).
+    /// Author of the one that was [ready](Standby::Ready).
     Ready,
 }
 
@@ -125,17 +127,18 @@ pub enum Author {
      is room it acts more often than it should: allow more tokens, shorten the instructions, or let it cut more"
 )]
 pub struct Shortfall {
-    /// What it aims at.
+    /// Size that it aimed at.
     pub target: Tokens,
-    /// What it reached.
+    /// Size that it reached.
     pub reached: Tokens,
-    /// Of that, what no policy may touch.
+    /// Of that, the part that no policy may touch.
     pub prefix: Tokens,
 }
 
 impl View {
-    /// Makes the context ready for the next call: what the policy does before every call, and, if it is time to, what it
-    /// does at an epoch. What is over the ceiling even then is refused, and the view is as it was.
+    /// Makes the context ready for the next call: the policy's work before every call, and, if it is time to
+    /// act, its work at an epoch. A context that is over the ceiling even then is refused, and the view is as
+    /// it was.
     pub fn prepare(
         &mut self,
         policy: &Policy,
@@ -178,45 +181,45 @@ pub(super) struct Making {
     steps: Vec<Step>,
     acted: Option<Cause>,
     pub(super) considered: Tokens,
-    /// Whether the cache has gone cold since the last call.
+    /// True if the cache has gone cold since the last call.
     paused: bool,
     model: Option<ModelName>,
-    /// Whether this is the first call: nothing was sent that could change.
+    /// True for the first call: no content was sent that could change.
     pub(super) first: bool,
     now: Option<Time>,
     unanswered: Option<Seq>,
     focus: Option<Focus>,
     pub(super) plan: Option<Plan>,
-    /// What was decided before the context moved to another pivot.
+    /// Decisions before the context moved to another pivot.
     edits: Vec<Recorded>,
     compaction: Option<Arc<Logged>>,
     author: Author,
     pub(super) wish: Wish,
 }
 
-/// What to do at an epoch.
+/// Decision for an epoch.
 pub(super) struct Chosen {
     pub(super) cause: Cause,
-    /// How far to go.
+    /// Budget with the size to reduce to.
     pub(super) budget: Budget,
-    /// What the reducers make of the context, if that was tried.
+    /// Outcome of the reducers on the context, if that was tried.
     pub(super) trial: Option<Trial>,
-    /// What may be done.
+    /// Means that may be used.
     pub(super) means: Means,
 }
 
-/// What may be done at an epoch.
+/// Means that may be used at an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
     /// The reducers are run.
     Reducers,
-    /// If they miss the target, a summary is made, or the one that is ready is taken.
+    /// The reducers first; if they miss the target, a summary is made, or the ready one is taken.
     Summary,
     /// The summary that is ready is taken.
     Ready,
 }
 
-/// What reducers made of a context, not yet accepted.
+/// Outcome of the reducers on a context, not yet accepted.
 pub(super) struct Trial {
     pub(super) context: Context,
     state: State,
@@ -253,7 +256,7 @@ impl Making {
         }
     }
 
-    /// What is sent for the first time may be cut freely.
+    /// Cuts content that is sent for the first time, which may be cut freely.
     fn arrivals(&mut self, mut context: Context, policy: &Policy, budget: &Budget) -> Context {
         context.start_recording();
         if !policy.has(When::OnArrival) {
@@ -276,15 +279,15 @@ impl Making {
         context
     }
 
-    /// Tries out what the reducers of an epoch would make of a context.
+    /// Tries out the reducers of an epoch on a context.
     pub(super) fn trial(&self, context: &Context, policy: &Policy, budget: &Budget) -> Trial {
         let pipeline = policy.pipeline(When::AtEpoch);
         let (reduced, steps) = pipeline.run(context.clone(), budget, self.state.clone());
         Trial { context: reduced.context, state: reduced.state, steps }
     }
 
-    /// Runs the reducers of an epoch down to the target; where they miss it, and a summary may be made, they are run on
-    /// what that leaves instead.
+    /// Runs the reducers of an epoch down to the target; if they miss it, and a summary may be made, they are
+    /// run on the context with that summary instead.
     fn act(
         &mut self,
         view: &mut View,
@@ -322,7 +325,7 @@ impl Making {
         context
     }
 
-    /// What was sent has changed: a new epoch begins, unless nothing was ever sent.
+    /// Notes a change of the sent content: a new epoch begins, unless this is the first request.
     fn open(&mut self, changed: bool, cause: &Cause) {
         if changed && !self.first {
             self.cause.get_or_insert_with(|| cause.clone());
@@ -355,7 +358,7 @@ impl Making {
         Ok(context)
     }
 
-    /// The compaction that puts a summary in force which somebody else made.
+    /// The compaction that puts a ready summary in force.
     fn ready(
         &mut self,
         view: &View,
@@ -372,7 +375,8 @@ impl Making {
         Ok(compaction)
     }
 
-    /// The compaction that the built-in summariser makes: one that leaves what the model has not answered, if there is room.
+    /// The compaction that the built-in summariser makes: one that leaves the unanswered messages, if there
+    /// is room.
     fn draft(
         &self,
         view: &mut View,
@@ -380,7 +384,7 @@ impl Making {
         rules: SummaryRules,
         budget: &Budget,
     ) -> Result<Compaction, NothingGained> {
-        // A summary tells of what happened, not of what notes say of it.
+        // A summary is made of the events, not of the notes about them.
         view.needed = view.line.unread(context);
         if !view.needed.is_empty() {
             return Err(NothingGained::NothingOld);
@@ -394,7 +398,7 @@ impl Making {
         self.drafted(view, context, rules, budget, None)
     }
 
-    /// The built-in summariser's compaction of what a view shows, but for what comes from `unanswered` on.
+    /// The built-in summariser's compaction of a view's events, but for those from `unanswered` on.
     fn drafted(
         &self,
         view: &View,
@@ -422,7 +426,7 @@ impl Making {
         }
         let sent = context.changes_of_sent();
         let reduced = Reduced { context, state: std::mem::take(&mut self.state) };
-        // What is cut to the ceiling is over it again with the next call.
+        // A context that is cut to the ceiling is over it again with the next call.
         let roomier = Budget::new(budget.ceiling()).reserve(STRIDE.of(budget.ceiling()));
         let reached =
             last_resorts_but_standing(reduced.clone(), &roomier).or_else(|_| last_resorts(reduced, budget));
@@ -477,7 +481,7 @@ impl Making {
     }
 }
 
-/// Whether the provider has forgotten what was sent last, because of the time that has passed.
+/// Returns true if the provider has forgotten the last request, because of the time that has passed.
 fn is_paused(view: &View, moment: &Moment<'_>) -> bool {
     let since = view.last.as_ref().and_then(|last| last.at).zip(moment.now);
     since.zip(moment.lifetime()).is_some_and(|((last, now), lifetime)| {

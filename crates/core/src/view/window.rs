@@ -1,4 +1,4 @@
-//! The window: what must be read of a thread to show it, known before any of it is read.
+//! The window: the events of a thread that must be read to show it, known before any of them is read.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::{
     tokens::Tokens,
 };
 
-/// What must be read of a thread to show it: everything from a place on, without what notes stand for, and what is of
-/// certain kinds wherever it is.
+/// Events of a thread that must be read to show it: all from a place on, without those that notes stand for,
+/// and those of certain kinds wherever they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     from: Seq,
@@ -26,8 +26,8 @@ impl Window {
     pub const KINDS: &'static [&'static str] =
         &["instructed", "compacted", "compaction_reverted", "compaction_restored", "pinned", "unpinned"];
 
-    /// The window of a thread that ends at `end` and stands on the compaction `pivot`; `passes` is what was decided before
-    /// its calls, oldest first. Without any record of where the thread begins, it is all of it.
+    /// The window of a thread that ends at `end` and stands on the compaction `pivot`; `passes` holds the
+    /// decisions before its calls, oldest first. Without any record of a floor, it is the whole thread.
     pub fn of(passes: &[Pass], end: Seq, pivot: Option<&Logged>) -> Self {
         let floors =
             passes.iter().rev().filter(|pass| pass.head <= end).filter_map(|pass| pass.floor.as_ref());
@@ -40,7 +40,7 @@ impl Window {
             Some((at, Fact::Compacted(compaction))) => (compaction.kept_from(at), Some(at)),
             _ => (Seq::START, None),
         };
-        // What a floor says holds for what was shown then; of what is before, an older one may know.
+        // A floor holds for the part that was shown then; an older one may cover earlier events.
         let mut until = end;
         let mut gaps: Vec<Gap> = Vec::new();
         for floor in floors {
@@ -55,7 +55,7 @@ impl Window {
         Self { from: from.max(Seq::START.next()), begins: Some(begins), gaps }
     }
 
-    /// Where it begins.
+    /// First event of the window.
     pub fn from(&self) -> Seq {
         self.from
     }
@@ -67,7 +67,8 @@ impl Window {
         SeqSet::union(&runs)
     }
 
-    /// Makes the line of what was read, oldest first, each event with the counts of its texts if it has any.
+    /// Makes the line of the events that were read, oldest first, each with the counts of its texts if it has
+    /// any.
     pub fn line(self, read: impl IntoIterator<Item = (Arc<Logged>, Option<Vec<Tokens>>)>) -> Line {
         let mut line = match self.begins {
             Some(begins) => Line::with_gaps(self.from, begins, self.gaps),
@@ -81,7 +82,7 @@ impl Window {
 }
 
 impl Floor {
-    /// The gaps that end no later than this, in order; whatever is out of order was not written by us.
+    /// The gaps that end no later than this, in order; gaps out of order are not ours and are ignored.
     fn below(&self, until: Seq, end: Seq) -> impl DoubleEndedIterator<Item = &Gap> {
         let mut reached = Seq::START;
         let in_order = self.gaps.iter().filter(move |gap| {
@@ -115,7 +116,8 @@ mod tests {
     use super::*;
     use crate::{pipeline::State, seq_set::Run};
 
-    /// Gaps by their first event, their last one and the first that any belongs to; and what need not be read.
+    /// Checks gaps by their first event, their last one and the first that any belongs to, and the events
+    /// that need not be read.
     fn check(gaps: &[[u64; 3]], expect: &str) {
         let gap = |[first, last, since]: [u64; 3]| Gap {
             events: Run { first: Seq(first), last: Seq(last) },

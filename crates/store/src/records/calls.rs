@@ -1,5 +1,5 @@
-//! Calls of models: what went into each request, and how it ended. Append-only, so that any request can be made again
-//! and compared with what was sent.
+//! Calls of models: the content of each request, and its outcome. Append-only, so that any request can be
+//! made again and compared with the one that was sent.
 
 use epitome_core::{
     Digest, EventId, Seq, ThreadId, Tokens,
@@ -30,11 +30,11 @@ impl Content {
 pub struct NewCall {
     /// The last event it saw. No call sees less than the one before it.
     pub head: Seq,
-    /// When it was made.
+    /// Time of the call.
     pub time: Option<Time>,
-    /// Who was asked.
+    /// Model that was asked.
     pub model: Option<String>,
-    /// In whose format.
+    /// Format of the request.
     pub format: String,
     /// The policy, by content.
     pub policy: Digest,
@@ -46,50 +46,50 @@ pub struct NewCall {
     pub summary: Option<EventId>,
     /// The epoch of the view.
     pub epoch: u64,
-    /// Why an epoch began with it.
+    /// Cause of the epoch that began with it.
     pub cause: Option<String>,
-    /// What was decided for it, as JSON.
+    /// Decisions for it, as JSON.
     pub pass: Option<String>,
-    /// What was sent, as JSON; [`RELAYED`](Self::RELAYED) of what was relayed.
+    /// State of the view when it was sent, as JSON; [`RELAYED`](Self::RELAYED) for a relayed request.
     pub sent: String,
     /// The edits and injections applied, as JSON.
     pub steps: String,
-    /// What was planned, as JSON.
+    /// Plan, as JSON.
     pub plan: Option<String>,
-    /// How the request of a client was taken over, as JSON; nothing if the request was rendered.
+    /// Record of rewriting a client's request, as JSON; `None` if the request was rendered.
     pub script: Option<String>,
     /// Its size, as it was estimated.
     pub estimated: Tokens,
     /// The hash of its bytes.
     pub hash: Digest,
-    /// How many bytes it had.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl NewCall {
-    /// What was sent, of a request that was relayed as its client sent it: no view was made for it.
+    /// Value of `sent` for a request that was relayed as its client sent it: no view was made for it.
     pub const RELAYED: &str = "null";
 
-    /// Whether it was relayed as its client sent it.
+    /// Returns true if it was relayed as its client sent it.
     pub fn is_relayed(&self) -> bool {
         self.sent == Self::RELAYED
     }
 }
 
-/// How a call ended. It may be reported in several parts.
+/// Outcome of a call. It may be reported in several parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOutcome {
     /// The number of the call in the thread's view.
     pub call: u64,
-    /// When it was known.
+    /// Time at which it was known.
     pub time: Option<Time>,
     /// The answer.
     pub answer: Option<AnswerId>,
-    /// What the provider counted.
+    /// Usage that the provider counted.
     pub usage: Option<Usage>,
-    /// What it cost.
+    /// Cost of the call.
     pub cost: Option<Money>,
-    /// What went wrong.
+    /// Error, if any.
     pub error: Option<String>,
 }
 
@@ -102,21 +102,21 @@ pub struct CallRow {
     pub number: u64,
     /// The request.
     pub call: NewCall,
-    /// What was reported of its end, in order; nothing if it never came.
+    /// Reports about its end, in order; empty if it never came.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What was reported of a call's end.
+/// Report about a call's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When it was known.
+    /// Time at which it was known.
     pub time: Option<Time>,
     /// The answer.
     pub answer: Option<AnswerId>,
-    /// What the provider counted.
+    /// Usage that the provider counted.
     pub usage: Option<Usage>,
-    /// What it cost.
+    /// Cost of the call.
     pub cost: Option<Money>,
-    /// What went wrong.
+    /// Error, if any.
     pub error: Option<String>,
 }

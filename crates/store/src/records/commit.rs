@@ -1,4 +1,4 @@
-//! What is written together: events, and the records that must be there if and only if the events are.
+//! Data that is written together: events, and the records that must be there if and only if the events are.
 
 use epitome_core::{Event, Noted, Seq, ThreadId};
 
@@ -10,12 +10,12 @@ use crate::log::{Head, NewThread, Start};
 pub struct Commit {
     /// The thread.
     pub thread: ThreadId,
-    /// Where the caller thinks it ends.
+    /// End of the thread that the caller expects.
     pub after: Seq,
-    /// What happened. If nothing did, the end of the thread is checked all the same. What somebody else found out about these
-    /// events is not found out again.
+    /// New events. Even without any, the end of the thread is checked. Derived values that these events carry
+    /// are not computed again.
     pub events: Vec<Noted>,
-    /// What is recorded beside it. Contents are stored first, the rest in this order, all after the events.
+    /// Records beside the events. Contents are stored first, the rest in this order, all after the events.
     pub records: Vec<Record>,
     /// The thread, and its session, if they are made by this.
     pub opens: Option<Opens>,
@@ -38,21 +38,22 @@ fn noted(events: Vec<Event>) -> Vec<Noted> {
     events.into_iter().map(Noted::from).collect()
 }
 
-/// What a commit makes before it writes anything. What is there already and is the same stays; then the commit is refused
-/// if the thread has gone on.
+/// Session and thread that a commit makes before it writes anything. An identical one that exists stays; then
+/// the commit is refused if the thread has gone on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opens {
-    /// The session of the thread, if it is new. Otherwise it has to be there. Nothing is written if there is one with its key
-    /// and its [name](epitome_core::SessionId::name) in another place: somebody else made the same at another moment.
+    /// The session of the thread, if it is new. Otherwise it has to be there. The commit is refused if there
+    /// is one with its key and its [name](epitome_core::SessionId::name) in another place: another process
+    /// made the same session at another moment.
     pub session: Option<NewSession>,
     /// The thread of the commit. A fork shares events of its own principal only.
     pub thread: NewThread,
-    /// Whether the session goes on with it.
+    /// Option that makes it the head of its session.
     pub head: BecomesHead,
 }
 
 impl Opens {
-    /// Where the thread ends as it is made: at the fork point, or at the start.
+    /// End of the thread as it is made: the fork point, or the start.
     pub fn after(&self) -> Seq {
         match self.thread.start {
             Start::Fork { at, .. } => at,
@@ -61,7 +62,7 @@ impl Opens {
     }
 }
 
-/// Whether a session goes on with a thread that is made.
+/// Option that makes a new thread the head of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BecomesHead {
     /// It does.
@@ -73,16 +74,17 @@ pub enum BecomesHead {
 /// Something kept beside the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A text that calls name by its hash. To store it again changes nothing.
+    /// A text that calls name by its hash. Storing it again changes nothing.
     Content(Content),
     /// The same, for a text that the script of a call names: it goes when the thread is erased, unless others name it.
     Piece(Content),
-    /// Nothing is written unless so many calls were made in the thread's view. Calls do not move its end, so whoever makes
-    /// one out of what was decided for the last says by this that it was the last.
+    /// Refuses the commit unless exactly so many calls were made in the thread's view. Calls do not move its
+    /// end, so this is how a call that is based on the decisions for the last one ensures that it still was
+    /// the last.
     CallsSoFar(u64),
     /// A request was made. It takes the next number of the thread's view.
     Call(NewCall),
-    /// How a call ended.
+    /// Outcome of a call.
     Outcome(NewOutcome),
     /// Work to be done for the thread.
     Job(NewJob),
@@ -93,11 +95,12 @@ pub enum Record {
         /// The compaction.
         compaction: Seq,
     },
-    /// Nobody needs the job any more. One that has ended stays as it is: whoever cancels cannot know how far it got.
+    /// Cancels a job that is no longer needed. One that has ended stays as it is: its progress is unknown to
+    /// whoever cancels it.
     CancelJob {
         /// The job.
         job: JobId,
-        /// Why not.
+        /// Reason for the cancellation.
         reason: String,
     },
     /// A request ended.
@@ -106,10 +109,10 @@ pub enum Record {
     Head,
 }
 
-/// What a commit led to.
+/// Outcome of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Where the thread ends now.
+    /// Present end of the thread.
     pub head: Head,
     /// The numbers its calls were given, in order.
     pub calls: Vec<u64>,

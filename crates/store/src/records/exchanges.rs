@@ -1,5 +1,5 @@
-//! Exchanges: what passed between a client and its provider, one row a request that ended. Append-only. They belong to
-//! the thread of the request, not to its forks.
+//! Exchanges between a client and its provider, one row for each request that ended. Append-only. They belong
+//! to the thread of the request, not to its forks.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use epitome_core::{Seq, ThreadId, event::Time};
 pub struct NewExchange {
     /// The last event of the request.
     pub head: Seq,
-    /// When it came.
+    /// Time at which the request came.
     pub time: Time,
-    /// Which program sent it.
+    /// Program that sent it.
     pub client: String,
-    /// What it was for.
+    /// Purpose of the request.
     pub purpose: String,
-    /// In whose format.
+    /// Format of the request.
     pub format: String,
-    /// Who was asked.
+    /// Model that was asked.
     pub model: Option<String>,
     /// The provider's status, if it gave one.
     pub status: Option<u16>,
-    /// How it ended.
+    /// Way in which it ended.
     pub ending: String,
-    /// How many bytes the client sent.
+    /// Number of bytes from the client.
     pub bytes_in: u64,
-    /// How many bytes were sent back.
+    /// Number of bytes to the client.
     pub bytes_out: u64,
-    /// How long the first byte took. Kept to the millisecond.
+    /// Time until the first byte. Kept to the millisecond.
     pub first_byte: Option<Duration>,
-    /// How long all took. Kept to the millisecond.
+    /// Time until the end. Kept to the millisecond.
     pub took: Duration,
-    /// What a policy would have sent instead, as JSON.
+    /// Request that a policy would have sent instead, as JSON.
     pub observed: Option<String>,
-    /// What went wrong, in words without content.
+    /// Error, in words without content.
     pub error: Option<String>,
 }
 
@@ -45,6 +45,6 @@ pub struct ExchangeRow {
     pub number: u64,
     /// The thread of the request.
     pub thread: ThreadId,
-    /// What passed.
+    /// The exchange itself.
     pub exchange: NewExchange,
 }

@@ -1,5 +1,5 @@
-//! Summaries in the making: a job is queued, claimed by a worker for a time, and ends ready, failed or cancelled; what
-//! is ready is adopted. Jobs belong to the thread that made them, not to its forks.
+//! Summaries in the making: a job is queued, claimed by a worker for a time, and ends ready, failed or
+//! cancelled; a ready one is adopted. Jobs belong to the thread that made them, not to its forks.
 
 pub use epitome_core::id::JobId;
 use epitome_core::{
@@ -14,7 +14,7 @@ pub struct NewJob {
     pub id: JobId,
     /// The thread it is for.
     pub thread: ThreadId,
-    /// What makes it the same as another: span, prompt version, summariser. A thread has no two jobs with one key.
+    /// Identity of the job: span, prompt version, summariser. A thread has no two jobs with one key.
     pub key: String,
     /// The event that asked for it.
     pub marker: Seq,
@@ -28,26 +28,26 @@ pub struct NewJob {
     pub base: Option<Seq>,
     /// The raw chain at `through`. It is checked.
     pub link: Digest,
-    /// Why it was asked for.
+    /// Reason for which it was requested.
     pub trigger: Trigger,
-    /// What the summary should dwell on.
+    /// Topic that the summary should focus on.
     pub focus: Option<String>,
-    /// What else the caller needs to know again, as JSON.
+    /// Other data for the caller to read back, as JSON.
     pub detail: String,
-    /// When it was made.
+    /// Time of its creation.
     pub created: Time,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It waits for a worker.
     Queued,
     /// A worker has it.
     Running {
-        /// Who.
+        /// Name of the worker.
         worker: String,
-        /// When others may take it, unless the worker says before then that it is alive.
+        /// Time from which others may take it, unless the worker reports before then that it is alive.
         until: Time,
     },
     /// Its summary is there.
@@ -59,43 +59,43 @@ pub enum JobState {
     },
     /// It was given up.
     Failed,
-    /// Nobody needed it any more.
+    /// No longer needed.
     Cancelled,
 }
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRow {
-    /// What is to be done.
+    /// The job to be done.
     pub job: NewJob,
-    /// How far it is.
+    /// Progress of the job.
     pub state: JobState,
-    /// How often it was claimed. A worker that died has an attempt here, and no [`AttemptRow`].
+    /// Number of claims. A worker that died has an attempt here, and no [`AttemptRow`].
     pub attempts: u64,
-    /// Nobody gets it earlier than this.
+    /// Earliest time at which it may be claimed.
     pub not_before: Option<Time>,
-    /// What went wrong last, or why it was cancelled.
+    /// Last error, or the reason for its cancellation.
     pub error: Option<String>,
     /// The number of its summary.
     pub summary: Option<u64>,
 }
 
-/// What a worker did.
+/// Record of a worker's attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Who wrote the summary, or should have.
+    /// Summariser that was to write the summary.
     pub summariser: String,
-    /// When it began.
+    /// Time of its beginning.
     pub started: Time,
-    /// When it ended.
+    /// Time of its end.
     pub ended: Time,
-    /// What went wrong.
+    /// Error, if any.
     pub error: Option<String>,
     /// Usage, chunks, the gate's report: JSON.
     pub detail: Option<String>,
 }
 
-/// Whose attempts.
+/// Selection of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptsOf {
     /// All jobs'.
@@ -115,11 +115,11 @@ pub struct AttemptRow {
     pub job: JobId,
     /// The worker.
     pub worker: String,
-    /// What it did.
+    /// Record of the attempt.
     pub attempt: Attempt,
 }
 
-/// What becomes of a job after an attempt that failed.
+/// Next step of a job after an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It is tried again, not before this.
@@ -131,7 +131,7 @@ pub enum Next {
 /// A summary that passed the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSummary {
-    /// Who wrote it.
+    /// Author of the summary.
     pub author: String,
     /// By which prompt.
     pub prompt_version: String,
@@ -139,9 +139,9 @@ pub struct NewSummary {
     pub text: String,
     /// Its items, as JSON.
     pub brief: String,
-    /// What the gate found, as JSON.
+    /// Findings of the gate, as JSON.
     pub report: String,
-    /// When it was written.
+    /// Time at which it was written.
     pub created: Time,
 }
 

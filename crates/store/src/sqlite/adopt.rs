@@ -1,8 +1,9 @@
 //! Before a session goes: its events and calls that a fork in another session shares become that fork's own.
 //!
-//! A view reads the same afterwards, place for place and link for link; only the owner in the ids of the shared
-//! events and calls changes. A fork takes no more than its own beginning, so that erasing its session later leaves nothing of
-//! it to another. Of several forks in one session the older copies, and the younger hangs on it as far as they agree.
+//! A view reads the same afterwards, place for place and link for link; only the owner in the ids of the
+//! shared events and calls changes. A fork takes no more than its own beginning, so that erasing its session
+//! later leaves no part of it to another. Of several forks in one session the older copies, and the younger
+//! refers to the copy as far as they agree.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::log::Head;
 
-/// What was copied so far.
+/// Events and calls that were copied so far.
 pub(super) struct Adoption<'g> {
     gone: &'g HashSet<ThreadId>,
     /// The forks that were served, by session.
@@ -26,7 +27,7 @@ pub(super) struct Adoption<'g> {
     kept: HashMap<ThreadId, Segment>,
 }
 
-/// A fork, and what it saw as it was.
+/// A fork, and its view before the adoption.
 struct Served {
     fork: ThreadId,
     /// The events of the threads that go.
@@ -36,7 +37,7 @@ struct Served {
 }
 
 impl<'g> Adoption<'g> {
-    /// Nothing yet; the threads in `gone` will be deleted.
+    /// An empty adoption; the threads in `gone` will be deleted.
     pub(super) fn new(gone: &'g HashSet<ThreadId>) -> Self {
         Self { gone, served: HashMap::new(), kept: HashMap::new() }
     }
@@ -86,7 +87,7 @@ impl<'g> Adoption<'g> {
         Ok(())
     }
 
-    /// How many different events live on.
+    /// Number of different events that live on.
     pub(super) fn shared(&self) -> u64 {
         self.kept.values().map(|kept| kept.until.0.saturating_sub(kept.after.0)).sum()
     }
@@ -115,7 +116,7 @@ fn agreement(one: &[Segment], other: &[Segment]) -> Option<Seq> {
     agreed
 }
 
-/// How many calls both saw, from the first on.
+/// Number of calls that both views share, from the first on.
 fn calls_in_common(one: &[Stretch], other: &[Stretch]) -> u64 {
     let mut common = 0;
     for (one, other) in one.iter().zip(other) {
@@ -130,7 +131,7 @@ fn calls_in_common(one: &[Stretch], other: &[Stretch]) -> u64 {
     common
 }
 
-/// Copies events, and what is recorded of them one by one, into the line of `fork`.
+/// Copies events, and their individual records, into the line of `fork`.
 fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), Fault> {
     for sql in [
         "INSERT INTO events (thread, seq, time, kind, dialect, media, normal_digest, raw_link, normal_link,
@@ -153,7 +154,7 @@ fn copy(connection: &Connection, from: &Segment, fork: ThreadId) -> Result<(), F
     Ok(())
 }
 
-/// Copies calls, and what was reported of their end, into the line of `fork`.
+/// Copies calls, and the reports about their end, into the line of `fork`.
 fn copy_calls(connection: &Connection, from: &Stretch, fork: ThreadId) -> Result<(), Fault> {
     for sql in [
         "INSERT INTO model_calls (thread, number, head, time, epoch, estimated, bytes, summary_seq, hash, policy,

@@ -1,5 +1,5 @@
-//! Making threads and appending to them. What can be done before the lock is held is done by the caller's thread:
-//! serialising, counting, taking media out.
+//! Making threads and appending to them. Work that needs no lock is done by the caller's thread: serialising,
+//! counting, taking media out.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Append {
     stored: Vec<RawForm>,
 }
 
-/// How the JSON that an event came from is stored.
+/// Stored form of the JSON that an event came from.
 enum RawForm {
     /// It equals the fact and is not stored again.
     Fact,
@@ -65,14 +65,14 @@ impl Append {
         self.run_after(desk, before)
     }
 
-    /// The same to a thread whose head is known.
+    /// The same for a thread whose head is known.
     pub(super) fn run_after(&mut self, desk: &mut Desk<'_>, before: Head) -> Result<Head, Fault> {
         if before.seq != self.after {
             return Err(StoreError::Conflict { thread: self.thread, after: self.after, head: before }.into());
         }
         let mut head = before;
         for (item, form) in self.items.iter_mut().zip(&self.stored) {
-            // Nobody else has it, unless an earlier try left it behind.
+            // No other process uses it, unless an earlier try left it behind.
             let item = Arc::make_mut(item);
             head = Head { seq: head.seq.next(), link: item.event.link_after(head.link) };
             (item.id.seq, item.link) = (head.seq, head.link);
@@ -152,7 +152,7 @@ pub(super) fn make(
     };
     insert_thread(desk, thread, base, calls)?;
     if let Start::Fork { .. } = thread.start {
-        // What it shares must be derived.
+        // The shared part must be derived.
         desk.backlog.catch_up(desk.connection)?;
         shared::derive(desk.connection, thread.id)?;
     }
@@ -162,7 +162,7 @@ pub(super) fn make(
     Ok(Some(base))
 }
 
-/// No view shows what another principal said.
+/// Refuses a fork into another principal's session: no view shows another principal's messages.
 fn expect_same_principal(desk: &Desk<'_>, parent: ThreadId, session: SessionId) -> Result<(), Fault> {
     let (_, theirs) = sessions::owner(desk.connection, parent)?;
     match sessions::principal(desk.connection, session)? {

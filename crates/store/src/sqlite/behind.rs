@@ -1,8 +1,8 @@
-//! What is derived, put off: of many events at once it costs a fraction of what it costs one by one.
+//! Deferred derivation: deriving for many events at once costs a fraction of doing it one by one.
 //!
-//! A row of the settings says from which event on nothing is derived; it is written with the first such event and removed
-//! with the last, so a kill in between loses nothing. Whoever needs what is derived has it caught up first, in whichever
-//! process the events were written.
+//! A row of the settings names the first event without derived data; it is written with the first such event
+//! and removed with the last, so a kill in between loses nothing. Every reader of derived data has it caught
+//! up first, in whichever process the events were written.
 
 use std::{
     collections::HashMap,
@@ -21,44 +21,45 @@ use super::{
 };
 use crate::log::Head;
 
-/// So many events at most, and so many bytes of their texts, are put off: whoever writes next waits for them.
+/// Most events whose derivation is deferred, beside the limit on the bytes of their texts: beyond them the
+/// next writer waits for the derivation.
 const EVENTS: usize = 512;
 const BYTES: usize = 1 << 20;
 
-/// The name of the setting: the row of the first event of which nothing is derived.
+/// The name of the setting: the row of the first event without derived data.
 const SETTING: &str = "underived";
 
-/// What was appended and is to be derived, by the one thread that writes.
+/// Appended events that are to be derived, held by the one thread that writes.
 #[derive(Default)]
 pub(super) struct Backlog {
     derivations: Derivations,
     counter: Option<Arc<dyn TokenCounter>>,
-    /// How long it may wait.
+    /// Longest time that it may wait.
     lag: Duration,
     /// Appended in the transaction that is under way.
     fresh: Vec<Batch>,
     /// Appended before, in the order of the rows.
     waiting: Vec<Batch>,
-    /// When the first of them was.
+    /// Time of the first of them.
     since: Option<Instant>,
 }
 
 /// Events that were appended to a thread, one after the other.
 struct Batch {
     thread: ThreadId,
-    /// Where the thread ended before.
+    /// Head of the thread before.
     before: Head,
     items: Vec<Arc<Item>>,
     tokenizer: Option<&'static str>,
 }
 
 impl Backlog {
-    /// Nothing yet. Without a lag all is derived in the transaction it belongs to.
+    /// An empty backlog. Without a lag all is derived in the transaction it belongs to.
     pub(super) fn new(lag: Duration, counter: Option<Arc<dyn TokenCounter>>) -> Self {
         Self { counter, lag, ..Self::default() }
     }
 
-    /// Takes what was appended to `thread` after `before`.
+    /// Takes the events appended to `thread` after `before`.
     pub(super) fn take(
         &mut self,
         thread: ThreadId,
@@ -71,7 +72,7 @@ impl Backlog {
         }
     }
 
-    /// Ends a transaction: derives what was appended in it, or writes down that this was put off.
+    /// Ends a transaction: derives for the events appended in it, or records that this was deferred.
     pub(super) fn end(&mut self, connection: &Connection) -> Result<(), Fault> {
         let Some(first) = self.fresh.first().and_then(|batch| batch.items.first()) else { return Ok(()) };
         if self.lag.is_zero() {
@@ -91,7 +92,8 @@ impl Backlog {
         }
     }
 
-    /// Forgets everything: a transaction was lost. What was put off before is read back when it is needed.
+    /// Forgets everything: a transaction was lost. Events deferred earlier are read back when they are
+    /// needed.
     pub(super) fn forget(&mut self) {
         let Self { derivations, counter: _, lag: _, fresh, waiting, since } = self;
         derivations.forget();
@@ -100,7 +102,7 @@ impl Backlog {
         *since = None;
     }
 
-    /// How long what was put off may still wait, if anything was.
+    /// Remaining time that the deferred events may wait, if there are any.
     pub(super) fn patience(&self) -> Option<Duration> {
         let since = self.since?;
         let items = || self.waiting.iter().flat_map(|batch| &batch.items);
@@ -115,7 +117,7 @@ impl Backlog {
         let (waiting, fresh) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.fresh));
         self.since = None;
         match first(connection)? {
-            // Whatever was put off here was caught up with by another process.
+            // The events deferred here were derived by another process.
             None => self.derive(connection, fresh),
             Some(first) => {
                 let batches: Vec<Batch> = waiting.into_iter().chain(fresh).collect();
@@ -172,18 +174,18 @@ impl Backlog {
     }
 }
 
-/// Whether something was put off, by whomever.
+/// Returns true if the derivation of any event was deferred, by any process.
 pub(super) fn is_behind(connection: &Connection) -> Result<bool, Fault> {
     Ok(first(connection)?.is_some())
 }
 
-/// The row of the first event of which nothing is derived.
+/// The row of the first event without derived data.
 pub(super) fn first(connection: &Connection) -> Result<Option<i64>, Fault> {
     let row: Option<String> = connection
         .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
         .query_row([SETTING], |row| row.get(0))
         .optional()?;
-    // What is no number was written by nobody: then all is looked at again.
+    // A value that is not a number was not written by Epitome: then all events are examined again.
     Ok(row.map(|row| row.parse().unwrap_or(0)))
 }
 
@@ -193,7 +195,7 @@ pub(super) fn is_caught_up(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether these are all events from a row on.
+/// Returns true if these are all events from a row on.
 fn is_whole(connection: &Connection, first: i64, batches: &[Batch]) -> Result<bool, Fault> {
     let last: Option<i64> =
         connection.prepare_cached("SELECT max(id) FROM events")?.query_row([], |row| row.get(0))?;

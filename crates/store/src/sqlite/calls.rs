@@ -1,5 +1,5 @@
-//! Calls of models. A thread's view of them is like its view of events: what it shares with the threads it was forked
-//! from, then its own, numbered without a gap.
+//! Calls of models. A thread's view of them is like its view of events: those it shares with the threads it
+//! was forked from, then its own, numbered without a gap.
 
 use epitome_core::{
     Digest, EventId, Seq, ThreadId, Tokens,
@@ -21,7 +21,7 @@ use crate::{
     records::{CallRow, Content, NewCall, NewOutcome, Outcome},
 };
 
-/// Calls of models, and what they were made with.
+/// Calls of models, and the contents they were made with.
 impl Sqlite {
     /// The text with this hash, if it was ever stored.
     pub fn content(&self, hash: Digest) -> Result<Option<String>, StoreError> {
@@ -91,8 +91,8 @@ impl Sqlite {
         number.map(|number| self.call(thread, number)).transpose()
     }
 
-    /// What was decided for the calls of the thread's view, oldest first: the number and the head of every call that
-    /// says so, and what it says.
+    /// Decisions for the calls of the thread's view, oldest first: the number and the head of every call that
+    /// has any, and the decisions.
     pub fn passes(&self, thread: ThreadId) -> Result<Vec<(u64, Seq, String)>, StoreError> {
         self.lend("reading calls", |connection| {
             let mut statement = connection.prepare_cached(
@@ -110,16 +110,15 @@ impl Sqlite {
         })
     }
 
-    /// How the clients' requests were taken over, oldest first: the number of every call that says so, the rendering it
-    /// names and what it says.
+    /// Records of rewriting the clients' requests, oldest first: the number of every call that has one, the
+    /// rendering it names and the record.
     pub fn scripts(&self, thread: ThreadId) -> Result<Vec<(u64, Digest, String)>, StoreError> {
         let mut scripts = self.scripts_before(thread, u64::MAX, usize::MAX >> 1)?;
         scripts.reverse();
         Ok(scripts)
     }
 
-    /// The same, newest first, at most `limit` of those before the call `before`: the
-    /// number of every call that says so, the rendering it names and what it says.
+    /// The same, newest first, at most `limit` of those before the call `before`.
     pub fn scripts_before(
         &self,
         thread: ThreadId,
@@ -190,7 +189,7 @@ pub(super) fn stretches(connection: &Connection, thread: ThreadId) -> Result<Vec
     Ok(stretches)
 }
 
-/// How many calls of a thread's view saw no event after `at`.
+/// Number of calls of a thread's view that saw no event after `at`.
 pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Result<u64, Fault> {
     let mut ends = connection.prepare_cached(
         "SELECT max(number) FROM model_calls WHERE thread = ?1 AND number >= ?2 AND number < ?3",
@@ -219,7 +218,7 @@ pub(super) fn made_by(connection: &Connection, thread: ThreadId, at: Seq) -> Res
     Ok(0)
 }
 
-/// Whether a content is what its hash says.
+/// Checks that a content matches its hash.
 pub(super) fn check(content: &Content) -> Result<(), StoreError> {
     let found = Digest::of(content.text.as_bytes());
     if found == content.hash { Ok(()) } else { Err(StoreError::ContentDiffers { hash: content.hash, found }) }
@@ -304,7 +303,7 @@ pub(super) fn insert(desk: &Desk<'_>, thread: ThreadId, end: Seq, call: &NewCall
     }
 }
 
-/// What is wrong with a call that was refused, if it names a content that is not there.
+/// Error of a refused call, if it names a content that is not there.
 fn unkept(desk: &Desk<'_>, call: &NewCall) -> Result<Option<Fault>, Fault> {
     for hash in [Some(call.policy), call.profile, Some(call.rendering)].into_iter().flatten() {
         if !is_kept(desk, hash)? {
@@ -336,7 +335,7 @@ fn end_of_calls(connection: &Connection, thread: ThreadId) -> Result<(u64, Seq),
     Ok((0, Seq::START))
 }
 
-/// Adds what is reported of a call's end to whichever thread's it is.
+/// Adds a report about a call's end to the thread that owns the call.
 pub(super) fn end(desk: &Desk<'_>, thread: ThreadId, outcome: &NewOutcome) -> Result<(), Fault> {
     let number = outcome.call;
     let unknown = || Fault::Store(StoreError::UnknownCall { thread, number });
@@ -379,7 +378,7 @@ enum Order {
     Newest,
 }
 
-/// What is needed to read the calls that a thread sees.
+/// Data for reading the calls that a thread sees.
 struct View {
     stretches: Vec<Stretch>,
     segments: Vec<Segment>,
@@ -477,7 +476,7 @@ fn usage(json: &str) -> Result<Usage, Fault> {
     serde_json::from_str(json).map_err(|error| Fault::Damaged(format!("a usage cannot be read: {error}")))
 }
 
-/// Who owns the event at `seq` of a view.
+/// Owner of the event at `seq` of a view.
 fn owner(segments: &[Segment], seq: Seq) -> Option<ThreadId> {
     let segment = segments.iter().find(|segment| segment.after < seq && seq <= segment.until)?;
     Some(segment.thread)

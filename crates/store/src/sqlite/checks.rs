@@ -1,4 +1,5 @@
-//! What the doctor checks of the records beside the log: calls, jobs, summaries, exchanges, and whose sessions are.
+//! The doctor's checks of the records beside the log: calls, jobs, summaries, exchanges, and the owners of
+//! sessions.
 
 use epitome_core::{Digest, Seq, ThreadId};
 use rusqlite::{Connection, Row, params};
@@ -33,7 +34,7 @@ pub(super) fn contents(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("{seen} contents"), problems))
 }
 
-/// Calls are numbered without a gap, see no less than the one before, and name what is there.
+/// Checks that calls are numbered without a gap, see no less than the one before, and name existing rows.
 pub(super) fn calls(connection: &Connection) -> Result<Finding, Fault> {
     let mut problems = Vec::new();
     let mut seen = 0_u64;
@@ -79,7 +80,7 @@ fn calls_of(connection: &Connection, thread: ThreadId, problems: &mut Vec<String
     Ok(expected - first)
 }
 
-/// What can be said of a call by itself.
+/// Checks a call by itself.
 fn call(row: &Row<'_>, head: Seq, problem: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     if row.get_ref(2)?.as_blob().map_or(0, <[u8]>::len) != size_of::<Digest>() {
         problem("has no hash");
@@ -98,7 +99,7 @@ fn call(row: &Row<'_>, head: Seq, problem: &mut dyn FnMut(&str)) -> Result<(), F
     Ok(())
 }
 
-/// Jobs cover events that are there, and what was adopted is a compaction.
+/// Checks that jobs cover existing events, and that adopted ones point to a compaction.
 pub(super) fn jobs(connection: &Connection) -> Result<Finding, Fault> {
     let mut problems = Vec::new();
     let jobs = jobs::select(connection, "ORDER BY number", &[])?;
@@ -139,7 +140,7 @@ fn job_problems(connection: &Connection, row: &JobRow) -> Result<Vec<String>, Fa
     Ok(problems)
 }
 
-/// Summaries can be read, and cover what their jobs do.
+/// Checks that summaries can be read, and cover the spans of their jobs.
 pub(super) fn summaries(connection: &Connection) -> Result<Finding, Fault> {
     let mut statement = connection.prepare(
         "SELECT summaries.number, brief, report,
@@ -164,7 +165,7 @@ pub(super) fn summaries(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("{seen} summaries"), problems))
 }
 
-/// Exchanges ended with an event of their thread, and what was observed of them can be read.
+/// Checks that exchanges ended with an event of their thread, and that their observations can be read.
 pub(super) fn exchanges(connection: &Connection) -> Result<Finding, Fault> {
     let mut problems = Vec::new();
     let mut seen = 0_u64;
@@ -191,7 +192,7 @@ pub(super) fn exchanges(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("{seen} exchanges"), problems))
 }
 
-/// No thread shows what another principal said.
+/// Checks that no thread shows another principal's messages.
 pub(super) fn principals(connection: &Connection) -> Result<Finding, Fault> {
     let principals: i64 =
         connection.query_row("SELECT count(DISTINCT principal) FROM sessions", [], |row| row.get(0))?;

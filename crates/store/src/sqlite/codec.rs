@@ -15,7 +15,7 @@ use super::{fault::Fault, media};
 pub(super) const EVENT_COLUMNS: &str =
     "id, thread, seq, time, dialect, media, normal_digest, raw_link, normal_link, origin, fact, raw, kind";
 
-/// An event as it is stored: the fact's very text beside what it says.
+/// An event as it is stored: the fact's exact text beside its values.
 pub(super) struct Stored {
     pub(super) row: i64,
     pub(super) logged: Logged,
@@ -126,7 +126,7 @@ pub(super) fn pieces_blob(pieces: &[Tokens]) -> Vec<u8> {
     blob
 }
 
-/// Reads back what [`pieces_blob`] wrote.
+/// Reads back a blob written by [`pieces_blob`].
 pub(super) fn pieces(blob: &[u8]) -> Result<Vec<Tokens>, Fault> {
     let mut pieces = Vec::new();
     let (mut piece, mut shift) = (0_u64, 0);

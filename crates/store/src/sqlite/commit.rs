@@ -18,14 +18,15 @@ use crate::{
 };
 
 impl Sqlite {
-    /// Writes events and records together, and makes their thread and session if it is to, if the thread ends where the caller thinks; otherwise
-    /// [`StoreError::Conflict`], as for an append. Whatever is refused, nothing of the commit is written.
+    /// Writes events and records together, and makes their thread and session if requested, if the thread
+    /// ends where the caller expects; otherwise [`StoreError::Conflict`], as for an append. A refused commit
+    /// writes nothing at all.
     pub fn commit(&self, commit: Commit) -> Result<Head, StoreError> {
         self.commit_numbered(commit).map(|committed| committed.head)
     }
 
-    /// The same without waiting for it. `then` is told how it ended, at once or by the thread that writes, and must not wait
-    /// for the store itself. It is dropped untold if that thread dies.
+    /// The same without waiting for it. `then` receives the outcome, at once or on the thread that writes,
+    /// and must not wait for the store itself. It is dropped without being called if that thread dies.
     pub fn commit_then(&self, commit: Commit, then: impl FnOnce(Result<Head, StoreError>) + Send + 'static) {
         match Prepared::new(commit, self.options.counter.as_deref()) {
             Ok(mut prepared) => {
@@ -115,14 +116,14 @@ fn open(desk: &mut Desk<'_>, opens: &Opens) -> Result<Option<Head>, Fault> {
     Ok(made)
 }
 
-/// Whether somebody else has made a session with the same name, in another place.
+/// Returns true if a session with the same name exists in another place.
 fn is_elsewhere(desk: &Desk<'_>, session: &NewSession) -> Result<bool, Fault> {
     let Some(key) = &session.key else { return Ok(false) };
     let known = sessions::named(desk.connection, &session.principal, key, session.id)?;
     Ok(known.is_some_and(|known| known != session.id))
 }
 
-/// What can be said of what a commit makes by itself.
+/// Checks the session and thread that a commit makes, by themselves.
 fn check_opening(thread: ThreadId, after: Seq, opens: &Opens) -> Result<(), StoreError> {
     let Opens { session, thread: made, .. } = opens;
     if made.id != thread {
@@ -141,7 +142,7 @@ fn check_opening(thread: ThreadId, after: Seq, opens: &Opens) -> Result<(), Stor
     }
 }
 
-/// What can be said of a record by itself.
+/// Checks a record by itself.
 fn check(thread: ThreadId, record: &Record) -> Result<(), StoreError> {
     match record {
         Record::Content(content) | Record::Piece(content) => calls::check(content),

@@ -1,5 +1,5 @@
-//! What is derived from the log as it grows: turns, sums, token counts and the search index. The same function makes them
-//! again from nothing, so that there is only one way they can be.
+//! Data derived from the log as it grows: turns, sums, token counts and the search index. The same function
+//! makes them again from nothing, so that there is only one possible result.
 //!
 //! It is derived in the transaction of the append, or put off for a while (`behind`).
 
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::log::Head;
 
-/// How many threads' derivations are remembered. One that is not is read back from its last turn.
+/// Number of threads whose derivations are remembered. Others are read back from their last turn.
 const REMEMBERED: usize = 1024;
 
-/// An event with what is derived from it alone.
+/// An event with the data derived from it alone.
 #[derive(Clone)]
 pub(super) struct Item {
     /// Its row in the table of events.
@@ -30,14 +30,14 @@ pub(super) struct Item {
     pub(super) link: Link,
     /// The event.
     pub(super) event: Noted,
-    /// What is searched.
+    /// Text that is searched.
     pub(super) text: Arc<str>,
     /// Its size, if it was counted.
     pub(super) pieces: Option<Vec<Tokens>>,
 }
 
 impl Item {
-    /// Derives what an event alone gives.
+    /// Derives the data that follows from an event alone.
     pub(super) fn new((id, link): (EventId, Link), event: Noted, counter: Option<&dyn TokenCounter>) -> Self {
         let pieces = counter.map(|counter| event.pieces(counter));
         Self { row: 0, id, link, text: event.fact.text().into(), event, pieces }
@@ -53,17 +53,17 @@ impl Item {
 /// An event with the tokens of each of its texts.
 pub(super) type Counted = (EventId, Vec<Tokens>);
 
-/// How far the turns of some threads have been derived.
+/// Progress of deriving the turns of some threads.
 #[derive(Default)]
 pub(super) struct Derivations {
     known: HashMap<ThreadId, Derivation>,
-    /// Texts, by the rows of their events, that are still to go into the search index. Many a statement has the index write
-    /// what it has in mind to its tables, so it is added to after all others.
+    /// Texts, by the rows of their events, that are still to go into the search index. Many statements make
+    /// the index write its pending entries to its tables, so it is filled after all others.
     unindexed: Vec<(i64, Arc<str>)>,
 }
 
 struct Derivation {
-    /// Where it stands. If the thread's head is elsewhere, another process went on.
+    /// Head up to which it is derived. If the thread's head differs, another process went on.
     head: Head,
     turns: Turns,
     /// The open turn, if it has a row already.
@@ -72,7 +72,7 @@ struct Derivation {
     loop_index: Option<u64>,
 }
 
-/// What an append adds to the sums of its thread.
+/// Addition of an append to the sums of its thread.
 #[derive(Default)]
 struct Sums {
     turns: u64,
@@ -86,8 +86,8 @@ impl Derivations {
         self.unindexed.clear();
     }
 
-    /// Adds what is still to be indexed to the search index, row after row: for one before the last it writes what it has in
-    /// mind to its tables first.
+    /// Adds the pending texts to the search index in the order of their rows: for a row before the last one
+    /// the index writes its pending entries to its tables first.
     pub(super) fn index(&mut self, connection: &Connection) -> Result<(), Fault> {
         self.unindexed.sort_unstable_by_key(|(row, _)| *row);
         for (row, text) in self.unindexed.drain(..) {
@@ -230,7 +230,7 @@ pub(super) fn derive_all(connection: &Connection, counter: Option<&dyn TokenCoun
     Ok(())
 }
 
-/// Makes what is derived of one thread again; its counts are kept.
+/// Makes the derived data of one thread again; its counts are kept.
 pub(super) fn derive_thread(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
     let base = read::base(connection, thread)?;
     shared::derive(connection, thread)?;

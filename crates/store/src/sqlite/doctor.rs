@@ -25,7 +25,7 @@ use crate::{
 /// The most problems one check lists; the rest is a number.
 const LISTED: usize = 50;
 
-/// What a check found: how much it covered, and what is wrong.
+/// Finding of a check: its coverage, and the problems.
 pub(super) type Finding = (String, Vec<String>);
 
 /// Runs every check. One that cannot be finished reports why.
@@ -107,7 +107,7 @@ fn schema_items(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("version {found}"), problems))
 }
 
-/// How often the store as a whole was changed, and when last. Lines are numbered without a gap.
+/// Checks the audit: its lines are numbered without a gap. Reports their number and the time of the last.
 fn audit(connection: &Connection) -> Result<Finding, Fault> {
     let (lines, newest, last): (i64, i64, Option<String>) = connection.query_row(
         "SELECT count(*), coalesce(max(number), 0),
@@ -158,7 +158,8 @@ fn chains(connection: &Connection) -> Result<Finding, Fault> {
     Ok((format!("{events} events in {} threads", bases.len()), problems))
 }
 
-/// Recomputes one thread's own links. After a wrong one it goes on from what is stored, to name each place once.
+/// Recomputes one thread's own links. After a wrong one it goes on from the stored link, to name each place
+/// once.
 fn chain(
     connection: &Connection,
     thread: ThreadId,
@@ -190,7 +191,7 @@ fn chain(
     Ok(events)
 }
 
-/// Compares what is stored of an event with what follows from the link before it.
+/// Compares the stored event with the values that follow from the link before it.
 fn verify(before: Head, stored: &Stored, problems: &mut Vec<String>) {
     let Stored { logged: Logged { id, event, link }, fact, kind, .. } = stored;
     let expected = before.link.next(event, fact);
@@ -237,7 +238,7 @@ fn rebuild_beside(connection: &Connection, counter: Option<&dyn TokenCounter>) -
     connection.execute_batch(
         "CREATE VIRTUAL TABLE temp.search USING fts5 (text, content = '', tokenize = 'unicode61 remove_diacritics 2')",
     )?;
-    // Of what is not derived yet nothing can be wrong.
+    // Data that is not derived yet cannot be wrong.
     let Some(first) = behind::first(connection)? else { return derived::derive_all(connection, counter) };
     connection
         .execute_batch(&format!("CREATE TEMP VIEW events AS SELECT * FROM main.events WHERE id < {first}"))?;

@@ -1,8 +1,10 @@
 //! Erasing a session, on a person's order: the one place that lifts the triggers, inside its own transaction.
 //!
-//! What forks in other sessions share with the session is first copied into their own lines, each its own beginning
-//! and no more, at the places and with the links it always had, and the calls it shows with their numbers (`adopt`).
-//! Then everything of the session goes from the tables, its jobs, summaries and exchanges too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log emptied.
+//! The part that forks in other sessions share with the session is first copied into their own lines, each
+//! its own beginning and no more, at the places and with the links it always had, and the calls it shows with
+//! their numbers (`adopt`). Then everything of the session goes from the tables, its jobs, summaries and
+//! exchanges too, and from the files: freed pages are zeroed, the file is rewritten and the write-ahead log
+//! emptied.
 
 use std::collections::HashSet;
 
@@ -32,14 +34,14 @@ pub(super) fn erase(
     backlog.catch_up(&transaction)?;
     set_search(&transaction, Deletion::Secure)?;
     let mut erased = remove(&transaction, session, now)?;
-    // Before it is told anything, the index writes what it has in mind.
+    // Before it takes any command, the index writes its pending entries.
     set_search(&transaction, Deletion::Quick)?;
     transaction.commit()?;
     erased.scrubbed = scrub_if_possible(connection)?;
     Ok(erased)
 }
 
-/// What becomes of what is deleted from the search index.
+/// Treatment of entries that are deleted from the search index.
 #[derive(Clone, Copy)]
 enum Deletion {
     /// It is removed from wherever it is.
@@ -69,14 +71,15 @@ pub(super) fn scrub_if_possible(connection: &Connection) -> Result<Scrubbed, Fau
     }
 }
 
-/// Rewrites the file without what was deleted, and empties the write-ahead log.
+/// Rewrites the file without deleted data, and empties the write-ahead log.
 pub(super) fn scrub(connection: &Connection) -> Result<Scrubbed, Fault> {
     connection.execute_batch("VACUUM")?;
     let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     Ok(if busy == 0 { Scrubbed::Gone } else { Scrubbed::Waiting })
 }
 
-/// Who names a content: nobody else asks, so these are only there while a session is erased.
+/// Indexes from a content to the rows that name it: needed for no other purpose, so they exist only while a
+/// session is erased.
 const NAMERS: &str = "
     CREATE INDEX erasing_by_policy ON model_calls (policy);
     CREATE INDEX erasing_by_profile ON model_calls (profile) WHERE profile IS NOT NULL;
@@ -121,7 +124,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
         scrubbed: Scrubbed::Waiting,
     };
     connection.execute("UPDATE sessions SET head_thread = NULL WHERE id = ?1", [session.blob()])?;
-    // Forks before what they were forked from, which they refer to.
+    // Forks before their parents, which they refer to.
     for line in lines.iter().rev().filter(|line| line.session == session) {
         erased.events += remove_thread(connection, line.id)?;
     }
@@ -148,7 +151,7 @@ fn remove(connection: &Connection, session: SessionId, now: Time) -> Result<Eras
     Ok(erased)
 }
 
-/// All threads, the oldest first: a fork comes after what it was forked from.
+/// All threads, the oldest first: a fork comes after its parent.
 fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
     let mut statement = connection.prepare("SELECT id, session, parent FROM threads ORDER BY number")?;
     let mut rows = statement.query([])?;
@@ -163,8 +166,8 @@ fn lines(connection: &Connection) -> Result<Vec<Line>, Fault> {
     Ok(lines)
 }
 
-/// The threads that stay and see anything of those that go, parents before their forks: what is derived of them names
-/// the owners of what they share.
+/// The threads that stay and see anything of those that go, parents before their forks: their derived data
+/// names the owners of the shared part.
 fn touched<'l>(lines: &'l [Line], gone: &HashSet<ThreadId>) -> Vec<&'l Line> {
     let mut seeing = gone.clone();
     let mut touched = Vec::new();
@@ -243,7 +246,8 @@ fn remove_thread(connection: &Connection, thread: ThreadId) -> Result<u64, Fault
     Ok(removed as u64)
 }
 
-/// Drops what [`derived::derive_thread`] makes of a thread. The search index needs to be told the texts it forgets.
+/// Drops the data that [`derived::derive_thread`] makes of a thread. The search index must be given the texts
+/// that it is to forget.
 fn forget_derived(connection: &Connection, thread: ThreadId) -> Result<(), Fault> {
     for sql in [
         "INSERT INTO search (search, rowid, text)

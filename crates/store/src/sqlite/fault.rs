@@ -1,5 +1,5 @@
-//! From SQLite's error codes to words. Inside this module errors carry no context; the boundary, which knows what
-//! was being done to which file, adds it once.
+//! Conversion of SQLite's error codes to words. Inside this module errors carry no context; the boundary,
+//! which knows the action and the file, adds it once.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 
 use crate::error::StoreError;
 
-/// What went wrong, before anyone said what was being done.
+/// An error before the failed action is added to it.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// SQLite refused.
@@ -25,7 +25,7 @@ impl Fault {
         Self::Damaged(format!("event {event} cannot be read: {why}"))
     }
 
-    /// The same in words, for the database at `path`, whose lock was waited for at most `patience`.
+    /// Converts to words, for the database at `path` and a wait for its lock of at most `patience`.
     pub(super) fn explained(self, doing: &'static str, path: &Path, patience: Duration) -> StoreError {
         let path = path.to_owned();
         match self {

@@ -1,7 +1,7 @@
 //! Jobs: queued by a commit, claimed by one worker at a time for as long as it says it is alive, and ended once.
 //!
-//! A claim is one statement in the writer's transaction, so of any number of workers, in any number of processes, one
-//! gets it. Whatever a worker says later counts only while the job is its own.
+//! A claim is one statement in the writer's transaction, so of any number of workers, in any number of
+//! processes, one gets it. Later reports of a worker count only while the job is its own.
 
 use epitome_core::{
     Seq, ThreadId,
@@ -75,8 +75,9 @@ impl Sqlite {
         })
     }
 
-    /// Ends a job with its summary, which is ready to be adopted then. `false`: another took it or it was cancelled,
-    /// and nothing was written. A worker whose time ran out may still end a job that nobody took.
+    /// Ends a job with its summary, which is ready to be adopted then. `false`: another took it or it was
+    /// cancelled, and nothing was written. A worker whose time ran out may still end a job that no other has
+    /// taken.
     pub fn finish_job(
         &self,
         job: JobId,
@@ -100,7 +101,8 @@ impl Sqlite {
         })
     }
 
-    /// Ends an attempt that failed. `false`: another took the job or it was cancelled, and nothing was written.
+    /// Ends an attempt that failed. `false`: another took the job or it was cancelled, and nothing was
+    /// written.
     pub fn fail_job(
         &self,
         job: JobId,
@@ -142,7 +144,7 @@ impl Sqlite {
         self.lend("reading a job", |connection| job(connection, id))
     }
 
-    /// The job of this very thread whose summary waits to be adopted; of several the one asked for last.
+    /// The job of this very thread whose summary waits to be adopted; of several, the last one requested.
     pub fn ready_job(&self, thread: ThreadId) -> Result<Option<(JobRow, SummaryRow)>, StoreError> {
         self.lend("reading jobs", |connection| {
             let ready = newest(connection, thread, "state = 'ready'")?;
@@ -259,14 +261,14 @@ pub(super) fn adopt(desk: &Desk<'_>, thread: ThreadId, id: JobId, compaction: Se
     Ok(())
 }
 
-/// Whether a thread's own event is a compaction.
+/// Returns true if a thread's own event is a compaction.
 pub(super) fn is_compaction(connection: &Connection, thread: ThreadId, seq: Seq) -> Result<bool, Fault> {
     let mut statement = connection
         .prepare_cached("SELECT 1 FROM events WHERE thread = ?1 AND kind = 'compacted' AND seq = ?2")?;
     Ok(statement.exists(params![thread.blob(), signed(seq.0)])?)
 }
 
-/// Ends a job that nobody needs; one that has ended stays as it is.
+/// Ends a job that is not needed any more; one that has ended stays as it is.
 pub(super) fn cancel(desk: &Desk<'_>, id: JobId, reason: &str) -> Result<(), Fault> {
     let open =
         "UPDATE jobs SET state = 'cancelled', worker = NULL, lease = NULL, not_before = NULL, error = ?2

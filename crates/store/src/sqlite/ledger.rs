@@ -1,4 +1,5 @@
-//! The ledger of what happened outside any session. It is kept beside the log, never compacted, and searched with it.
+//! The ledger of events outside any session. It is kept beside the log, never compacted, and searched with
+//! it.
 
 use epitome_core::{EventId, event::Time};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};

@@ -1,4 +1,4 @@
-//! Media are stored once, by content. What an event brings as base64 is taken out of its raw JSON, and put back on
+//! Media are stored once, by content. An event's base64 data is taken out of its raw JSON, and put back on
 //! reading, byte for byte.
 //!
 //! JSON text never holds a NUL, so a marker between NULs cannot be mistaken for the sender's words. A raw text
@@ -20,13 +20,13 @@ const LEAST: usize = 1024;
 pub(super) struct Packed {
     /// The text, a marker in place of each medium.
     pub(super) text: String,
-    /// How many markers.
+    /// Number of markers.
     pub(super) markers: u32,
     /// Each medium once.
     pub(super) media: Vec<(Digest, Vec<u8>)>,
 }
 
-/// Takes the inline media out of an event's raw JSON; `None` if there is nothing to take out.
+/// Takes the inline media out of an event's raw JSON; `None` if there are none.
 pub(super) fn pack(event: &Event) -> Option<Packed> {
     let raw = &*event.raw.json;
     let mut wanted: HashMap<u64, HashSet<Digest>> = HashMap::new();
@@ -81,7 +81,7 @@ pub(super) fn fetch(connection: &Connection, hash: Digest) -> Result<Option<Vec<
     Ok(statement.query_row([hash.0], |row| row.get(0)).optional()?)
 }
 
-/// Stores what an event brought, and that it uses it.
+/// Stores an event's media, and the reference of the event to them.
 pub(super) fn keep(connection: &Connection, event: i64, media: &[(Digest, Vec<u8>)]) -> Result<(), Fault> {
     for (hash, bytes) in media {
         let known: bool = connection

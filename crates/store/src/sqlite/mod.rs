@@ -1,7 +1,7 @@
-//! The log in one SQLite file: records, which only grow, and what is derived from them.
+//! The log in one SQLite file: records, which only grow, and the data derived from them.
 //!
-//! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file. This
-//! file is the boundary: it says what was being done, and turns SQLite's codes into words.
+//! One thread writes (`writer`), a few connections read (`pool`), any number of processes may share the file.
+//! This file is the boundary: it names the failed action, and turns SQLite's codes into words.
 
 mod adopt;
 mod append;
@@ -55,34 +55,36 @@ use crate::{
     },
 };
 
-/// How to open a store.
+/// Settings for opening a store.
 #[derive(Clone)]
 pub struct Options {
-    /// How long to wait for another process that holds the lock.
+    /// Time to wait for another process that holds the lock.
     pub busy_timeout: Duration,
     /// Counts the tokens of every event as it is appended.
     pub counter: Option<Arc<dyn TokenCounter>>,
-    /// How many connections for reading are kept open.
+    /// Number of connections for reading that are kept open.
     pub readers: usize,
     /// The most pages of 4 KiB the file may grow to.
     pub page_limit: Option<u32>,
-    /// What an acknowledged write survives.
+    /// Failures that an acknowledged write survives.
     pub durability: Durability,
-    /// How long a write may wait for others to share its commit, where they come one after another.
+    /// Longest time that a write may wait for others to share its commit, when several come one after
+    /// another.
     pub gather: Duration,
-    /// How long turns, sums, counts and the search index may be put off, to be derived for many events at once. Who asks this
-    /// store for them has them at once all the same; only who reads the file otherwise sees that they are behind.
+    /// Longest time that turns, sums, counts and the search index may be deferred, to be derived for many
+    /// events at once. Queries of this store see them up to date all the same; only other readers of the file
+    /// see that they are behind.
     pub lag: Duration,
 }
 
-/// What an acknowledged write survives.
+/// Failures that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The power going out: it is on the disk.
     #[default]
     PowerCut,
-    /// The process being killed: it is with the operating system. Nothing is ever damaged, but the power going out may
-    /// take the last moments.
+    /// The process being killed: the data is with the operating system. Nothing is ever damaged, but a power
+    /// failure may take the last moments.
     Kill,
 }
 
@@ -130,7 +132,7 @@ const DATABASES: [&str; 12] = [
     "redis",
 ];
 
-/// The scheme of what looks like a URL. One letter is none: some systems name their disks so.
+/// The scheme of a text that looks like a URL. A single letter is none: some systems name their disks so.
 fn url_scheme(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once(':')?;
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
@@ -164,7 +166,8 @@ pub struct Sqlite {
     tokenizer: Option<String>,
     readers: Pool,
     writer: Writer,
-    /// The directory of a store that is not to be kept. It goes last, when nothing in it is open any more.
+    /// The directory of a store that is not to be kept. It is removed last, when no file in it is open any
+    /// more.
     home: Option<TempDir>,
 }
 
@@ -232,8 +235,8 @@ impl Sqlite {
         Ok(Self { path: path.to_owned(), access, tokenizer, readers, writer, home: None, options })
     }
 
-    /// Refuses what looks like the URL of a database: as a path it would become a folder of that name, and what is
-    /// recorded would not be where its user looks for it. A path that begins with `./` or `/` is always one.
+    /// Refuses a path that looks like the URL of a database: it would become a folder of that name, and the
+    /// user would not find the recorded data there. A path that begins with `./` or `/` is always accepted.
     pub fn check_path(path: &Path) -> Result<(), StoreError> {
         url_scheme(&path.to_string_lossy()).map_or(Ok(()), |scheme| Err(StoreError::Url { scheme }))
     }
@@ -247,17 +250,17 @@ impl Sqlite {
         Ok(Self { home: Some(home), ..store })
     }
 
-    /// The same store, opened once more: what could only be looked at may be writable by now.
+    /// Opens the same store once more: a store that was read-only may be writable by now.
     pub fn reopened(&self) -> Result<Self, StoreError> {
         Self::open(&self.path, self.options.clone())
     }
 
-    /// Whether the store can only be looked at.
+    /// Returns true if the store is read-only.
     pub fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly
     }
 
-    /// Where the store is.
+    /// Path of the store.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -296,7 +299,7 @@ impl Sqlite {
         self.readers.lend(read).map_err(|fault| fault.explained(doing, &self.path, self.options.busy_timeout))
     }
 
-    /// The same for what is derived, after all of it is.
+    /// The same for derived data, after all of it is up to date.
     fn lend_derived<T>(
         &self,
         doing: &'static str,
@@ -312,7 +315,7 @@ impl Sqlite {
         self.lend(doing, read)
     }
 
-    /// Derives what was put off. Where nothing can be written, what was derived before is all there is to see.
+    /// Derives for the deferred events. If the store is read-only, only the data derived before can be seen.
     fn catch_up(&self, doing: &'static str) {
         let _ = self.writer.write(doing, |desk| desk.backlog.catch_up(desk.connection));
     }
@@ -398,7 +401,7 @@ impl Sqlite {
 
 /// Sessions and threads.
 impl Sqlite {
-    /// Makes a session. Making it again changes nothing but what was left empty; whose it is never changes.
+    /// Makes a session. Making it again only fills in empty fields; its owner never changes.
     pub fn create_session(&self, session: &NewSession) -> Result<Made, StoreError> {
         let session = session.clone();
         self.writer.write("making a session", move |desk| sessions::create(desk, &session))
@@ -512,9 +515,9 @@ impl Sqlite {
 
 /// Care of the file.
 impl Sqlite {
-    /// Makes everything derived again from the log, and what is missing of the schema's indexes, triggers and views.
-    /// It is the same afterwards, unless it was damaged. Counts by other tokenizers than the store's counter are
-    /// kept. What earlier erasures left in the files is scrubbed.
+    /// Makes all derived data again from the log, and any missing indexes, triggers and views of the schema.
+    /// It is the same afterwards, unless it was damaged. Counts by other tokenizers than the store's counter
+    /// are kept. Remains of earlier erasures are scrubbed from the files.
     pub fn rebuild(&self) -> Result<Scrubbed, StoreError> {
         let counter = self.options.counter.clone();
         self.readers.close_idle();
@@ -541,8 +544,8 @@ impl Sqlite {
         self.lend("backing up", |connection| backup::backup(connection, to, progress))
     }
 
-    /// Removes a session for good. Forks of it in other sessions read as before: what they share with it is copied
-    /// into their own lines first, so the ids of those events name the fork afterwards.
+    /// Removes a session for good. Forks of it in other sessions read as before: the part they share with it
+    /// is copied into their own lines first, so the ids of those events name the fork afterwards.
     pub fn erase(&self, session: SessionId, now: Time) -> Result<Erased, StoreError> {
         self.readers.close_idle();
         self.writer.write_alone("erasing a session", move |connection, backlog| {
@@ -550,13 +553,13 @@ impl Sqlite {
         })
     }
 
-    /// Overwrites and releases whatever erased rows left in the files.
+    /// Overwrites and releases the remains of erased rows in the files.
     pub fn scrub(&self) -> Result<Scrubbed, StoreError> {
         self.readers.close_idle();
         self.writer.write_alone("scrubbing", |connection, _| erase::scrub(connection))
     }
 
-    /// What was done to the store as a whole, oldest first.
+    /// Actions on the store as a whole, oldest first.
     pub fn audit(&self) -> Result<Vec<AuditLine>, StoreError> {
         self.lend("reading the audit", |connection| {
             let mut statement = connection.prepare_cached("SELECT time, what FROM audit ORDER BY number")?;

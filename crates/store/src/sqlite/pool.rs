@@ -22,7 +22,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// No connections yet.
+    /// An empty pool.
     pub(super) fn new(path: PathBuf, options: Options, access: Access) -> Self {
         Self { path, options, access, idle: Mutex::new(Vec::new()) }
     }

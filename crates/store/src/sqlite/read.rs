@@ -1,4 +1,5 @@
-//! Reading a thread's view: its own events, and before them what it shares with the threads it was forked from.
+//! Reading a thread's view: its own events, and before them those it shares with the threads it was forked
+//! from.
 
 use std::collections::HashSet;
 
@@ -65,7 +66,7 @@ pub(super) fn segments(connection: &Connection, thread: ThreadId, from: Seq) -> 
     Ok(segments)
 }
 
-/// Why there is no row of the thread `at`, met on the way up from `thread`.
+/// Error for a missing row of the thread `at`, met on the way up from `thread`.
 pub(super) fn missing(thread: ThreadId, at: ThreadId) -> Fault {
     if thread == at {
         Fault::Store(StoreError::UnknownThread(thread))
@@ -179,12 +180,12 @@ pub(super) fn pieces_of(
     Ok(found)
 }
 
-/// What holds for the kinds that have an index; SQLite uses it where a statement says exactly this.
+/// Condition of the partial indexes; SQLite uses them only where a statement has exactly this text.
 pub(super) const INDEXED: &str =
     "kind <> 'user_said' AND kind <> 'assistant_said' AND kind <> 'tool_returned'
     AND kind <> 'usage_reported' AND kind <> 'carried'";
 
-/// Whether events of a kind are so many that they are found by their places.
+/// Returns true if events of a kind are so many that they are found by their places.
 fn is_frequent(kind: &str) -> bool {
     ["user_said", "assistant_said", "tool_returned", "usage_reported", "carried"].contains(&kind)
 }
@@ -226,8 +227,8 @@ pub(super) fn event(connection: &Connection, id: EventId) -> Result<Logged, Faul
     found.ok_or(Fault::Store(StoreError::UnknownEvent(id)))
 }
 
-/// The newest compaction of a view that holds: the last word about a compaction decides, and what was said before it is
-/// not about it.
+/// The newest compaction in force in a view: the last word about a compaction decides, and words before the
+/// compaction are not about it.
 pub(super) fn pivot(connection: &Connection, thread: ThreadId) -> Result<Option<Logged>, Fault> {
     let mut undone: HashSet<Seq> = HashSet::new();
     for (compaction, standing, at) in words(connection, thread)? {
@@ -254,7 +255,8 @@ pub(super) fn pivot(connection: &Connection, thread: ThreadId) -> Result<Option<
     Ok(None)
 }
 
-/// What a view says about its compactions, oldest first: which one, how it stands from there on, and where that is said.
+/// A view's words about its compactions, oldest first: the compaction, its standing from there on, and the
+/// place of the word.
 pub(super) fn words(connection: &Connection, thread: ThreadId) -> Result<Vec<(Seq, Standing, Seq)>, Fault> {
     let events = of_kinds(connection, thread, &["compaction_reverted", "compaction_restored"])?;
     let words = events.iter().filter_map(|event| match event.event.fact {
@@ -315,7 +317,7 @@ fn counted<T>(
     Ok(found)
 }
 
-/// Where a thread ends.
+/// End of a thread.
 pub(super) fn head(connection: &Connection, thread: ThreadId) -> Result<Head, Fault> {
     let last = connection
         .prepare_cached(
@@ -326,7 +328,7 @@ pub(super) fn head(connection: &Connection, thread: ThreadId) -> Result<Head, Fa
     last.map_or_else(|| base(connection, thread), Ok)
 }
 
-/// Where a thread's own events begin.
+/// Beginning of a thread's own events.
 pub(super) fn base(connection: &Connection, thread: ThreadId) -> Result<Head, Fault> {
     connection
         .prepare_cached("SELECT base_seq, base_raw_link, base_normal_link FROM threads WHERE id = ?1")?
@@ -366,7 +368,7 @@ pub(super) fn head_at(connection: &Connection, of: ThreadId, at: Seq) -> Result<
 pub(super) const THREAD_COLUMNS: &str =
     "id, session, name, start, parent, base_seq, by_thread, by_seq, by_call, key";
 
-/// How a thread was made, from a row of [`THREAD_COLUMNS`].
+/// Creation of a thread, from a row of [`THREAD_COLUMNS`].
 pub(super) fn made(row: &Row<'_>) -> Result<NewThread, Fault> {
     let start = match row.get::<_, String>(3)?.as_str() {
         "fork" => Start::Fork { of: codec::thread(row, 4)?, at: codec::seq(row, 5)? },

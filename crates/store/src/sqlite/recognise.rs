@@ -1,8 +1,8 @@
-//! Finding what a request continues: by its history, by its client's name for the thread, or by the answers and items
-//! that it only names.
+//! Lookup of the thread that a request continues: by its history, by its client's name for the thread, or by
+//! the answers and items that it only names.
 //!
-//! Whoever asks says for which principal, and sees nothing of another: every lookup goes through the session of what it
-//! found. Each is an index away and bounded, the newest first.
+//! Every lookup is for one principal, and goes through the session of its result, so that no data of another
+//! principal is seen. Each is an index away and bounded, the newest first.
 
 use epitome_core::{Digest, EventId, Seq, SessionId, ThreadId, id::AnswerId};
 use rusqlite::{Connection, ToSql, params, types::ValueRef};
@@ -19,10 +19,10 @@ use crate::{
     records::{SessionName, ThreadRow},
 };
 
-/// The most that a lookup gives. A batch of equal first prompts leaves thousands; who asks needs the newest few.
+/// Most results of a lookup. A batch of equal first prompts leaves thousands; callers need the newest few.
 const FOUND: i64 = 16;
 
-/// Recognising what was seen before.
+/// Lookups by which a request's history is recognised.
 impl Sqlite {
     /// The events at which a history with this normalised link ends: the same history in any thread of any principal.
     pub fn recognise(&self, normal: Digest) -> Result<Vec<EventId>, StoreError> {
@@ -86,7 +86,7 @@ impl Sqlite {
         self.lend("finding a session", |connection| sessions::named(connection, principal, key, id))
     }
 
-    /// What a session is called and which thread it goes on with, without counting anything.
+    /// Names of a session and the thread it goes on with, without counting anything.
     pub fn session_name(&self, session: SessionId) -> Result<SessionName, StoreError> {
         self.lend("reading a session", |connection| {
             let mut statement =
@@ -102,7 +102,7 @@ impl Sqlite {
         })
     }
 
-    /// Whether a provider's answer was recorded in the thread's view before the event at `before`.
+    /// Returns true if a provider's answer was recorded in the thread's view before the event at `before`.
     pub fn is_answered(&self, thread: ThreadId, before: Seq) -> Result<bool, StoreError> {
         self.lend("finding an answer", |connection| {
             let mut statement = connection.prepare_cached(
@@ -170,8 +170,8 @@ impl Sqlite {
         })
     }
 
-    /// What the events of the thread's view are recognised by, from `from` on, at most `limit`: the place of each, its
-    /// normalised digest, and the normalised link after it. What they say is not read.
+    /// Digests by which the events of the thread's view are recognised, from `from` on, at most `limit`: the
+    /// place of each, its normalised digest, and the normalised link after it. Their content is not read.
     pub fn digests(
         &self,
         thread: ThreadId,

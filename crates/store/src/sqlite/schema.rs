@@ -39,7 +39,7 @@ pub(super) fn newest() -> i64 {
 pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     let read_only = || StoreError::ReadOnly { doing: OPENING, path: path.to_owned() };
     let explained = |fault: Fault| match fault {
-        // The file itself is there: what cannot be opened are the files SQLite makes beside it.
+        // The file itself is there: the files that cannot be opened are those SQLite makes beside it.
         Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => read_only(),
         fault => fault.explained(OPENING, path, options.busy_timeout),
     };
@@ -58,7 +58,7 @@ pub(super) fn open_writer(path: &Path, options: &Options) -> Result<Connection, 
     Ok(connection)
 }
 
-/// Whether the place of a store lets its files be written.
+/// Access that the place of a store allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// It does.
@@ -76,8 +76,9 @@ pub(super) fn open_reader(path: &Path, options: &Options, access: Access) -> Res
     }
     match version(&connection) {
         Ok(_) => Ok(connection),
-        // Even to read, SQLite needs a file beside the database, unless it is told that nobody writes. That is true
-        // of a place nobody can write to, but then it does not look into the write-ahead log either.
+        // Even to read, SQLite needs a file beside the database, unless it is opened as immutable. That is
+        // right for a place where no process can write, but then it does not look into the write-ahead log
+        // either.
         Err(Fault::Sql(_)) if log_is_empty(path) => connect(
             Path::new(&unchanging(path)),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI,
@@ -108,7 +109,7 @@ fn log_is_empty(path: &Path) -> bool {
     }
 }
 
-/// The address of a database that nobody changes.
+/// The URI that opens a database as immutable.
 fn unchanging(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut address = "file://".to_owned();
@@ -128,8 +129,8 @@ fn unchanging(path: &Path) -> String {
 /// A table, index, trigger or view: its type, its name, and the statement that makes it.
 pub(super) type Item = (String, String, String);
 
-/// What differs from the schema that this build makes: the items that are missing, those made otherwise, and those
-/// that do not belong there.
+/// Difference from the schema that this build makes: the items that are missing, those made otherwise, and
+/// those that do not belong there.
 #[derive(Default)]
 pub(super) struct Difference {
     pub(super) missing: Vec<Item>,
@@ -165,7 +166,7 @@ pub(super) fn restore(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a schema has, except what SQLite makes by itself.
+/// Items of a schema, except those that SQLite makes by itself.
 fn items(connection: &Connection) -> Result<BTreeMap<(String, String), String>, Fault> {
     let mut statement = connection.prepare(
         "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'",
@@ -185,7 +186,7 @@ enum FileState {
     Known,
 }
 
-/// Makes the file, readable by nobody else, or looks whether it can be a database at all.
+/// Makes the file, readable only by its owner, or checks that it can be a database at all.
 fn prepare_file(path: &Path) -> Result<FileState, StoreError> {
     let failed = |doing: &'static str| {
         move |source: io::Error| match source.kind() {
@@ -246,7 +247,8 @@ fn connect(path: &Path, flags: OpenFlags, options: &Options) -> Result<Connectio
     Ok(connection)
 }
 
-/// `fact_text(fact)`: what is searched. A fact that cannot be read has no text; the doctor says so elsewhere.
+/// Registers `fact_text(fact)`: the text that is searched. A fact that cannot be read has no text; the doctor
+/// reports it elsewhere.
 fn register(connection: &Connection) -> Result<(), Fault> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
@@ -257,7 +259,7 @@ fn register(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What holds for the writing connection: every commit is on the disk when it returns, and freed bytes are zeroed.
+/// Sets up the writing connection: every commit is on the disk when it returns, and freed bytes are zeroed.
 fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     let mode: String =
         patiently(options, || Ok(connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?))?;
@@ -280,12 +282,12 @@ fn set_up(connection: &Connection, options: &Options) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where the pages are kept that a refused statement would bring back, and whatever else SQLite needs for a while.
+/// Location of the pages that undo a refused statement, and of SQLite's other temporary data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undo {
     /// Right for the small jobs of a group.
     InMemory,
-    /// Right for whatever may touch the whole file.
+    /// Right for statements that may touch the whole file.
     InFiles,
 }
 
@@ -333,7 +335,7 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A new file is only there after a power cut if its directory was synced too; elsewhere than on Unix nothing can.
+/// A new file survives a power failure only if its directory was synced too; this is possible on Unix only.
 fn sync_directory(path: &Path) -> Result<(), StoreError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !cfg!(unix) {

@@ -1,7 +1,7 @@
 //! Full-text search over both ledgers, the agents' and the outside one.
 //!
-//! What a person types is words, not a query language: every word is quoted before SQLite sees it, so that no
-//! input is an error.
+//! A person types words, not a query language: every word is quoted before SQLite sees it, so that no input
+//! is an error.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{codec, fault::Fault, read, sessions};
 use crate::records::{Excerpt, Found, Hit, Scope, Search};
 
-/// Around a match in a snippet. Private-use characters: nothing that is said contains them by accident.
+/// Around a match in a snippet. Private-use characters: no text contains them by accident.
 const OPEN: char = '\u{F5A1E}';
 const CLOSE: char = '\u{F5A1F}';
 
-/// How many words a snippet has.
+/// Number of words in a snippet.
 const SNIPPET: u32 = 24;
 
 /// The best hits, best first.
@@ -37,7 +37,7 @@ pub(super) fn search(connection: &Connection, search: &Search) -> Result<Vec<Hit
     Ok(hits)
 }
 
-/// The words as SQLite's query language has them, or `None` if there is nothing to search for.
+/// The words in SQLite's query language, or `None` if there are none to search for.
 fn query(words: &str) -> Option<String> {
     let mut terms: Vec<String> = Vec::new();
     let mut add = |text: &str, star: &str| {
@@ -82,11 +82,11 @@ fn excerpts(text: &str) -> Vec<Excerpt> {
     excerpts
 }
 
-/// Where a hit counts.
+/// Place in which a hit counts.
 enum Place {
     Everywhere,
     Events,
-    /// By owner: in views, what they show of a thread always begins where its own events do.
+    /// By owner: the shown part of a thread always begins where its own events do.
     Views(HashMap<ThreadId, Seq>),
     Ledger,
 }
@@ -116,7 +116,7 @@ impl Place {
         Ok(Self::Views(shown))
     }
 
-    /// What the row of the index stands for, if it is in this place. Ledger entries have negative numbers.
+    /// Source of an index row, if it is in this place. Ledger entries have negative numbers.
     fn find(&self, connection: &Connection, id: i64) -> Result<Option<(Found, Option<Time>)>, Fault> {
         match (id < 0, self) {
             (true, Self::Everywhere | Self::Ledger) => ledger_entry(connection, id),

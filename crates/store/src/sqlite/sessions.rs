@@ -1,4 +1,4 @@
-//! Sessions: what people name, list, label and fork.
+//! Sessions: named, listed, labelled and forked by people.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     records::{Made, NewFork, NewSession, SessionRow, ThreadRow},
 };
 
-/// Makes a session; what an existing one left empty is filled in.
+/// Makes a session; empty fields of an existing one are filled in.
 pub(super) fn create(desk: &Desk<'_>, session: &NewSession) -> Result<Made, Fault> {
     let values = params![
         session.id.blob(),
@@ -64,13 +64,13 @@ pub(super) fn named(
     Ok(None)
 }
 
-/// Whose a session is, if there is one.
+/// Principal of a session, if there is one.
 pub(super) fn principal(connection: &Connection, session: SessionId) -> Result<Option<String>, Fault> {
     let mut statement = connection.prepare_cached("SELECT principal FROM sessions WHERE id = ?1")?;
     Ok(statement.query_row([session.blob()], |row| row.get(0)).optional()?)
 }
 
-/// The session of a thread, and whose it is.
+/// The session of a thread, and its principal.
 pub(super) fn owner(connection: &Connection, thread: ThreadId) -> Result<(SessionId, String), Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT sessions.id, principal FROM threads CROSS JOIN sessions ON sessions.id = threads.session
@@ -310,8 +310,8 @@ fn names(connection: &Connection) -> Result<Vec<Name>, Fault> {
     Ok(names)
 }
 
-/// The sessions nearest to what was asked for, by edit distance: to a title, to as many words of one as were asked
-/// for, or to the beginning of an id or key that is as long.
+/// The sessions nearest to the requested name, by edit distance: to a title, to as many words of one as the
+/// request has, or to the beginning of an id or key of the same length.
 fn nearest(known: &[Name], asked: &str) -> Vec<Candidate> {
     const SHOWN: usize = 3;
     let asked = clip(asked);
@@ -322,8 +322,8 @@ fn nearest(known: &[Name], asked: &str) -> Vec<Candidate> {
 }
 
 impl Name {
-    /// How like a typo of this name the text is, if it is at all. Parts are many, so a part must be more alike than
-    /// a whole title to be no coincidence.
+    /// Similarity of the text to this name, as a typo, if it is similar at all. Parts are many, so a part
+    /// must be more alike than a whole title to be no coincidence.
     fn likeness(&self, asked: &str) -> Option<f64> {
         const WHOLE: f64 = 0.4;
         const PART: f64 = 0.65;
@@ -342,7 +342,7 @@ impl Name {
     }
 }
 
-/// A title may be a whole message; beyond this nobody meant to type it.
+/// Cuts a title that is as long as a whole message: a name that is typed is not that long.
 fn clip(text: &str) -> String {
     const COMPARED: usize = 80;
     text.chars().take(COMPARED).collect()

@@ -1,9 +1,9 @@
-//! What a session shows of others: the sums over the past that its forks share with threads of other sessions.
+//! Shared part of a session: the sums over the past that its forks share with threads of other sessions.
 //!
-//! The past of a fork never changes, so each fork has one derived row: who owns the event it starts at, and the sums
-//! over that owner's events up to there. What comes before them is in the owner's own row, and so on. A list of
-//! sessions then reads a row a fork, however long what they share is. Only tokens are added up at that time, in one
-//! pass over each owner's counts, since counts may be made later than the fork.
+//! The past of a fork never changes, so each fork has one derived row: the owner of the event it starts at,
+//! and the sums over that owner's events up to there. The sums before them are in the owner's own row, and so
+//! on. A list of sessions then reads a row a fork, however long the shared past is. Only tokens are added up
+//! at that time, in one pass over each owner's counts, because counts may be made later than the fork.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,7 +40,7 @@ struct Beginning {
     sums: Sums,
 }
 
-/// Derives the row of a fork. Whatever it was forked from has been derived before.
+/// Derives the row of a fork. Its parent must have been derived before.
 pub(super) fn derive(connection: &Connection, fork: ThreadId) -> Result<(), Fault> {
     let segments = read::segments(connection, fork, Seq::START)?;
     let Some(source) = segments.iter().rev().find(|segment| segment.thread != fork) else { return Ok(()) };
@@ -125,7 +125,7 @@ impl Sums {
     }
 }
 
-/// Adds to each session what its threads share with threads of other sessions, each event once.
+/// Adds to each session the part that its threads share with threads of other sessions, each event once.
 pub(super) fn add(
     connection: &Connection,
     tokenizer: Option<&str>,
@@ -185,7 +185,8 @@ struct Beginnings {
 }
 
 impl Beginnings {
-    /// What the threads of a session share with threads of others: of each such thread the longest beginning.
+    /// Parts that the threads of a session share with threads of others: of each such thread the longest
+    /// beginning.
     fn seen_by(&mut self, connection: &Connection, session: SessionId) -> Result<Vec<Beginning>, Fault> {
         let mut statement =
             connection.prepare_cached("SELECT id FROM threads WHERE session = ?1 AND parent IS NOT NULL")?;
@@ -206,7 +207,7 @@ impl Beginnings {
         Ok(longest.into_values().collect())
     }
 
-    /// The beginning that a fork starts from, and whose it is.
+    /// The beginning that a fork starts from, and its owner.
     fn of(
         &mut self,
         connection: &Connection,

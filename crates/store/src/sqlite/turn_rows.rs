@@ -13,7 +13,7 @@ use super::{
     read,
 };
 
-/// What the row of a turn says that is needed to go on from it.
+/// Values of a turn's row that are needed to go on from it.
 pub(super) struct Stub {
     pub(super) id: EventId,
     pub(super) parent: Option<EventId>,

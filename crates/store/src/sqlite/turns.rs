@@ -38,7 +38,7 @@ pub(super) fn turns(
             boundaries.push(last);
         }
     }
-    // Nothing was forked from the end of the newest segment, unless it has no turn of its own.
+    // No thread was forked from the end of the newest segment, unless it has no turn of its own.
     if rows.last().is_some_and(|row| row.turn.id.thread == thread) {
         boundaries.pop();
     }
@@ -130,7 +130,8 @@ fn turn_row(
     })
 }
 
-/// Within a turn, from its id on, what the assistant said is the answer and what tools returned are its results.
+/// Assigns answers and results: within a turn, from its id on, the assistant's messages are the answer and
+/// the tools' messages its results.
 fn assign_answers(connection: &Connection, segment: &Segment, turns: &mut [TurnRow]) -> Result<(), Fault> {
     for turn in turns.iter_mut().filter(|row| row.turn.is_compaction()) {
         turn.turn.answered.push(turn.turn.id);
@@ -183,8 +184,8 @@ fn complete(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow], at:
     Ok(())
 }
 
-/// Notes where compactions were undone and brought back in this view; another view of the same turn may know nothing
-/// of it.
+/// Notes where compactions were undone and brought back in this view; another view of the same turn may
+/// differ.
 fn mark_words(connection: &Connection, thread: ThreadId, rows: &mut [TurnRow]) -> Result<(), Fault> {
     for (compaction, standing, at) in read::words(connection, thread)? {
         if let Ok(index) = rows.binary_search_by_key(&compaction, |row| row.turn.id.seq) {

@@ -1,8 +1,10 @@
-//! The one thread that writes, with group commit: whatever waits when a commit ends goes into the next one.
+//! The one thread that writes, with group commit: all writes that wait when a commit ends go into the next
+//! one.
 //!
-//! One commit, and so one sync of the disk, answers them all. A job that is refused before it has written anything leaves
-//! its neighbours alone, and nearly all that are refused are. If a whole group fails, its jobs are tried again one by one,
-//! so that a job too large for the disk fails alone: a savepoint around each would cost every job what hardly one needs.
+//! One commit, and so one sync of the disk, answers them all. A job that is refused before it has written
+//! anything leaves its neighbours alone, and nearly all refused jobs are of this kind. If a whole group
+//! fails, its jobs are tried again one by one, so that a job too large for the disk fails alone: a savepoint
+//! around each would cost every job for the sake of very few.
 
 use std::{
     path::PathBuf,
@@ -23,17 +25,17 @@ use crate::error::StoreError;
 /// The most jobs in one commit: a bound on how long the first of them waits for the last.
 const GROUP: usize = 256;
 
-/// What a job works with.
+/// Environment of a job.
 pub(super) struct Desk<'c> {
     /// The connection, in a transaction.
     pub(super) connection: &'c Connection,
-    /// What is still to be derived.
+    /// Events that are still to be derived.
     pub(super) backlog: &'c mut Backlog,
 }
 
-/// A handle to the writing thread. Dropping it finishes what is queued and ends the thread.
+/// A handle to the writing thread. Dropping it finishes queued jobs and ends the thread.
 pub(super) struct Writer {
-    /// `None` if nothing can be written, or while it is dropped.
+    /// `None` if the store is read-only, or while it is dropped.
     queue: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
@@ -52,7 +54,7 @@ type Solo = dyn FnOnce(&mut Connection, &mut Backlog) + Send;
 trait Job: Send {
     /// Does the work. It may be called again if the transaction was lost.
     fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault>;
-    /// Tells the caller how it ended.
+    /// Reports the outcome to the caller.
     fn answer(self: Box<Self>, outcome: Result<(), Fault>);
 }
 
@@ -114,13 +116,13 @@ impl Writer {
         work: impl FnMut(&mut Desk<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (send, answer) = mpsc::sync_channel(1);
-        // Nobody listens any more if the caller panicked while it waited; then nobody needs the answer.
+        // A caller that panicked while it waited no longer listens, and does not need the answer.
         let reply = move |outcome| drop(send.send(outcome));
         self.submit(doing, Work::Grouped(Box::new(Task { work, value: None, reply })))?;
         self.wait(doing, &answer)
     }
 
-    /// The same without waiting: `then` is told how it ended, at once or on the writing thread.
+    /// The same without waiting: `then` receives the outcome, at once or on the writing thread.
     pub(super) fn write_then<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -174,7 +176,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        // A thread that is told of its own end, as the last to have the store, cannot wait for itself.
+        // The writing thread itself may be the last to drop the store; it cannot wait for itself.
         if let Some(thread) =
             self.thread.take_if(|thread| thread.thread().id() != std::thread::current().id())
         {
@@ -202,8 +204,8 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
         };
         let mut group = Vec::new();
         let mut alone = None;
-        // Whoever comes alone is served at once. Where several come at a time, a short wait makes one commit of many: asleep,
-        // so that nobody who comes has to wake the writer.
+        // A single write is served at once. If several come at a time, a short wait makes one commit of many:
+        // asleep, so that none of them has to wake the writer.
         if Instant::now() < busy_until {
             std::thread::sleep(gather);
         }
@@ -233,7 +235,7 @@ fn serve(mut connection: Connection, jobs: &Receiver<Work>, gather: Duration, mu
     catch_up(&connection, &mut backlog);
 }
 
-/// Derives what was put off. If that cannot be now, it is when somebody needs it.
+/// Derives for the deferred events. If that is impossible now, it is done when the data is needed.
 fn catch_up(connection: &Connection, backlog: &mut Backlog) {
     if backlog.patience().is_none() {
         return;
@@ -270,7 +272,7 @@ fn commit(connection: &Connection, backlog: &mut Backlog, mut group: Vec<Box<dyn
         Err(fault) => {
             backlog.forget();
             if !connection.is_autocommit() {
-                // It fails only if SQLite has rolled back by itself, which is what is wanted.
+                // It fails only if SQLite has rolled back by itself, which is the intended effect.
                 let _ = connection.execute_batch("ROLLBACK");
             }
             match <[Box<dyn Job>; 1]>::try_from(group) {
@@ -313,7 +315,7 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// The same error once more: everyone in a group is told.
+/// A copy of an error: each job in a group gets one.
 fn same(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
@@ -381,7 +383,7 @@ mod tests {
                     let work = move |desk: &mut Desk<'_>| {
                         desk.connection.execute("INSERT INTO numbers VALUES (?1)", [job])?;
                         if job == 1 {
-                            // What SQLite does by itself when the disk is full.
+                            // SQLite's own behaviour when the disk is full.
                             desk.connection.execute_batch("ROLLBACK")?;
                             return Err(Fault::Damaged("lost".to_owned()));
                         }
